@@ -1,0 +1,92 @@
+//! Can two lists of values render the same key under one pattern?
+//!
+//! If so, two callers with different arguments share a lock. The search walks the pattern's language twice at once and looks for a
+//! key with a character that the two walks give to different placeholders.
+
+use std::fmt;
+
+use crate::search::{Want, shortest};
+use crate::witness::{Values, readable};
+use crate::{Language, Part, Pattern, Placeholder, Shape};
+
+/// Shows that a pattern is ambiguous: one key, two lists of values that render it, and what to write instead.
+///
+/// Values are as they stand in the key, by the placeholder's name, in the pattern's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ambiguity {
+    /// The key that both render.
+    pub key: String,
+    /// The placeholders and their values, split one way.
+    pub first: Vec<(String, String)>,
+    /// The placeholders and their values, split another way.
+    pub second: Vec<(String, String)>,
+    /// Says what to write: ``"`-` cannot separate two texts: use `:`"``.
+    pub help: String,
+}
+
+/// ``"x-y-z" is both a = "x", b = "y-z" and a = "x-y", b = "z"``
+impl fmt::Display for Ambiguity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, second) = (Values(&self.first), Values(&self.second));
+        write!(f, "{:?} is both {first} and {second}", self.key)
+    }
+}
+
+/// Finds a key that splits into the placeholders' values in two ways; `language` is the pattern's own.
+///
+/// Exact for the language, which is a superset where a shape is one and counts a placeholder written twice as two. An escaped text
+/// has no `:`, so `<a>:<b>` is never ambiguous. The test for an ambiguous automaton:
+/// <https://en.wikipedia.org/wiki/Unambiguous_finite_automaton>.
+#[must_use]
+pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
+    let narrow = readable(language);
+    let (language, reads) = match shortest(&narrow, &narrow, Want::Diverged) {
+        Some(reads) => (&narrow, reads),
+        None => (language, shortest(language, language, Want::Diverged)?),
+    };
+    let first: Vec<_> = reads.iter().map(|read| (read.a, read.c)).collect();
+    let second: Vec<_> = reads.iter().map(|read| (read.b, read.c)).collect();
+    let (mut first, mut second) = (language.values(&first), language.values(&second));
+    if first > second {
+        // The search may find either reading first; people read the one with the shorter value first.
+        std::mem::swap(&mut first, &mut second);
+    }
+    let differs = |(a, b): (&(String, String), &(String, String))| a.1 != b.1;
+    let nth = first.iter().zip(&second).position(differs).unwrap_or(0);
+    Some(Ambiguity {
+        key: reads.iter().map(|read| read.c).collect(),
+        help: help(pattern, nth),
+        first,
+        second,
+    })
+}
+
+/// What to write between the `nth` placeholder and the next.
+fn help(pattern: &Pattern, nth: usize) -> String {
+    let places = pattern.parts.iter().enumerate();
+    let mut places = places.filter_map(|(i, part)| match part {
+        Part::Placeholder(placeholder) => Some((i, placeholder)),
+        Part::Text(_) => None,
+    });
+    let (Some((from, left)), Some((to, right))) = (places.nth(nth), places.next()) else {
+        return String::from("separate placeholders with `:`");
+    };
+    let between = pattern.parts[from + 1..to].iter().map(|part| match part {
+        Part::Text(text) => text.as_str(),
+        Part::Placeholder(_) => "",
+    });
+    let between: String = between.collect();
+    if between.is_empty() {
+        return format!("put `:` between `<{left}>` and `<{right}>`");
+    }
+    if !between.contains(':') {
+        return format!("`{between}` cannot separate `<{left}>` from `<{right}>`: use `:`");
+    }
+    // Only raw text has a `:` of its own.
+    let raw = if is_raw(left) { left } else { right };
+    format!("`<{raw}>` can hold `:` itself: leave out `raw`, or give the other placeholder a shape")
+}
+
+fn is_raw(placeholder: &Placeholder) -> bool {
+    placeholder.rendered_shape(|_| Shape::Text) == Shape::Raw
+}

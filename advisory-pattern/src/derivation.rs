@@ -1,0 +1,156 @@
+//! Which number does a rendered key become?
+//!
+//! Every derivation is fixed forever: a program of another release, or in another language, must lock the same number. The golden
+//! test over `tests/it/key-vectors.tsv` holds them to what servers and other code compute.
+
+use md5::Md5;
+use sha2::{Digest, Sha256};
+
+use crate::lookup3;
+
+/// Names how the rendered key becomes a lock key.
+///
+/// SHA-256 unless a fleet shares its keys with code that uses another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Derivation {
+    /// The first 8 bytes, big-endian, of the SHA-256 of the UTF-8 text (FIPS 180-4, <https://doi.org/10.6028/NIST.FIPS.180-4>).
+    #[default]
+    Sha256,
+    /// The first 8 bytes, big-endian, of the MD5 of the UTF-8 text (<https://www.rfc-editor.org/rfc/rfc1321>).
+    Md5,
+    /// FNV-1a of 32 bits over the UTF-16 code units, as JavaScript that reads `charCodeAt` computes it
+    /// (<http://www.isthe.com/chongo/tech/comp/fnv/>), as a signed integer.
+    Fnv1a32,
+    /// PostgreSQL's `hashtext(text)`, in a database whose encoding is UTF8.
+    Hashtext,
+    /// PostgreSQL's `hashtextextended(text, 0)`, in a database whose encoding is UTF8.
+    Hashtextextended,
+}
+
+impl Derivation {
+    /// Every derivation, in the order they are listed to users.
+    pub const ALL: [Self; 5] = [
+        Self::Sha256,
+        Self::Md5,
+        Self::Fnv1a32,
+        Self::Hashtext,
+        Self::Hashtextextended,
+    ];
+
+    /// Gives the word that stands for the derivation in the attribute.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha256 => "sha256",
+            Self::Md5 => "md5",
+            Self::Fnv1a32 => "fnv1a32",
+            Self::Hashtext => "hashtext",
+            Self::Hashtextextended => "hashtextextended",
+        }
+    }
+
+    /// Finds the derivation that a word in the attribute stands for.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.name() == name)
+    }
+
+    /// Gives the number of a whole rendered key; to render without an allocation use a [`Hasher`].
+    #[must_use]
+    pub fn key(self, rendered: &str) -> i64 {
+        let mut hasher = Hasher::new(self);
+        hasher.write(rendered);
+        hasher.finish()
+    }
+
+    /// Gives the bits in which numbers differ; 32 bits are sign-extended to a `bigint`.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Sha256 | Self::Md5 | Self::Hashtextextended => 64,
+            Self::Fnv1a32 | Self::Hashtext => 32,
+        }
+    }
+
+    /// Estimates the chance that among so many different rendered keys some two become the same number.
+    ///
+    /// `1 - e^(-n(n-1) / 2^(bits+1))`, the birthday problem's usual approximation
+    /// (<https://en.wikipedia.org/wiki/Birthday_problem#Approximations>). With 32 bits 1,000 keys have a chance of 1 in 8,600, and
+    /// 77,000 keys of one in two; with 64 bits a million keys have 1 in 37 million.
+    #[must_use]
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "an estimate needs no more than the leading digits of the count"
+    )]
+    pub fn collision_odds(self, keys: u64) -> f64 {
+        let pairs = keys as f64 * keys.saturating_sub(1) as f64 / 2.0;
+        let numbers = f64::from(self.bits()).exp2();
+        -(-pairs / numbers).exp_m1()
+    }
+}
+
+/// Derives the number of a key that is rendered piece by piece.
+///
+/// Does not allocate, apart from the two that hash the text's length first and so must hold the text: hashtext and
+/// hashtextextended.
+#[derive(Clone, Debug)]
+pub struct Hasher(State);
+
+#[derive(Clone, Debug)]
+enum State {
+    Sha256(Sha256),
+    Md5(Md5),
+    Fnv1a32(u32),
+    Hashtext(String),
+    Hashtextextended(String),
+}
+
+impl Hasher {
+    /// Starts an empty key.
+    #[must_use]
+    pub fn new(derivation: Derivation) -> Self {
+        Self(match derivation {
+            Derivation::Sha256 => State::Sha256(Sha256::new()),
+            Derivation::Md5 => State::Md5(Md5::new()),
+            Derivation::Fnv1a32 => State::Fnv1a32(2_166_136_261),
+            Derivation::Hashtext => State::Hashtext(String::new()),
+            Derivation::Hashtextextended => State::Hashtextextended(String::new()),
+        })
+    }
+
+    /// Adds a piece; where the pieces are cut makes no difference.
+    pub fn write(&mut self, piece: &str) {
+        match &mut self.0 {
+            State::Sha256(digest) => digest.update(piece),
+            State::Md5(digest) => digest.update(piece),
+            State::Fnv1a32(hash) => {
+                for unit in piece.encode_utf16() {
+                    *hash = (*hash ^ u32::from(unit)).wrapping_mul(16_777_619);
+                }
+            }
+            State::Hashtext(text) | State::Hashtextextended(text) => text.push_str(piece),
+        }
+    }
+
+    /// Gives the number of what was written.
+    #[must_use]
+    pub fn finish(self) -> i64 {
+        match self.0 {
+            State::Sha256(digest) => leading(&digest.finalize()),
+            State::Md5(digest) => leading(&digest.finalize()),
+            State::Fnv1a32(hash) => i64::from(hash.cast_signed()),
+            State::Hashtext(text) => i64::from(lookup3::hash(text.as_bytes()).1.cast_signed()),
+            State::Hashtextextended(text) => {
+                let (high, low) = lookup3::hash(text.as_bytes());
+                (u64::from(high) << 32 | u64::from(low)).cast_signed()
+            }
+        }
+    }
+}
+
+/// The first 8 bytes of a digest, big-endian.
+fn leading(digest: &[u8]) -> i64 {
+    let fold = |number: u64, &byte: &u8| number << 8 | u64::from(byte);
+    digest.iter().take(8).fold(0, fold).cast_signed()
+}

@@ -1,0 +1,35 @@
+//! What is a key pattern, which keys can it render, and which number does a key become?
+//!
+//! The macro, the program and the command must agree on that, so they all ask this crate. It knows neither Diesel nor SQL.
+//! The pipeline: [`parse`] a literal to a [`Pattern`]; give each placeholder a [`Shape`]; take the pattern's [`Language`];
+//! ask for [`overlap`], a [`witness`] or an [`ambiguity`]. [`escape`] and [`Derivation`] are what renders and numbers a key.
+#![forbid(unsafe_code)]
+
+mod ambiguity;
+mod class;
+mod derivation;
+pub mod escape;
+mod inside;
+mod language;
+mod lookup3;
+mod overlap;
+mod parse;
+mod path;
+mod pattern;
+mod pattern_error;
+mod search;
+mod shape;
+mod suggest;
+mod witness;
+
+pub use ambiguity::{Ambiguity, ambiguity};
+pub use class::Class;
+pub use derivation::{Derivation, Hasher};
+pub use language::{Atom, Language, Repeat};
+pub use overlap::overlap;
+pub use parse::{MAX_BYTES, parse};
+pub use pattern::{Filter, Part, Pattern, Placeholder};
+pub use pattern_error::PatternError;
+pub use shape::Shape;
+pub use suggest::closest;
+pub use witness::{Witness, witness};

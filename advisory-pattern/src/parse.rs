@@ -1,0 +1,147 @@
+//! Which pattern does a literal spell, and what is wrong with it?
+//!
+//! Text; `<path>`, `<path: shape>`, `<path|filter>`, `<path: shape|filter|filter>`, `<path*>` for a slice. `<<` is a literal `<`; a
+//! lone `>` is itself. After a mistake the reader goes on behind it, so that one compile shows all of them.
+
+use std::mem;
+
+use crate::path;
+use crate::pattern_error::{PatternError, short};
+use crate::{Part, Pattern};
+
+/// The most bytes in a pattern: its text and paths, without white space, shapes and filters.
+///
+/// So a pattern that was accepted is accepted again in canonical form. PostgreSQL sets no limit; a key this long is a mistake.
+pub const MAX_BYTES: usize = 512;
+
+/// Reads a key pattern.
+///
+/// # Errors
+/// Every mistake in the text, in the order of the text; at least one.
+pub fn parse(text: &str) -> Result<Pattern, Vec<PatternError>> {
+    let mut reader = Reader {
+        text,
+        literal: String::new(),
+        parts: Vec::new(),
+        has_slice: false,
+        errors: Vec::new(),
+    };
+    reader.read();
+    if reader.errors.is_empty() {
+        return Ok(Pattern {
+            parts: reader.parts,
+        });
+    }
+    Err(reader.errors)
+}
+
+pub(crate) struct Reader<'a> {
+    text: &'a str,
+    /// The text read since the last placeholder.
+    literal: String,
+    parts: Vec<Part>,
+    pub(crate) has_slice: bool,
+    errors: Vec<PatternError>,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&mut self) {
+        if self.text.is_empty() {
+            let message = "empty key pattern: write the key's text, `\"nightly-report\"`";
+            self.refuse("", message);
+        }
+        let mut rest = self.text;
+        while let Some(at) = rest.find(['<', '{']) {
+            let (plain, special) = rest.split_at(at);
+            self.literal.push_str(plain);
+            rest = if let Some(behind) = special.strip_prefix("<<") {
+                self.literal.push('<');
+                behind
+            } else if special.starts_with('<') {
+                self.bracket(special)
+            } else {
+                self.brace(special)
+            };
+        }
+        self.literal.push_str(rest);
+        self.end_literal();
+        self.limit();
+    }
+
+    pub(crate) fn refuse(&mut self, at: &str, message: impl Into<String>) {
+        self.errors
+            .push(PatternError::new(self.text, at, message.into()));
+    }
+
+    fn end_literal(&mut self) {
+        if !self.literal.is_empty() {
+            self.parts.push(Part::Text(mem::take(&mut self.literal)));
+        }
+    }
+
+    fn limit(&mut self) {
+        let bytes = |part: &Part| match part {
+            Part::Text(text) => text.len(),
+            Part::Placeholder(placeholder) => placeholder.name().len() + 2,
+        };
+        let bytes: usize = self.parts.iter().map(bytes).sum();
+        if bytes > MAX_BYTES {
+            let message = format!("the key pattern has {bytes} bytes: write at most {MAX_BYTES}");
+            self.refuse(self.text, message);
+        }
+    }
+
+    /// Reads a placeholder at the start of `from`; returns what stands behind it.
+    fn bracket(&mut self, from: &'a str) -> &'a str {
+        let inner = &from[1..];
+        let Some(end) = inner.find(['<', '>']) else {
+            let message = format!(
+                "`{}` is not closed: write `>` behind the name, or `<<` for `<` itself",
+                short(from)
+            );
+            self.refuse(from, message);
+            return "";
+        };
+        let (source, behind) = inner.split_at(end);
+        if behind.starts_with('<') {
+            let open = &from[..=end];
+            let message = format!(
+                "`{}` is not closed before the next `<`: write `>` behind the name, or `<<` for `<` itself",
+                short(open)
+            );
+            self.refuse(open, message);
+            return behind;
+        }
+        self.end_literal();
+        if let Some(placeholder) = self.placeholder(&from[..end + 2], source) {
+            self.parts.push(Part::Placeholder(placeholder));
+        }
+        &behind[1..]
+    }
+
+    /// Reads `{…}` at the start of `from`: text, unless it is a placeholder of `format!`; returns what stands behind.
+    fn brace(&mut self, from: &'a str) -> &'a str {
+        let inner = &from[1..];
+        if let Some(end) = inner.find(['}', '{', '<'])
+            && inner[end..].starts_with('}')
+        {
+            let whole = &from[..end + 2];
+            let name = inner[..end].split(':').next().unwrap_or_default().trim();
+            let is_index = name.bytes().all(|byte| byte.is_ascii_digit());
+            if is_index || path::read(name).is_some() {
+                let name = if is_index { "tenant_id" } else { name };
+                self.refuse(
+                    whole,
+                    format!(
+                        "`{}` is text in a key pattern: write `<{}>`",
+                        short(whole),
+                        short(name)
+                    ),
+                );
+                return &inner[end + 1..];
+            }
+        }
+        self.literal.push('{');
+        inner
+    }
+}

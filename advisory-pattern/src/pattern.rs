@@ -1,0 +1,229 @@
+//! What does a key pattern consist of?
+//!
+//! Text and placeholders, as `parse` reads them, and the canonical way to write them down again. Two ways to write one placeholder
+//! (white space, `|raw` or `: raw`, the order of filters) are equal once a pattern is `shaped`.
+
+use std::fmt;
+
+use crate::Shape;
+
+/// Holds the parts of a key pattern, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// Text and placeholders; [`parse`](crate::parse()) never gives two texts in a row, or an empty one.
+    pub parts: Vec<Part>,
+}
+
+/// Holds one part of a key pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Text that stands in every key, with `<<` read as `<`.
+    Text(String),
+    /// A value's place.
+    Placeholder(Placeholder),
+}
+
+/// Holds what stands between `<` and `>`.
+///
+/// Two are equal if they say the same: how it was written (`source`) is not compared.
+#[derive(Clone, Debug)]
+pub struct Placeholder {
+    /// The text between `<` and `>` as it was written: `req.day: date|trim`.
+    pub source: String,
+    /// The path's names: `["req", "day"]`, `["id", "0"]`, `["self", "tenant"]`, raw identifiers as `r#type`.
+    pub path: Vec<String>,
+    /// The shape, if one is written.
+    pub shape: Option<Shape>,
+    /// The filters, in the order written.
+    pub filters: Vec<Filter>,
+    /// Whether it takes a slice, `<ids*>`: a key for each element.
+    pub slice: bool,
+}
+
+/// Names what is done to a value before it is rendered.
+///
+/// Filters see the value itself; escaping comes last. So `trim` and `lower` give the same in either order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Filter {
+    /// Takes the value's text from its `Display`.
+    Display,
+    /// Strips U+0020 from both ends, and nothing else.
+    Trim,
+    /// Writes A to Z in lower case, and nothing else.
+    Lower,
+    /// Leaves `%` and `:` as they are.
+    Raw,
+}
+
+impl Filter {
+    /// Every filter, in the order they are listed to users.
+    pub const ALL: [Self; 4] = [Self::Trim, Self::Lower, Self::Raw, Self::Display];
+
+    /// Gives the word that stands for the filter in a pattern.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Display => "display",
+            Self::Trim => "trim",
+            Self::Lower => "lower",
+            Self::Raw => "raw",
+        }
+    }
+
+    /// Finds the filter that a word in a pattern stands for.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|filter| filter.name() == name)
+    }
+
+    /// Tells whether a value of this shape can go through the filter.
+    ///
+    /// `trim`, `lower` and `display` are about free text; `raw` also about a single character. On any other shape they are a
+    /// mistake: they would do nothing, or break the shape's promise.
+    #[must_use]
+    pub const fn takes(self, shape: Shape) -> bool {
+        match self {
+            Self::Trim | Self::Lower | Self::Display => shape.is_text(),
+            Self::Raw => shape.is_text() || matches!(shape, Shape::Char),
+        }
+    }
+
+    /// Says why the filter does not take a value of this shape, and what to do.
+    #[must_use]
+    pub fn refusal(self, shape: Shape) -> String {
+        let (filter, shape) = (self.name(), shape.name());
+        format!("filter `{filter}` does not fit the shape `{shape}`: leave it out")
+    }
+}
+
+impl Placeholder {
+    /// Joins the path as a user writes it: `req.day`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// Gives the shape of what is rendered: the one written or else `shape_of`, after the filters.
+    ///
+    /// `raw` makes text and characters [`Shape::Raw`]; `display` without a written shape makes anything [`Shape::Text`].
+    pub fn rendered_shape(&self, shape_of: impl Fn(&Self) -> Shape) -> Shape {
+        let shape = self.value_shape(shape_of);
+        if self.filters.contains(&Filter::Raw) && Filter::Raw.takes(shape) {
+            return Shape::Raw;
+        }
+        shape
+    }
+
+    /// Gives the filters that do not take the value, whose shape is the one written or else `shape_of`.
+    ///
+    /// [`parse`](crate::parse()) has refused them where the shape is written; this is for a shape that was read off a type.
+    pub fn misfits(&self, shape_of: impl Fn(&Self) -> Shape) -> Vec<Filter> {
+        let shape = self.value_shape(shape_of);
+        let misfits = self.filters.iter().copied();
+        misfits.filter(|filter| !filter.takes(shape)).collect()
+    }
+
+    /// The shape of the value that goes into the filters.
+    fn value_shape(&self, shape_of: impl Fn(&Self) -> Shape) -> Shape {
+        match self.shape {
+            Some(shape) => shape,
+            None if self.filters.contains(&Filter::Display) => Shape::Text,
+            None => shape_of(self),
+        }
+    }
+
+    fn shaped(&self, shape_of: impl Fn(&Self) -> Shape) -> Self {
+        let shape = self.rendered_shape(shape_of);
+        let mut filters = self.filters.clone();
+        filters.retain(|filter| *filter != Filter::Raw && filter.takes(shape));
+        filters.sort_unstable();
+        let mut shaped = Self {
+            source: String::new(),
+            path: self.path.clone(),
+            shape: Some(shape),
+            filters,
+            slice: self.slice,
+        };
+        shaped.source = shaped.to_string();
+        shaped
+    }
+
+    fn same_form(&self, with: &Self) -> bool {
+        (self.shape, &self.filters) == (with.shape, &with.filters)
+    }
+}
+
+impl PartialEq for Placeholder {
+    fn eq(&self, with: &Self) -> bool {
+        self.same_form(with) && self.path == with.path && self.slice == with.slice
+    }
+}
+
+impl Eq for Placeholder {}
+
+impl Pattern {
+    /// Writes out what the pattern leaves to the types: every placeholder has its shape, filters are in one order and none is idle.
+    ///
+    /// `shape_of` is asked for each placeholder that has no shape written. The result has the same language, also after it was
+    /// printed and parsed; it is the form for records that outlive the compiler.
+    #[must_use]
+    pub fn shaped(&self, shape_of: impl Fn(&Placeholder) -> Shape) -> Self {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Text(text) => Part::Text(text.clone()),
+            Part::Placeholder(placeholder) => Part::Placeholder(placeholder.shaped(&shape_of)),
+        });
+        Self {
+            parts: parts.collect(),
+        }
+    }
+
+    /// Tells whether two shaped patterns are the same pattern: the same text, shapes and filters.
+    ///
+    /// What placeholders are called is no part of it, nor whether one takes a slice: `account:<from>` and `account:<ids*>` lock the
+    /// same accounts.
+    #[must_use]
+    pub fn same_form(&self, with: &Self) -> bool {
+        let same = |(a, b): (&Part, &Part)| match (a, b) {
+            (Part::Text(a), Part::Text(b)) => a == b,
+            (Part::Placeholder(a), Part::Placeholder(b)) => a.same_form(b),
+            _ => false,
+        };
+        self.parts.len() == with.parts.len() && self.parts.iter().zip(&with.parts).all(same)
+    }
+
+    /// Gives the placeholders in order.
+    pub fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) => None,
+            Part::Placeholder(placeholder) => Some(placeholder),
+        })
+    }
+}
+
+/// Writes the pattern canonically: it parses back to an equal one.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => f.write_str(&text.replace('<', "<<"))?,
+                Part::Placeholder(placeholder) => write!(f, "<{placeholder}>")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes what stands between `<` and `>`: `req.day: date|trim`.
+impl fmt::Display for Placeholder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())?;
+        f.write_str(if self.slice { "*" } else { "" })?;
+        if let Some(shape) = self.shape {
+            write!(f, ": {}", shape.name())?;
+        }
+        for filter in &self.filters {
+            write!(f, "|{}", filter.name())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,24 @@
+//! Does the crate keep its promises, seen from outside?
+
+mod ambiguity;
+mod brute_force;
+mod derivation;
+mod escape;
+mod overlap;
+mod parse;
+mod pattern;
+mod shape;
+mod speed;
+mod suggest;
+
+use advisory_pattern::{Language, Pattern, Shape, parse};
+
+/// The pattern, whose text the test knows to be right.
+fn pattern(text: &str) -> Pattern {
+    parse(text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"))
+}
+
+/// The pattern's language, with `text` for every shape that is not written.
+fn language(text: &str) -> Language {
+    pattern(text).language(|_| Shape::Text)
+}

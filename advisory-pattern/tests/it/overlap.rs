@@ -1,0 +1,87 @@
+//! Are two patterns said to collide exactly when a key is in both, and is the key one that people can read?
+
+use advisory_pattern::{overlap, witness};
+
+use crate::language;
+
+#[test]
+fn overlap_is_that_of_the_languages() {
+    let cases = [
+        ("<tenant>:<slot>", "<account>:<month>", true),
+        (
+            "<tenant_id>:<date>",
+            "<tenant_id>:balance:<booking_id>",
+            false,
+        ),
+        ("<t: raw>:<date>", "<t>:balance:<b>", true),
+        ("<t: uuid>:<date: date>", "<t: uuid>:<b: uuid>", false),
+        ("<a: int>", "<b: uint>", true),
+        ("<a: int>:<b: int>", "<a: int>-<b: int>", false),
+        ("<a: int><b: int>", "<a: int>", true),
+        ("x:<a: uint>", "y:<a: uint>", false),
+        ("job", "job", true),
+        ("job", "jobs", false),
+        ("job<a>", "jobs", true),
+        ("<a: bool>", "<b: int>", false),
+        ("<a: bool>", "tale", false),
+        ("<a: uuid>", "<b: uint>", false),
+        ("<d: date>", "<a: int><b: int><c: int>", true),
+        ("<t: time>", "<n: uint>", true),
+        ("<t: datetime>", "<t: timestamp>", false),
+        ("<a: char>", "<b: uint>", true),
+        ("<a: char>:x", "<b: uuid>:x", false),
+        ("<a: char>%25", "<b: char>", false),
+        ("é<a>", "<b>", true),
+        ("é", "e", false),
+        ("é", "è", false),
+        ("é:<a>", "è:<a>", false),
+        (":", "<a>", false),
+        (":", "<a>:<b>", true),
+    ];
+    for (a, b, collide) in cases {
+        let (left, right) = (language(a), language(b));
+        assert_eq!(overlap(&left, &right), collide, "{a} and {b}");
+        assert_eq!(overlap(&right, &left), collide, "{b} and {a}");
+        assert_eq!(witness(&left, &right).is_some(), collide, "{a} and {b}");
+    }
+}
+
+#[test]
+fn witness_reads_well() {
+    let cases = [
+        (
+            "<tenant>:<slot>",
+            "<account>:<month>",
+            r#"both can render "t1:x": here tenant = "t1", slot = "x"; there account = "t1", month = "x""#,
+        ),
+        (
+            "<a>:<day: date>",
+            "<b>:<c>",
+            r#"both can render "t1:1111-11-11": here a = "t1", day = "1111-11-11"; there b = "t1", c = "1111-11-11""#,
+        ),
+        (
+            "<a: bool>",
+            "<b>",
+            r#"both can render "true": here a = "true"; there b = "true""#,
+        ),
+        ("job", "job", r#"both can render "job""#),
+        ("job", "<a>b", r#"both can render "job"; there a = "jo""#),
+        (
+            "<req.day>",
+            "2025",
+            r#"both can render "2025": here req.day = "2025""#,
+        ),
+        (
+            "<a|raw>",
+            "<t>:balance:<b>",
+            r#"both can render "t1:balance:x": here a = "t1:balance:x"; there t = "t1", b = "x""#,
+        ),
+        ("<a>:", "<b>::", ""),
+        ("a:<a>", "a:", r#"both can render "a:": here a = """#),
+    ];
+    for (a, b, text) in cases {
+        let witness = witness(&language(a), &language(b));
+        let witness = witness.map_or_else(String::new, |witness| witness.to_string());
+        assert_eq!(witness, text, "{a} and {b}");
+    }
+}

@@ -1,0 +1,205 @@
+//! What can go wrong with a lock, told apart so that a program can act on it.
+
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a locked call failed, apart from the error of its own body.
+///
+/// A function that returns its own error type receives this through `From<advisory_runtime::Error>`; one that only has
+/// `From<diesel::result::Error>`, such as `QueryResult` functions, receives it wrapped in
+/// [`diesel::result::Error::QueryBuilderError`], out of which [`Error::find`] takes it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The lock did not come within the session's `lock_timeout` (SQLSTATE 55P03). The body did not run.
+    TimedOut {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// How long this process waited, by its own clock.
+        waited: Duration,
+        /// The server's answer.
+        source: DieselError,
+    },
+    /// The server chose this call to end a deadlock (SQLSTATE 40P01). The body did not run.
+    Deadlock {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// The server's answer.
+        source: DieselError,
+    },
+    /// The body returned `Ok` after a statement of its transaction had failed, or after a locked call inside it was
+    /// dropped: nothing was committed (SQLSTATE 25P02 at the commit).
+    RolledBack {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// The server's answer to the commit.
+        source: DieselError,
+    },
+    /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`: the lock was not held to the end of the body.
+    /// What the body committed stays committed; a transaction that it began anew was rolled back.
+    TransactionEnded {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// The connection was lost while the commit was on its way: it may have happened or not. Never retried here; look
+    /// for the effect of the body before you run it again.
+    CommitUnknown {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// How the connection ended.
+        source: DieselError,
+    },
+    /// The call stands inside a REPEATABLE READ or SERIALIZABLE transaction, whose snapshot is older than the lock: it
+    /// would not see what the holder before it wrote. The body did not run.
+    StaleSnapshot {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// A transaction is open on the connection that Diesel does not know of, such as a `BEGIN` sent as plain SQL. The
+    /// body did not run, and that transaction can only be rolled back.
+    ForeignTransaction {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// The connection was left broken by an earlier call, whose future was dropped or whose connection was lost. The body
+    /// did not run. Pools discard such a connection; one of your own has to be opened anew.
+    BrokenConnection {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// Any other answer of the database to the begin or to the commit, such as a deferred constraint. Nothing was
+    /// committed.
+    Database(DieselError),
+}
+
+impl Error {
+    /// Finds a lock's error in an error of another type, by its chain of sources.
+    ///
+    /// Works on `diesel::result::Error` and on any error that gives its cause through `source()`. For `anyhow::Error`
+    /// write `Error::find(&*error)`.
+    ///
+    /// ```
+    /// use advisory_runtime::Error;
+    ///
+    /// fn is_conflict(error: &diesel::result::Error) -> bool {
+    ///     Error::find(error).is_some_and(Error::is_busy)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            // Diesel prints the error inside and passes over it in its chain of sources.
+            if let Some(DieselError::QueryBuilderError(inner)) = error.downcast_ref()
+                && let Some(found) = inner.downcast_ref()
+            {
+                return Some(found);
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    /// Whether somebody else holds the lock, so that a later try can succeed: [`Error::TimedOut`].
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut { lock, waited, .. } => {
+                write!(f, "advisory lock `{lock}` is held by another session: gave up after {waited:.1?}")
+            }
+            Self::Deadlock { lock, .. } => write!(f, "advisory lock `{lock}`: the wait was ended to break a deadlock"),
+            Self::RolledBack { lock, .. } => write!(
+                f,
+                "the call under advisory lock `{lock}` returned `Ok`, but its transaction had failed: nothing was committed"
+            ),
+            Self::TransactionEnded { lock } => write!(
+                f,
+                "the call under advisory lock `{lock}` ended its transaction itself: the lock was not held to the end"
+            ),
+            Self::CommitUnknown { lock, .. } => write!(
+                f,
+                "the connection was lost while the call under advisory lock `{lock}` committed: it may be committed or not"
+            ),
+            Self::StaleSnapshot { lock } => write!(
+                f,
+                "advisory lock `{lock}` was asked for inside a REPEATABLE READ or SERIALIZABLE transaction, which would not \
+                 see what the holder before wrote: take the lock outside of it"
+            ),
+            Self::ForeignTransaction { lock } => write!(
+                f,
+                "advisory lock `{lock}`: a transaction is open that Diesel does not know of; begin it with Diesel's \
+                 `transaction` instead of by SQL"
+            ),
+            Self::BrokenConnection { lock } => write!(
+                f,
+                "advisory lock `{lock}`: an earlier call left this connection broken; take another from the pool or \
+                 connect anew"
+            ),
+            Self::Database(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::TimedOut { source, .. }
+            | Self::Deadlock { source, .. }
+            | Self::RolledBack { source, .. }
+            | Self::CommitUnknown { source, .. } => Some(source),
+            Self::Database(error) => error.source(),
+            Self::TransactionEnded { .. }
+            | Self::StaleSnapshot { .. }
+            | Self::ForeignTransaction { .. }
+            | Self::BrokenConnection { .. } => None,
+        }
+    }
+}
+
+/// A database error as it is, and every other error inside [`diesel::result::Error::QueryBuilderError`].
+impl From<Error> for DieselError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Database(error) => error,
+            error => Self::QueryBuilderError(Box::new(error)),
+        }
+    }
+}
+
+/// Whether the connection is gone, rather than a statement refused.
+///
+/// diesel-async has no SQLSTATE for an error that the server did not send, and this kind for that.
+pub(crate) fn is_connection_lost(error: &DieselError) -> bool {
+    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection, _))
+}
+
+/// Whether the server's message holds one of our own markers, which no translation changes.
+pub(crate) fn has_marker(error: &DieselError, marker: &str) -> bool {
+    matches!(error, DieselError::DatabaseError(_, answer) if answer.message().contains(marker))
+}
+
+/// Whether a lock statement was ended as a deadlock's victim.
+///
+/// Diesel hides the SQLSTATE, and the message is translated. Of all that can end a lock statement only 40P01 comes with a
+/// detail and a hint: 55P03 and 57014 have neither, 53200 has a hint alone.
+pub(crate) fn is_deadlock(error: &DieselError) -> bool {
+    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
+        if answer.details().is_some() && answer.hint().is_some())
+}
+
+/// Whether a lock statement was ended by a time-out or a cancel request: 55P03, 57014.
+pub(crate) fn is_interrupted(error: &DieselError) -> bool {
+    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
+        if answer.details().is_none() && answer.hint().is_none())
+}

@@ -1,0 +1,127 @@
+//! What becomes of a connection when a locked call ends in no orderly way: dropped while it waits, dropped in the body,
+//! or unwound by a panic.
+//!
+//! Without this the backend goes on waiting, gets the lock, and sits idle in transaction; and the next `transaction()` on
+//! the connection becomes a savepoint that is never committed.
+
+use crate::{Connection, sql};
+use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
+use diesel_async::{AnsiTransactionManager, AsyncConnection, AsyncPgConnection, SimpleAsyncConnection, TransactionManager};
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use tokio::runtime::Handle;
+
+/// A lock being taken, held or released, together with the place that the connection stands in.
+///
+/// Dropping it abandons the connection: the transaction is rolled back, a statement still running is cancelled, and Diesel
+/// is told that the connection is broken, so that a pool discards it.
+#[must_use = "dropping a held lock rolls its transaction back"]
+pub struct Held<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> {
+    owner: &'o mut O,
+    place: P,
+    /// The depth of the transaction around this one, by Diesel's count.
+    pub(crate) outer: Option<NonZeroU32>,
+    pub(crate) token: u64,
+    pub(crate) lock: &'static str,
+    /// From the first message to the server's last answer.
+    pub(crate) unfinished: bool,
+    runtime: Option<Handle>,
+    connection: PhantomData<fn() -> C>,
+}
+
+impl<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> Held<'o, O, C, P> {
+    pub(crate) fn new(owner: &'o mut O, place: P, lock: &'static str) -> Self {
+        let runtime = Handle::try_current().ok();
+        Self { owner, place, outer: None, token: 0, lock, unfinished: false, runtime, connection: PhantomData }
+    }
+
+    /// The connection that holds the lock.
+    pub fn conn(&mut self) -> &mut C {
+        (self.place)(self.owner)
+    }
+
+    pub(crate) fn pg(&mut self) -> &mut AsyncPgConnection {
+        (self.place)(self.owner).pg()
+    }
+
+    /// What the connection is part of; the expansion binds it under the user's own name.
+    #[doc(hidden)]
+    pub fn owner(&mut self) -> &mut O {
+        self.owner
+    }
+
+    /// Leaves the transaction behind: rolled back, cancelled, and the connection marked as broken.
+    pub(crate) fn abandon(&mut self) {
+        self.unfinished = false;
+        let runtime = self.runtime.take();
+        let conn = self.pg();
+        enqueue(conn, sql::ROLLBACK);
+        enqueue(conn, sql::LATE_CANCEL_BARRIER);
+        status(conn).set_in_error();
+        if let Some(runtime) = runtime {
+            let cancel = conn.cancel_token();
+            // Nobody waits for it, and there is nobody to tell when it fails: the server then notices the closed
+            // connection by itself.
+            drop(runtime.spawn(async move { cancel.cancel_query(tokio_postgres::NoTls).await }));
+        }
+    }
+}
+
+impl<O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> Drop for Held<'_, O, C, P> {
+    fn drop(&mut self) {
+        if self.unfinished {
+            self.abandon();
+        }
+    }
+}
+
+impl<O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> std::fmt::Debug for Held<'_, O, C, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("lock", &self.lock).field("outer", &self.outer).finish_non_exhaustive()
+    }
+}
+
+/// Puts a message into the connection's queue without waiting: polled once, it is on its way, behind whatever is running.
+fn enqueue(conn: &mut AsyncPgConnection, sql: &str) {
+    let sent = pin!(conn.batch_execute(sql));
+    drop(sent.poll(&mut Context::from_waker(Waker::noop())));
+}
+
+pub(crate) fn status(conn: &mut AsyncPgConnection) -> &mut TransactionManagerStatus {
+    <AnsiTransactionManager as TransactionManager<AsyncPgConnection>>::transaction_manager_status_mut(conn)
+}
+
+/// Whether Diesel would have a pool discard the connection. Ask at depth 0: an open transaction counts too.
+pub(crate) fn is_broken(conn: &mut AsyncPgConnection) -> bool {
+    <AnsiTransactionManager as TransactionManager<AsyncPgConnection>>::is_broken_transaction_manager(conn)
+}
+
+/// The depth of the open transaction, `Err` when the connection is broken.
+pub(crate) fn depth(conn: &mut AsyncPgConnection) -> Result<Option<NonZeroU32>, diesel::result::Error> {
+    status(conn).transaction_depth()
+}
+
+/// Tells Diesel that the transaction (or savepoint) above `outer` is over.
+pub(crate) fn return_to(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>) {
+    if outer.is_none() {
+        *conn.transaction_state() = AnsiTransactionManager::default();
+        return;
+    }
+    while let TransactionManagerStatus::Valid(valid) = status(conn)
+        && valid.transaction_depth() > outer
+    {
+        if valid.change_transaction_depth(TransactionDepthChange::DecreaseDepth).is_err() {
+            status(conn).set_in_error();
+        }
+    }
+}
+
+/// Tells Diesel that a transaction (or savepoint) was opened.
+pub(crate) fn enter(conn: &mut AsyncPgConnection) -> Result<(), diesel::result::Error> {
+    match status(conn) {
+        TransactionManagerStatus::Valid(valid) => valid.change_transaction_depth(TransactionDepthChange::IncreaseDepth),
+        TransactionManagerStatus::InError => Err(diesel::result::Error::BrokenTransactionManager),
+    }
+}

@@ -1,0 +1,147 @@
+//! What is given to `pg_advisory_*`, and how a key pattern's values become it.
+
+use crate::{KeyPart, shape};
+use advisory_pattern::{Derivation, Filter, Hasher, escape};
+use std::fmt;
+
+/// The number, or the two numbers, given to `pg_advisory_*`.
+///
+/// PostgreSQL keeps two key spaces that do not overlap: `bigint` keys and `(int, int)` keys. Keys are ordered by space and
+/// number; several keys are always taken in that order, so that two calls that take the same keys never deadlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A key of the `bigint` key space.
+    BigInt(i64),
+    /// A key of the `(int, int)` key space.
+    IntInt(i32, i32),
+}
+
+impl From<i64> for Key {
+    fn from(key: i64) -> Self {
+        Self::BigInt(key)
+    }
+}
+
+impl From<(i32, i32)> for Key {
+    fn from((first, second): (i32, i32)) -> Self {
+        Self::IntInt(first, second)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BigInt(key) => write!(f, "{key}"),
+            Self::IntInt(first, second) => write!(f, "({first}, {second})"),
+        }
+    }
+}
+
+/// Where a [`KeyPart`] writes its text.
+///
+/// `%` and `:` are escaped on the way (`%25`, `%3A`), so a `:` in a rendered key is always the pattern's own and two
+/// different argument lists never share a key. The placeholder's filters are applied here too.
+pub struct KeyText<'a> {
+    out: &'a mut dyn FnMut(&str),
+    filters: Filters,
+    /// Spaces that `trim` holds back: written when more text follows, dropped when it is the end.
+    spaces: usize,
+    started: bool,
+}
+
+/// The filters of one placeholder, as flags.
+#[derive(Clone, Copy, Default)]
+struct Filters {
+    trim: bool,
+    lower: bool,
+    raw: bool,
+}
+
+impl Filters {
+    fn of(filters: &[Filter]) -> Self {
+        let mut flags = Self::default();
+        for filter in filters {
+            match filter {
+                Filter::Trim => flags.trim = true,
+                Filter::Lower => flags.lower = true,
+                Filter::Raw => flags.raw = true,
+                _ => {}
+            }
+        }
+        flags
+    }
+}
+
+impl KeyText<'_> {
+    /// Appends text.
+    pub fn push_str(&mut self, text: &str) {
+        if !self.filters.trim {
+            return self.unescaped(text);
+        }
+        let text = if self.started { text } else { text.trim_start_matches(' ') };
+        let body = text.trim_end_matches(' ');
+        if !body.is_empty() {
+            self.started = true;
+            for _ in 0..std::mem::take(&mut self.spaces) {
+                self.unescaped(" ");
+            }
+            self.unescaped(body);
+        }
+        self.spaces += text.len() - body.len();
+    }
+
+    fn unescaped(&mut self, text: &str) {
+        let (raw, out) = (self.filters.raw, &mut *self.out);
+        let mut escaped = |text: &str| if raw { out(text) } else { escape::escape(text, &mut *out) };
+        if self.filters.lower { escape::lower(text, escaped) } else { escaped(text) }
+    }
+}
+
+impl fmt::Write for KeyText<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push_str(text);
+        Ok(())
+    }
+}
+
+/// Renders one key straight into its derivation; the rendered text is never stored.
+#[doc(hidden)]
+pub struct KeyWriter(Hasher);
+
+impl KeyWriter {
+    #[must_use]
+    pub fn new(derivation: Derivation) -> Self {
+        Self(Hasher::new(derivation))
+    }
+
+    /// The derivation that is used where a pattern names none.
+    #[must_use]
+    pub fn sha256() -> Self {
+        Self::new(Derivation::Sha256)
+    }
+
+    pub fn text(&mut self, text: &str) {
+        self.0.write(text);
+    }
+
+    /// Writes a placeholder's value; the bound proves that it renders within the shape that the pattern was checked with.
+    pub fn part<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(&mut self, value: &T) {
+        self.filtered::<S, T>(value, &[]);
+    }
+
+    /// Writes a placeholder's value through its filters.
+    pub fn filtered<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
+        &mut self,
+        value: &T,
+        filters: &[Filter],
+    ) {
+        let hasher = &mut self.0;
+        let mut out = |text: &str| hasher.write(text);
+        value.render(&mut KeyText { out: &mut out, filters: Filters::of(filters), spaces: 0, started: false });
+    }
+
+    #[must_use]
+    pub fn finish(self) -> Key {
+        Key::BigInt(self.0.finish())
+    }
+}

@@ -1,0 +1,71 @@
+//! PostgreSQL advisory locks for Diesel, as an attribute on the function that needs one.
+//!
+//! ```
+//! # #[cfg(feature = "diesel-async")]
+//! # mod booking {
+//! use advisory_runtime::advisory_lock;
+//! use diesel::QueryResult;
+//! use diesel_async::{AsyncPgConnection, RunQueryDsl};
+//!
+//! /// One booking per room and day.
+//! #[advisory_lock(key = "<room>:<day>", scope = "xact")]
+//! pub async fn book(conn: &mut AsyncPgConnection, room: i64, day: &str) -> QueryResult<usize> {
+//!     // A transaction is open, and `pg_advisory_xact_lock` is held on the hash of "<room>:<day>".
+//!     diesel::sql_query("INSERT INTO booking …").execute(conn).await
+//! }
+//! # }
+//! ```
+//!
+//! On `Ok` the transaction commits; on `Err`, on a panic, and when the future is dropped it rolls back. Called outside a
+//! transaction, the lock is gone when the function has returned. Called inside one, it nests as Diesel's transactions do:
+//! `Ok` keeps the lock to the end of the outer transaction, `Err` frees it with the savepoint.
+//!
+//! The attribute is sugar over [`xact::begin`] and [`xact::finish`]: what one can do, the other can.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | none | [`KeyPart`] and [`Key`], for crates that name keys and never see a database |
+//! | `diesel-async` | the attribute, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
+//! | `bb8`, `deadpool` | [`Connection`] for the pooled connections of diesel-async |
+//! | `uuid`, `chrono` | [`KeyPart`] for `Uuid` and `NaiveDate` |
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
+
+mod key;
+mod part;
+pub mod shape;
+
+#[cfg(feature = "diesel-async")]
+mod connection;
+#[cfg(feature = "diesel-async")]
+mod convert;
+#[cfg(feature = "diesel-async")]
+mod error;
+#[cfg(feature = "diesel-async")]
+mod guard;
+#[cfg(feature = "diesel-async")]
+mod sql;
+#[cfg(feature = "diesel-async")]
+pub mod xact;
+
+pub use key::{Key, KeyText};
+pub use part::KeyPart;
+
+#[cfg(feature = "diesel-async")]
+pub use {advisory_derive::advisory_lock, connection::Connection, error::Error};
+
+/// What the attribute's expansion calls. No part of the public interface: it changes with any release.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::key::KeyWriter;
+    pub use crate::part::Displayed;
+    pub use advisory_pattern::Filter;
+    pub use core;
+
+    #[cfg(feature = "diesel-async")]
+    pub use crate::convert::{ConvertBoth, ConvertDiesel, ConvertNeither, ConvertOwn, Returns, never};
+    #[cfg(feature = "diesel-async")]
+    pub use crate::xact::{begin_at, finish_with};
+}

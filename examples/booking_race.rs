@@ -1,0 +1,217 @@
+//! Two hundred clients fight for twenty slots: once without a lock, then with one.
+//!
+//! `cargo run --example booking_race` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
+//! The function to look at is `book`; its twin without the attribute is `book_without_lock`.
+
+#![allow(clippy::print_stdout, reason = "the race is run to be read")]
+#![allow(missing_docs, reason = "nothing in a program is public")]
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use advisory_runtime::advisory_lock;
+use advisory_tests::Database;
+use chrono::{Days, NaiveDate};
+use diesel::prelude::*;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+#[path = "booking_race/flags.rs"]
+mod flags;
+#[path = "booking_race/report.rs"]
+mod report;
+
+use flags::{Flags, HELP};
+use report::{Run, report};
+
+diesel::table! {
+    bookings (id) {
+        id -> BigInt,
+        tenant_id -> Uuid,
+        date -> Date,
+        guest -> Text,
+    }
+}
+
+/// No unique constraint: think of a slot for six guests, where counting is all that one can do.
+const SCHEMA: &str = "CREATE TABLE bookings (id bigserial, tenant_id uuid, date date, guest text);
+    CREATE TABLE waits (pid int, since timestamptz, UNIQUE (pid, since))";
+
+/// Adds the calls that wait for a lock right now.
+const NOTE_WAITS: &str = "INSERT INTO waits SELECT pid, waitstart FROM pg_locks
+    WHERE locktype = 'advisory' AND waitstart IS NOT NULL
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    ON CONFLICT DO NOTHING";
+
+/// Books the slot if it is free: a look, then a write. The booking's number, or `None` when the slot is taken.
+async fn book_if_free(
+    conn: &mut AsyncPgConnection,
+    tenant_id: Uuid,
+    date: NaiveDate,
+    guest: &str,
+) -> QueryResult<Option<i64>> {
+    let slot = bookings::table
+        .filter(bookings::tenant_id.eq(tenant_id))
+        .filter(bookings::date.eq(date));
+    if slot.count().get_result::<i64>(conn).await? > 0 {
+        return Ok(None);
+    }
+    let booking = (
+        bookings::tenant_id.eq(tenant_id),
+        bookings::date.eq(date),
+        bookings::guest.eq(guest),
+    );
+    let insert = diesel::insert_into(bookings::table).values(booking);
+    let id = insert.returning(bookings::id).get_result(conn).await?;
+    Ok(Some(id))
+}
+
+/// In a transaction that holds the lock of this tenant and day: nobody else books it meanwhile.
+#[advisory_lock(key = "<tenant_id>:<date>", scope = "xact")]
+async fn book(
+    conn: &mut AsyncPgConnection,
+    tenant_id: Uuid,
+    date: NaiveDate,
+    guest: &str,
+) -> QueryResult<Option<i64>> {
+    book_if_free(conn, tenant_id, date, guest).await
+}
+
+/// In a transaction, and that is not enough: two of them may both find the slot free.
+async fn book_without_lock(
+    conn: &mut AsyncPgConnection,
+    tenant_id: Uuid,
+    date: NaiveDate,
+    guest: &str,
+) -> QueryResult<Option<i64>> {
+    conn.transaction(async |conn| book_if_free(conn, tenant_id, date, guest).await)
+        .await
+}
+
+type Slots = Arc<Vec<(Uuid, NaiveDate)>>;
+
+/// Tries the slots one after the other, beginning with `first`, until one is booked or all are full.
+async fn client(
+    pool: Pool<AsyncPgConnection>,
+    slots: Slots,
+    first: usize,
+    guest: String,
+    locked: bool,
+) -> Outcome<()> {
+    for (tenant_id, date) in slots.iter().cycle().skip(first).take(slots.len()).copied() {
+        let mut conn = pool.get().await?;
+        let booked = if locked {
+            book(&mut conn, tenant_id, date, &guest).await?
+        } else {
+            book_without_lock(&mut conn, tenant_id, date, &guest).await?
+        };
+        if booked.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn race(
+    db: &Database,
+    pool: &Pool<AsyncPgConnection>,
+    flags: &Flags,
+    locked: bool,
+) -> Outcome<Run> {
+    db.run("TRUNCATE bookings, waits").await;
+    let first_day = NaiveDate::default();
+    let slot = |n: usize| {
+        (
+            Uuid::from_u128(n as u128 / 5),
+            first_day + Days::new(n as u64 % 5),
+        )
+    };
+    let slots: Slots = Arc::new((0..flags.slots).map(slot).collect());
+
+    let start = Instant::now();
+    let mut clients = JoinSet::new();
+    for number in 0..flags.clients {
+        // Neighbours begin with the same slot, and meet there.
+        let first = number * flags.slots / flags.clients;
+        let guest = format!("guest {number}");
+        clients.spawn(client(
+            pool.clone(),
+            Arc::clone(&slots),
+            first,
+            guest,
+            locked,
+        ));
+    }
+
+    // Shown once the race has run for a second, and on a terminal only.
+    let progress = ProgressBar::new(flags.clients as u64);
+    progress.set_draw_target(ProgressDrawTarget::hidden());
+    progress.set_style(ProgressStyle::with_template(
+        "{bar:40} {pos} of {len} clients done",
+    )?);
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    while !clients.is_empty() {
+        tokio::select! {
+            Some(done) = clients.join_next() => done??,
+            _ = looks.tick() => db.run(NOTE_WAITS).await,
+        }
+        progress.set_position((flags.clients - clients.len()) as u64);
+        if progress.is_hidden() && start.elapsed() > Duration::from_secs(1) {
+            progress.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+    progress.finish_and_clear();
+
+    Ok(Run {
+        seconds: start.elapsed().as_secs_f64(),
+        bookings: db.count("SELECT count(*) FROM bookings").await,
+        double_bookings: db
+            .count("SELECT count(*) - count(DISTINCT (tenant_id, date)) FROM bookings")
+            .await,
+        waits: db.count("SELECT count(*) FROM waits").await,
+    })
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let flags = match Flags::parse() {
+        Ok(Some(flags)) => flags,
+        Ok(None) => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("booking_race: {error}\nsee `cargo run --example booking_race -- --help`");
+            return ExitCode::from(2);
+        }
+    };
+    match compare(&flags).await {
+        Ok((without, with)) => report(&flags, &without, &with),
+        Err(error) => {
+            eprintln!("booking_race: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn compare(flags: &Flags) -> Outcome<(Run, Run)> {
+    let db = Database::try_create().await?;
+    db.run(SCHEMA).await;
+    let pool = db.deadpool(flags.pool);
+    // All connections are opened beforehand, so that both runs find them open.
+    let mut open = Vec::new();
+    for _ in 0..flags.pool {
+        open.push(pool.get().await?);
+    }
+    drop(open);
+    let without = race(&db, &pool, flags, false).await?;
+    let with = race(&db, &pool, flags, true).await?;
+    Ok((without, with))
+}
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;

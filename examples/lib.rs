@@ -1,0 +1,1 @@
+//! The examples of this workspace are its `[[example]]` targets, one file each.

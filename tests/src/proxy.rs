@@ -1,0 +1,259 @@
+//! What crosses the wire, and what if the wire breaks? A proxy in front of a test's database.
+//!
+//! It knows PostgreSQL's message framing and nothing else: it counts answers, notes simple queries, and can cut
+//! the connection before a message or before its answer, or hold everything back. `wire` reads the messages.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_postgres::Config;
+
+use crate::Database;
+use crate::wire::{self, Opening};
+
+/// A proxy on a port of this machine, in front of one [`Database`]; gone, with its connections, when dropped.
+pub struct Proxy {
+    url: String,
+    record: Arc<Record>,
+    accepting: JoinHandle<()>,
+}
+
+/// What the connections of one proxy share.
+struct Record {
+    seen: Mutex<Seen>,
+    flowing: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Seen {
+    round_trips: usize,
+    queries: Vec<String>,
+    cut: Option<Cut>,
+}
+
+/// Where the next connection that sends `text` breaks.
+struct Cut {
+    text: String,
+    /// Whether the server still gets the message.
+    forward: bool,
+}
+
+/// One connection, as its two directions see it.
+struct Exchange {
+    /// For each `ReadyForQuery` that the server still owes: whether it is a round trip.
+    owed: VecDeque<bool>,
+    /// Whether the client has asked for something since its last `Sync`, beyond forgetting a statement.
+    asks: bool,
+    /// Answers still to pass on before the connection breaks: those of requests before the fatal one.
+    until_cut: Option<usize>,
+}
+
+impl Proxy {
+    /// Opens a proxy in front of `database`.
+    ///
+    /// # Panics
+    ///
+    /// When this machine has no free port, or the database's address is not understood.
+    pub async fn start(database: &Database) -> Self {
+        let server: Config = database.url().parse().expect("the database's address");
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("a port");
+        let url = wire::address(&server, listener.local_addr().expect("the port's number"));
+        let record = Arc::new(Record {
+            seen: Mutex::default(),
+            flowing: watch::Sender::new(true),
+        });
+        let accepting = tokio::spawn(accept(listener, server, Arc::clone(&record)));
+        Self {
+            url,
+            record,
+            accepting,
+        }
+    }
+
+    /// The address of the database by way of this proxy, for `AsyncPgConnection::establish` and pools.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// How often the server said `ReadyForQuery` since the start or [`Self::reset`], start-ups not counted.
+    ///
+    /// One simple query or one `Sync` is one, however many statements are in it, and is counted before it is passed
+    /// on. A client that drops a prepared statement tells the server later, and nobody waits: that is not counted.
+    #[must_use]
+    pub fn round_trips(&self) -> usize {
+        self.record.seen().round_trips
+    }
+
+    /// The texts of the simple queries since the start or [`Self::reset`].
+    #[must_use]
+    pub fn queries(&self) -> Vec<String> {
+        self.record.seen().queries.clone()
+    }
+
+    /// Forgets what was counted and noted. What was said about cutting stays.
+    pub fn reset(&self) {
+        let mut seen = self.record.seen();
+        seen.round_trips = 0;
+        seen.queries.clear();
+    }
+
+    /// Breaks the next connection that sends a message with `text` in it, once; the server never gets the message.
+    pub fn cut_before(&self, text: &str) {
+        self.record.seen().cut = Some(Cut {
+            text: text.to_owned(),
+            forward: false,
+        });
+    }
+
+    /// Breaks the next connection that sends a message with `text` in it, once, after the server has carried it out:
+    /// the client never hears.
+    pub fn cut_after_forwarding(&self, text: &str) {
+        self.record.seen().cut = Some(Cut {
+            text: text.to_owned(),
+            forward: true,
+        });
+    }
+
+    /// Holds everything back from now on, both ways, with the connections open: a network that drops packets.
+    pub fn stop_forwarding(&self) {
+        self.record.flowing.send_replace(false);
+    }
+
+    /// Passes on what was held back, and what follows.
+    pub fn resume_forwarding(&self) {
+        self.record.flowing.send_replace(true);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // The connections are a set that the accepting task owns: they end with it.
+        self.accepting.abort();
+    }
+}
+
+impl Record {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn until_flowing(&self) {
+        // The sender is in `self`, so waiting for it cannot fail.
+        drop(self.flowing.subscribe().wait_for(|flowing| *flowing).await);
+    }
+}
+
+async fn accept(listener: TcpListener, server: Config, record: Arc<Record>) {
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        let (server, record) = (server.clone(), Arc::clone(&record));
+        // An error is a broken connection, which is what both sides see.
+        connections.spawn(async move { drop(serve(client, &server, &record).await) });
+    }
+}
+
+/// One connection, until one side or a cut ends it; then both sockets close.
+async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::Result<()> {
+    client.set_nodelay(true)?;
+    let (from_client, mut to_client) = tokio::io::split(client);
+    let mut from_client = BufReader::new(from_client);
+    let opening = Opening::read(&mut from_client, &mut to_client).await?;
+    record.until_flowing().await;
+    let (from_server, mut to_server) = tokio::io::split(wire::connect(server).await?);
+    let mut from_server = BufReader::new(from_server);
+    to_server.write_all(&opening.bytes).await?;
+    if opening.is_cancel {
+        // The server closes once it has looked; the client waits for that.
+        return tokio::io::copy(&mut from_server, &mut to_client)
+            .await
+            .map(drop);
+    }
+    // The start-up is answered too, and is no round trip.
+    let exchange = Mutex::new(Exchange {
+        owed: VecDeque::from([false]),
+        asks: false,
+        until_cut: None,
+    });
+    tokio::select! {
+        ended = requests(from_client, to_server, record, &exchange) => ended,
+        ended = answers(from_server, to_client, record, &exchange) => ended,
+    }
+}
+
+/// Passes on what the client says, until a cut or its end.
+async fn requests(
+    mut client: impl AsyncRead + Unpin,
+    mut server: impl AsyncWrite + Unpin,
+    record: &Record,
+    exchange: &Mutex<Exchange>,
+) -> std::io::Result<()> {
+    while let Some(message) = wire::message(&mut client).await? {
+        record.until_flowing().await;
+        if !record.note(
+            &message,
+            &mut exchange.lock().unwrap_or_else(PoisonError::into_inner),
+        ) {
+            break;
+        }
+        server.write_all(&message).await?;
+    }
+    Ok(())
+}
+
+/// Passes on what the server answers, until a cut or its end.
+async fn answers(
+    mut server: impl AsyncRead + Unpin,
+    mut client: impl AsyncWrite + Unpin,
+    record: &Record,
+    exchange: &Mutex<Exchange>,
+) -> std::io::Result<()> {
+    while let Some(message) = wire::message(&mut server).await? {
+        let is_end = wire::is_ready_for_query(&message);
+        let is_lost = {
+            let mut exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_lost = exchange.until_cut == Some(0);
+            if is_end {
+                exchange.until_cut = exchange.until_cut.map(|answers| answers.saturating_sub(1));
+                record.seen().round_trips +=
+                    usize::from(exchange.owed.pop_front().unwrap_or(false));
+            }
+            is_lost
+        };
+        if !is_lost {
+            record.until_flowing().await;
+            client.write_all(&message).await?;
+        } else if is_end {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Record {
+    /// Notes a message of the client, and says whether the server gets it.
+    fn note(&self, message: &[u8], exchange: &mut Exchange) -> bool {
+        let mut seen = self.seen();
+        seen.queries.extend(wire::simple_query(message));
+        let is_fatal = |cut: &mut Cut| wire::contains(message, &cut.text);
+        if let Some(cut) = seen.cut.take_if(is_fatal) {
+            if !cut.forward {
+                return false;
+            }
+            exchange.until_cut = Some(exchange.owed.len());
+        }
+        exchange.asks |= wire::is_wish(message);
+        if wire::asks_for_ready(message) {
+            exchange.owed.push_back(mem::take(&mut exchange.asks));
+        }
+        true
+    }
+}

@@ -1,0 +1,22 @@
+# Runs a PostgreSQL server for as long as standard input stays open: sh -c "…" NAME BIN TEMP
+# Says "ready FOLDER" (data, log and socket are in it), or what went wrong, on standard output.
+trap '' HUP INT PIPE QUIT TERM
+bin=$1
+folder=$(mktemp -d "$2/advisory-XXXXXX") || exit 1
+trap '"$bin/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1; rm -rf "$folder"' EXIT
+export HOME="$folder"
+{
+    # No crash of this machine is survived, so nothing need reach its disk; the rest stays as PostgreSQL ships it.
+    "$bin/initdb" -D "$folder/data" -U postgres -A trust -E UTF8 --locale=C --no-sync --no-instructions &&
+    cat >>"$folder/data/postgresql.conf" <<CONF &&
+listen_addresses = ''
+unix_socket_directories = '$folder'
+port = 5432
+max_connections = 300
+fsync = off
+CONF
+    "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 60 start
+} >"$folder/setup" 2>&1 </dev/null || { cat "$folder/setup" "$folder/log" 2>/dev/null; exit 1; }
+echo "ready $folder"
+exec >/dev/null
+read -r _

@@ -1,0 +1,146 @@
+//! How are PostgreSQL's messages told apart? The framing of protocol version 3, and where it is spoken.
+//!
+//! <https://www.postgresql.org/docs/current/protocol-message-formats.html>
+
+use std::fmt::Write;
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
+const CANCEL_REQUEST: u32 = 80_877_102;
+const SSL_REQUEST: u32 = 80_877_103;
+const GSS_REQUEST: u32 = 80_877_104;
+
+/// Both directions of a socket, of whichever kind.
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+
+/// The first packet of a connection, which has no tag.
+pub(crate) struct Opening {
+    pub(crate) bytes: Vec<u8>,
+    /// Not a session, but the request to cancel what another one runs.
+    pub(crate) is_cancel: bool,
+}
+
+impl Opening {
+    /// Reads it, and says no to encryption: the proxy has to read along.
+    pub(crate) async fn read(
+        client: &mut (impl AsyncRead + Unpin),
+        answer: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<Self> {
+        loop {
+            let length = client.read_u32().await?;
+            let code = client.read_u32().await?;
+            if matches!(code, SSL_REQUEST | GSS_REQUEST) {
+                answer.write_all(b"N").await?;
+                continue;
+            }
+            let mut bytes = [length.to_be_bytes(), code.to_be_bytes()].concat();
+            read_rest(client, &mut bytes, length, 8).await?;
+            return Ok(Self {
+                bytes,
+                is_cancel: code == CANCEL_REQUEST,
+            });
+        }
+    }
+}
+
+/// The next message: tag, length and content as they came; `None` at the end of the connection.
+pub(crate) async fn message(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
+    let tag = match from.read_u8().await {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        tag => tag?,
+    };
+    let length = from.read_u32().await?;
+    let mut bytes = vec![tag];
+    bytes.extend(length.to_be_bytes());
+    read_rest(from, &mut bytes, length, 4).await?;
+    Ok(Some(bytes))
+}
+
+/// Reads what is left of a packet of `length` bytes, `had` of which are read.
+async fn read_rest(
+    from: &mut (impl AsyncRead + Unpin),
+    bytes: &mut Vec<u8>,
+    length: u32,
+    had: u32,
+) -> io::Result<()> {
+    let rest = length.checked_sub(had).ok_or(io::ErrorKind::InvalidData)?;
+    let read = from.take(rest.into()).read_to_end(bytes).await?;
+    if u32::try_from(read) == Ok(rest) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::UnexpectedEof.into())
+    }
+}
+
+/// Whether the server has answered, and waits for the next request.
+pub(crate) fn is_ready_for_query(answer: &[u8]) -> bool {
+    answer.first() == Some(&b'Z')
+}
+
+/// Whether the server will say `ReadyForQuery` to this: Query, Sync and `FunctionCall` of the client.
+pub(crate) fn asks_for_ready(request: &[u8]) -> bool {
+    matches!(request.first(), Some(b'Q' | b'S' | b'F'))
+}
+
+/// Whether this wants an answer for its own sake: anything but Sync and Close.
+pub(crate) fn is_wish(request: &[u8]) -> bool {
+    !matches!(request.first(), Some(b'S' | b'C'))
+}
+
+/// The text of a simple query.
+pub(crate) fn simple_query(request: &[u8]) -> Option<String> {
+    let text = request.strip_prefix(b"Q")?.get(4..)?;
+    Some(String::from_utf8_lossy(text.strip_suffix(b"\0")?).into_owned())
+}
+
+/// Whether `text` is anywhere in `message`.
+pub(crate) fn contains(message: &[u8], text: &str) -> bool {
+    message
+        .windows(text.len().max(1))
+        .any(|window| window == text.as_bytes())
+}
+
+/// Connects to the first address of `server`.
+pub(crate) async fn connect(server: &Config) -> io::Result<Box<dyn Wire>> {
+    let port = server.get_ports().first().copied().unwrap_or(5432);
+    match server.get_hosts().first() {
+        Some(Host::Unix(folder)) => Ok(Box::new(
+            UnixStream::connect(folder.join(format!(".s.PGSQL.{port}"))).await?,
+        )),
+        Some(Host::Tcp(name)) => {
+            let stream = TcpStream::connect((name.as_str(), port)).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream))
+        }
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the database's address has no host",
+        )),
+    }
+}
+
+/// The address of the database that `server` names, by way of `socket`.
+pub(crate) fn address(server: &Config, socket: SocketAddr) -> String {
+    let password = server.get_password().map(String::from_utf8_lossy);
+    let parts = [
+        ("user", server.get_user()),
+        ("password", password.as_deref()),
+        ("dbname", server.get_dbname()),
+        ("options", server.get_options()),
+    ];
+    let mut address = format!("host={} port={}", socket.ip(), socket.port());
+    for (name, value) in parts {
+        if let Some(value) = value {
+            let value = value.replace('\\', "\\\\").replace('\'', "\\'");
+            write!(address, " {name}='{value}'").expect("a string takes any text");
+        }
+    }
+    address
+}

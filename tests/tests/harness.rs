@@ -1,0 +1,209 @@
+//! Does the harness keep its word: databases apart, states waited for, and nothing left behind?
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{env, fs};
+
+use advisory_tests::{AdvisoryLock, Database, LockedKey, owns_server, pid_of};
+use diesel_async::SimpleAsyncConnection;
+use tokio::time::{interval, timeout};
+
+#[tokio::test]
+async fn databases_do_not_see_each_other() {
+    let (one, other) = tokio::join!(Database::create(), Database::create());
+    assert_ne!(one.url(), other.url());
+    one.run("CREATE TABLE slots (); SELECT pg_advisory_lock(7)")
+        .await;
+    assert_eq!(
+        other
+            .count("SELECT count(*) FROM pg_tables WHERE tablename = 'slots'")
+            .await,
+        0
+    );
+    assert_eq!(one.locks().await.len(), 1);
+    assert_eq!(other.locks().await, []);
+    other.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn keys_of_both_spaces_are_put_together_again() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    for sql in [
+        "SELECT pg_advisory_lock(-81985529216486896)",
+        "SELECT pg_advisory_lock(9223372036854775807)",
+        "SELECT pg_advisory_lock_shared(-1, 2)",
+    ] {
+        conn.batch_execute(sql).await.unwrap();
+    }
+    let mut locks = db.locks().await;
+    locks.sort_by_key(|lock| lock.key);
+    let held = |key, mode: &str| AdvisoryLock {
+        key,
+        mode: mode.to_owned(),
+        granted: true,
+        pid,
+    };
+    let exclusive = |key| held(LockedKey::Bigint(key), "ExclusiveLock");
+    let shared = held(LockedKey::Pair(-1, 2), "ShareLock");
+    assert_eq!(
+        locks,
+        [
+            exclusive(-81_985_529_216_486_896),
+            exclusive(i64::MAX),
+            shared
+        ]
+    );
+}
+
+#[tokio::test]
+async fn waiters_are_seen_and_so_is_their_end() {
+    let db = Database::create().await;
+    let mut holder = db.connect().await;
+    holder
+        .batch_execute("SELECT pg_advisory_lock(7)")
+        .await
+        .unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        let mut conn = db.connect().await;
+        waiters.push(tokio::spawn(async move {
+            conn.batch_execute("SELECT pg_advisory_xact_lock(7)").await
+        }));
+    }
+    db.until_waiters(7, 3).await;
+    let pid = pid_of(&mut holder).await;
+    db.terminate(pid).await;
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap();
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "has ExclusiveLock")]
+async fn a_lock_left_behind_is_named() {
+    let db = Database::create().await;
+    db.run("SELECT pg_advisory_lock(7)").await;
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "idle in transaction: BEGIN")]
+async fn a_transaction_left_open_is_named() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    conn.batch_execute("BEGIN").await.unwrap();
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn pools_connect() {
+    let db = Database::create().await;
+    assert!(pid_of(&mut db.deadpool(2).get().await.unwrap()).await > 0);
+    assert!(pid_of(&mut db.bb8(2).await.get().await.unwrap()).await > 0);
+}
+
+#[tokio::test]
+async fn a_dropped_database_is_gone_from_the_server() {
+    let (gone, left) = tokio::join!(Database::create(), Database::create());
+    let oid = gone
+        .count("SELECT oid FROM pg_database WHERE datname = current_database()")
+        .await;
+    let _still_connected = gone.connect().await;
+    let count = format!("SELECT count(*) FROM pg_database WHERE oid = {oid}");
+    assert_eq!(left.count(&count).await, 1);
+    drop(gone);
+    assert_eq!(left.count(&count).await, 0);
+}
+
+#[tokio::test]
+async fn a_killed_process_leaves_no_server() {
+    assert_vanishes(|child| signal("-KILL", &child.id().to_string())).await;
+}
+
+#[tokio::test]
+async fn an_interrupted_process_leaves_no_server() {
+    // To the whole group, as a terminal does on Ctrl-C.
+    assert_vanishes(|child| signal("-INT", &format!("-{}", child.id()))).await;
+}
+
+#[tokio::test]
+async fn a_panicked_process_leaves_no_server() {
+    assert_vanishes(|child| drop(child.stdin.take())).await;
+}
+
+/// Not a test: the process that the three above end.
+#[tokio::test]
+#[ignore = "started by the tests of a process's end"]
+async fn child() {
+    if env::var_os(CHILD).is_some() {
+        let db = Database::create().await;
+        eprintln!("{}", db.url());
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        panic!("as the parent asked");
+    }
+}
+
+const CHILD: &str = "ADVISORY_TEST_CHILD";
+
+/// Ends a process that has started a server, and waits until the server and its folder are gone.
+async fn assert_vanishes(end: impl FnOnce(&mut Child)) {
+    if !owns_server() {
+        return;
+    }
+    let mut child = Command::new(env::current_exe().expect("this program"))
+        .args(["--ignored", "--exact", "child", "--nocapture"])
+        .env(CHILD, "1")
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a child");
+    let mut said = BufReader::new(child.stderr.take().expect("stderr is piped"))
+        .lines()
+        .map_while(Result::ok);
+    let url = said
+        .find(|line| line.starts_with("postgres://"))
+        .expect("the child has a database");
+    let host = url.split(['@', '/']).nth(3).expect("a host");
+    let folder = PathBuf::from(host.replace("%2F", "/").replace("%25", "%"));
+    let server = fs::read_to_string(folder.join("data/postmaster.pid")).expect("a running server");
+    let server = server.lines().next().expect("its process id");
+    assert!(is_running(server));
+    end(&mut child);
+    child.wait().expect("the child ends");
+    let gone = async {
+        let mut poll = interval(Duration::from_millis(20));
+        while Path::new(&folder).exists() || is_running(server) {
+            poll.tick().await;
+        }
+    };
+    timeout(Duration::from_secs(20), gone)
+        .await
+        .expect("server and folder are gone");
+}
+
+fn signal(signal: &str, target: &str) {
+    assert!(
+        Command::new("kill")
+            .args([signal, "--", target])
+            .status()
+            .expect("a POSIX system")
+            .success()
+    );
+}
+
+/// A process that has ended but that nobody has asked about yet is not running.
+fn is_running(pid: &str) -> bool {
+    let output = Command::new("ps")
+        .args(["-o", "stat=", "-p", pid])
+        .output()
+        .expect("a POSIX system");
+    output.stdout.first().is_some_and(|state| *state != b'Z')
+}

@@ -1,0 +1,53 @@
+//! The table and the locked functions that several tests use.
+
+use advisory_runtime::advisory_lock;
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+/// The number of the lock on a room: SHA-256 of `room:<room>`.
+pub(crate) fn key_of(room: i64) -> i64 {
+    advisory_pattern::Derivation::Sha256.key(&format!("room:{room}"))
+}
+
+/// A database with an empty table of bookings.
+pub(crate) async fn database() -> Database {
+    let db = Database::create().await;
+    db.run("CREATE TABLE booking (room int8 NOT NULL, guest text NOT NULL)").await;
+    db
+}
+
+pub(crate) async fn insert(conn: &mut AsyncPgConnection, room: i64, guest: &str) -> QueryResult<usize> {
+    diesel::sql_query("INSERT INTO booking VALUES ($1, $2)")
+        .bind::<diesel::sql_types::BigInt, _>(room)
+        .bind::<diesel::sql_types::Text, _>(guest)
+        .execute(conn)
+        .await
+}
+
+pub(crate) async fn execute(conn: &mut AsyncPgConnection, sql: &str) -> QueryResult<usize> {
+    diesel::sql_query(sql).execute(conn).await
+}
+
+/// Books the room unless it is taken.
+#[advisory_lock(key = "room:<room>", scope = "xact")]
+pub(crate) async fn book(conn: &mut AsyncPgConnection, room: i64, guest: &str) -> QueryResult<bool> {
+    if bookings(conn, room).await? > 0 {
+        return Ok(false);
+    }
+    insert(conn, room, guest).await?;
+    Ok(true)
+}
+
+pub(crate) async fn bookings(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
+    use diesel::sql_types::BigInt;
+    diesel::dsl::sql::<BigInt>("SELECT count(*) FROM booking WHERE room = ")
+        .bind::<BigInt, _>(room)
+        .get_result(conn)
+        .await
+}
+
+/// All bookings of a room that were committed.
+pub(crate) async fn committed(db: &Database, room: i64) -> i64 {
+    db.count(&format!("SELECT count(*) FROM booking WHERE room = {room}")).await
+}

@@ -1,0 +1,72 @@
+//! Which number a call locks: the first eight bytes of the SHA-256 of the rendered key, and of nothing else.
+
+use crate::bookings::database;
+use advisory_runtime::advisory_lock;
+use advisory_tests::{Database, LockedKey};
+use chrono::NaiveDate;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+use uuid::Uuid;
+
+/// The one key that is locked now.
+async fn locked(db: &Database) -> QueryResult<i64> {
+    match db.locks().await.as_slice() {
+        [lock] => match lock.key {
+            LockedKey::Bigint(key) => Ok(key),
+            LockedKey::Pair(..) => panic!("not a bigint key: {lock:?}"),
+        },
+        locks => panic!("expected one lock: {locks:?}"),
+    }
+}
+
+macro_rules! key {
+    ($pattern:literal, ($($name:ident: $ty:ty = $value:expr),*) $rendered:expr) => {{
+        #[advisory_lock(key = $pattern, scope = "xact", conn = _conn)]
+        async fn call(_conn: &mut AsyncPgConnection, db: &Database, $($name: $ty),*) -> QueryResult<i64> {
+            locked(db).await
+        }
+        let db = database().await;
+        let key = call(&mut db.connect().await, &db, $($value),*).await.unwrap();
+        assert_eq!(key, advisory_pattern::Derivation::Sha256.key($rendered), "{} as {}", $pattern, $rendered);
+    }};
+}
+
+#[tokio::test]
+async fn the_key_is_the_rendered_pattern() {
+    let tenant = Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8);
+    let day = |year, month, day| NaiveDate::from_ymd_opt(year, month, day).unwrap();
+    key!("job", () "job");
+    key!("a<<b", () "a<b");
+    key!("<tenant_id>:<date>", (tenant_id: Uuid = tenant, date: NaiveDate = day(2025, 1, 5)) "67e55044-10b1-426f-9247-bb680e5fe0c8:2025-01-05");
+    key!("<date>", (date: NaiveDate = day(-44, 3, 15)) "-0044-03-15");
+    key!("<date>", (date: NaiveDate = day(12_025, 1, 5)) "+12025-01-05");
+    key!("n:<n>", (n: i64 = i64::MIN) "n:-9223372036854775808");
+    key!("n:<n>", (n: u128 = u128::MAX) "n:340282366920938463463374607431768211455");
+    key!("<on>:<c>", (on: bool = true, c: char = ':') "true:%3A");
+    key!("<a>:<b>", (a: &str = "x:y%", b: String = "z".to_owned()) "x%3Ay%25:z");
+    key!("<a|raw>", (a: &str = "x:y%") "x:y%");
+    key!("<email|trim|lower>", (email: &str = "  User@Example.com ") "user@example.com");
+    key!("<email|trim>", (email: &str = "  a  b  ") "a  b");
+    key!("<a|display>", (a: std::net::Ipv4Addr = std::net::Ipv4Addr::LOCALHOST) "127.0.0.1");
+    key!("<r.0>:<r.1>", (r: (i64, Box<str>) = (7, "x".into())) "7:x");
+}
+
+#[tokio::test]
+async fn two_argument_lists_share_a_key_only_if_they_are_equal() {
+    #[advisory_lock(key = "<a>:<b>", scope = "xact", conn = _conn)]
+    async fn call(_conn: &mut AsyncPgConnection, db: &Database, a: &str, b: &str) -> QueryResult<i64> {
+        locked(db).await
+    }
+    let db = database().await;
+    let conn = &mut db.connect().await;
+    let parts = ["", ":", "%", "%3A", "a", "a:", ":a", "a:b", "b", "%25", "a%3Ab"];
+    let mut keys = std::collections::HashMap::new();
+    for a in parts {
+        for b in parts {
+            let key = call(conn, &db, a, b).await.unwrap();
+            if let Some(other) = keys.insert(key, (a, b)) {
+                panic!("{other:?} and {:?} are one key", (a, b));
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The behaviour of locked functions on a real PostgreSQL, a module a behaviour.
+//!
+//! One binary, because each would link Diesel again. Every test has a database of its own on the process's one server.
+
+mod bookings;
+mod cancel;
+mod commit;
+mod connections;
+mod errors;
+mod exclusion;
+mod hygiene;
+mod keys;
+mod nesting;
+mod postgres;
+mod round_trips;
+mod search_path;

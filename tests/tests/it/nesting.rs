@@ -1,0 +1,152 @@
+//! Locked calls inside an open transaction: `Ok` keeps the lock to the outer end, `Err` frees it with the savepoint.
+
+use crate::bookings::{book, committed, database, execute, insert, key_of};
+use advisory_runtime::{Error, advisory_lock, xact};
+use diesel::QueryResult;
+use diesel::result::Error as DieselError;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+
+#[advisory_lock(key = "room:<room>", scope = "xact")]
+async fn fail(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    insert(conn, room, "nobody").await?;
+    Err(DieselError::NotFound)
+}
+
+#[tokio::test]
+async fn ok_keeps_the_lock_to_the_end_of_the_outer_transaction() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.transaction::<_, DieselError, _>(async |conn| {
+        assert!(book(conn, 7, "Ada").await?);
+        assert_eq!(db.locks().await.len(), 1, "still held");
+        assert_eq!(committed(&db, 7).await, 0, "not committed yet");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!(committed(&db, 7).await, 1);
+    assert_eq!(db.locks().await, []);
+}
+
+#[tokio::test]
+async fn an_error_frees_the_lock_and_leaves_the_outer_transaction_alive() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.transaction::<_, DieselError, _>(async |conn| {
+        insert(conn, 1, "outer").await?;
+        fail(conn, 7).await.unwrap_err();
+        assert_eq!(db.locks().await, [], "freed with the savepoint");
+        insert(conn, 2, "outer").await
+    })
+    .await
+    .unwrap();
+    assert_eq!([committed(&db, 1).await, committed(&db, 7).await, committed(&db, 2).await], [1, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_refused_lock_leaves_the_outer_transaction_alive() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    execute(&mut conn, "SET lock_timeout = '50ms'").await.unwrap();
+    conn.transaction::<_, DieselError, _>(async |conn| {
+        let error = book(conn, 7, "Ada").await.unwrap_err();
+        assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
+        insert(conn, 1, "outer").await
+    })
+    .await
+    .unwrap();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(committed(&db, 1).await, 1);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn locked_calls_nest_in_locked_calls() {
+    #[advisory_lock(key = "outer", scope = "xact")]
+    async fn outer(conn: &mut AsyncPgConnection) -> QueryResult<bool> {
+        fail(conn, 6).await.unwrap_err();
+        book(conn, 7, "Ada").await
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    assert!(outer(&mut conn).await.unwrap());
+    assert!(!outer(&mut conn).await.unwrap());
+    assert_eq!([committed(&db, 6).await, committed(&db, 7).await], [0, 1]);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapshot() {
+    let db = database().await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let mut conn = db.connect().await;
+        conn.transaction::<_, DieselError, _>(async |conn| {
+            execute(conn, &format!("SET TRANSACTION ISOLATION LEVEL {level}")).await?;
+            let error = book(conn, 7, "Ada").await.unwrap_err();
+            assert!(matches!(Error::find(&error), Some(Error::StaleSnapshot { .. })), "{error:?}");
+            insert(conn, 1, "outer").await
+        })
+        .await
+        .unwrap();
+    }
+    assert_eq!([committed(&db, 7).await, committed(&db, 1).await], [0, 2]);
+}
+
+#[tokio::test]
+async fn a_role_whose_default_is_serializable_still_reads_what_the_holder_wrote() {
+    let db = database().await;
+    let (mut first, mut second) = (db.connect().await, db.connect().await);
+    execute(&mut second, "SET default_transaction_isolation = 'serializable'").await.unwrap();
+    let mut held = xact::begin(&mut first, key_of(7)).await.unwrap();
+    insert(held.conn(), 7, "Ada").await.unwrap();
+    let waiting = tokio::spawn(async move { book(&mut second, 7, "Grace").await });
+    db.until_waiting(key_of(7)).await;
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    assert!(!waiting.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transaction_alive() {
+    #[advisory_lock(key = "room:<room>", scope = "xact")]
+    async fn swallow(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+        insert(conn, room, "nobody").await?;
+        execute(conn, "SELECT 1 FROM no_such_table").await.unwrap_err();
+        Ok(())
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.transaction::<_, DieselError, _>(async |conn| {
+        let error = swallow(conn, 7).await.unwrap_err();
+        assert!(matches!(Error::find(&error), Some(Error::RolledBack { .. })), "{error:?}");
+        insert(conn, 1, "outer").await
+    })
+    .await
+    .unwrap();
+    assert_eq!([committed(&db, 7).await, committed(&db, 1).await], [0, 1]);
+}
+
+#[tokio::test]
+async fn a_nested_call_that_commits_by_hand_is_found_out() {
+    #[advisory_lock(key = "inner", scope = "xact")]
+    async fn commit(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+        execute(conn, "COMMIT").await.map(drop)
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let result = conn.transaction::<_, DieselError, _>(async |conn| commit(conn).await).await;
+    let error = result.unwrap_err();
+    assert!(matches!(Error::find(&error), Some(Error::TransactionEnded { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn inside_diesels_test_transaction_nothing_is_committed() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.begin_test_transaction().await.unwrap();
+    assert!(book(&mut conn, 7, "Ada").await.unwrap());
+    assert!(!book(&mut conn, 7, "Grace").await.unwrap());
+    drop(conn);
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}

@@ -1,0 +1,67 @@
+//! How often a locked call talks to the server, counted on the wire.
+
+use crate::bookings::execute;
+use advisory_runtime::advisory_lock;
+use advisory_tests::{Database, Proxy};
+use diesel::QueryResult;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+
+#[advisory_lock(key = "job", scope = "xact", conn = _conn)]
+async fn nothing(_conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    Ok(())
+}
+
+#[advisory_lock(key = "job", scope = "xact", conn = _conn)]
+async fn refused(_conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    Err(diesel::result::Error::NotFound)
+}
+
+#[advisory_lock(key = "job", scope = "xact")]
+async fn one_cached_query(conn: &mut AsyncPgConnection) -> QueryResult<i32> {
+    diesel::select(diesel::dsl::sql::<diesel::sql_types::Integer>("1")).get_result(conn).await
+}
+
+async fn proxied() -> (Database, Proxy, AsyncPgConnection) {
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    let conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    proxy.reset();
+    (db, proxy, conn)
+}
+
+#[tokio::test]
+async fn begin_and_lock_are_one_round_trip_and_commit_is_the_other() {
+    let (_db, proxy, mut conn) = proxied().await;
+    nothing(&mut conn).await.unwrap();
+    assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
+    let queries = proxy.queries();
+    assert!(queries[0].contains("pg_catalog.pg_advisory_xact_lock") && queries[0].ends_with("BEGIN"), "{queries:#?}");
+    assert!(queries[1].ends_with("COMMIT"), "{queries:#?}");
+}
+
+#[tokio::test]
+async fn rollback_is_one_round_trip() {
+    let (_db, proxy, mut conn) = proxied().await;
+    refused(&mut conn).await.unwrap_err();
+    assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
+    assert_eq!(proxy.queries()[1], "ROLLBACK");
+}
+
+#[tokio::test]
+async fn a_cached_query_adds_one_round_trip() {
+    let (_db, proxy, mut conn) = proxied().await;
+    one_cached_query(&mut conn).await.unwrap();
+    proxy.reset();
+    one_cached_query(&mut conn).await.unwrap();
+    // Diesel caches no statement made of a text fragment, so it is prepared each time: 2 and the query's own 2.
+    assert_eq!(proxy.round_trips(), 4, "{:#?}", proxy.queries());
+}
+
+#[tokio::test]
+async fn a_nested_call_adds_two_round_trips() {
+    let (_db, proxy, mut conn) = proxied().await;
+    conn.transaction::<_, diesel::result::Error, _>(async |conn| nothing(conn).await).await.unwrap();
+    assert_eq!(proxy.round_trips(), 4, "{:#?}", proxy.queries());
+    assert!(proxy.queries()[1].starts_with("SAVEPOINT diesel_savepoint_1;"));
+    execute(&mut conn, "SELECT 1").await.unwrap();
+}
