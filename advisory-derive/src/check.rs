@@ -7,6 +7,10 @@ use proc_macro2::Ident;
 
 pub(crate) fn check(site: &Site, errors: &mut Errors) {
     for placeholder in site.pattern.placeholders() {
+        if let Some(odd) = placeholder.path.iter().find(|step| !is_step(step)) {
+            errors.at(site.key.span(), format_args!("`<{}>`: `{odd}` is no name", placeholder.source));
+            continue;
+        }
         known(site, placeholder, errors);
         let shape = site.shape_of_value(placeholder);
         for filter in placeholder.misfits(|_| shape) {
@@ -21,6 +25,11 @@ pub(crate) fn check(site: &Site, errors: &mut Errors) {
     }
     unambiguous(site, errors);
     same_connection(site, errors);
+}
+
+/// `self`, a name, or the index of a tuple's field.
+fn is_step(step: &str) -> bool {
+    step == "self" || step.parse::<usize>().is_ok() || syn::parse_str::<Ident>(step).is_ok()
 }
 
 /// A placeholder starts with something that a parameter binds.

@@ -170,10 +170,10 @@ fn step_tokens(step: &str, span: Span) -> TokenStream {
         index.set_span(span);
         return index.into_token_stream();
     }
-    match step.strip_prefix("r#") {
-        Some(raw) => Ident::new_raw(raw, span).into_token_stream(),
-        None => Ident::new(step, span).into_token_stream(),
-    }
+    // `check` has made sure that it is one.
+    let mut name = syn::parse_str(step).unwrap_or_else(|_| Ident::new("self", span));
+    name.set_span(span);
+    name.into_token_stream()
 }
 
 /// The type in `advisory_runtime::shape` of this name.

@@ -47,8 +47,8 @@ use quote::quote;
 /// through the second; where one is missing, the other takes its part.
 ///
 /// **Cancel safety.** Dropping the future leaves no lock, no waiting backend and no open transaction. The connection is
-/// marked as broken: a pool discards it, one of your own has to be opened anew. After a drop during the commit it is not
-/// known whether it happened.
+/// closed: a pool discards it, one of your own has to be opened anew. After a drop during the commit it is not known
+/// whether it happened.
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);

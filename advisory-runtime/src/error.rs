@@ -63,8 +63,8 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The connection was left broken by an earlier call, whose future was dropped or whose connection was lost. The body
-    /// did not run. Pools discard such a connection; one of your own has to be opened anew.
+    /// An earlier call left the connection broken: its future was dropped, which closes the connection, or the connection
+    /// was lost. The body did not run. Pools discard such a connection; one of your own has to be opened anew.
     BrokenConnection {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,

@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 
 /// A lock being taken, held or released, together with the place that the connection stands in.
 ///
-/// Dropping it abandons the connection: the transaction is rolled back, a statement still running is cancelled, and Diesel
-/// is told that the connection is broken, so that a pool discards it.
+/// Dropping it abandons the connection: a statement still running is cancelled, the transaction is rolled back, the
+/// session ends, and Diesel is told that the connection is broken, so that a pool discards it.
 #[must_use = "dropping a held lock rolls its transaction back"]
 pub struct Held<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> {
     owner: &'o mut O,
@@ -52,13 +52,16 @@ impl<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> Held<'o, O, C, P> {
         self.owner
     }
 
-    /// Leaves the transaction behind: rolled back, cancelled, and the connection marked as broken.
+    /// Leaves the transaction behind: cancelled, rolled back, and the connection closed.
+    ///
+    /// What runs is cancelled by a request of its own connection, which can arrive late. A connection that went on could
+    /// have its next, innocent query cancelled; so the session ends itself behind the rollback, and Diesel is told.
     pub(crate) fn abandon(&mut self) {
         self.unfinished = false;
         let runtime = self.runtime.take();
         let conn = self.pg();
         enqueue(conn, sql::ROLLBACK);
-        enqueue(conn, sql::LATE_CANCEL_BARRIER);
+        enqueue(conn, sql::TERMINATE);
         status(conn).set_in_error();
         if let Some(runtime) = runtime {
             let cancel = conn.cancel_token();

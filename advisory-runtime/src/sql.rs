@@ -86,8 +86,8 @@ pub(crate) const ROLLBACK: &str = "ROLLBACK";
 /// Fails in an aborted transaction and nowhere else.
 pub(crate) const PROBE: &str = "SELECT";
 
-/// Follows the rollback of an abandoned connection: a cancel request that comes late ends this and not the next query.
-pub(crate) const LATE_CANCEL_BARRIER: &str = "SELECT pg_catalog.pg_sleep(0.25)";
+/// Ends the session, and the transaction first, should a cancel request have hit the [`ROLLBACK`] before it.
+pub(crate) const TERMINATE: &str = "ROLLBACK;SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())";
 
 /// The session's `lock_timeout` in milliseconds, 0 for none, as text.
 pub(crate) const LOCK_TIMEOUT: &str =

@@ -38,8 +38,9 @@ pub type HeldOn<'c, C> = Held<'c, C, C, fn(&mut C) -> &mut C>;
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe: dropping the future, or what it returned, rolls back, cancels the statement that is running and marks
-/// the connection as broken. No lock, no waiter and no open transaction is left; a pool discards the connection.
+/// Not cancel safe: dropping the future, or what it returned, cancels the statement that is running, rolls back and closes
+/// the connection. No lock, no waiter and no open transaction is left. A pool discards the connection; one of your own has
+/// to be opened anew, also when the call was nested in a transaction, which is rolled back with it.
 ///
 /// # Examples
 ///

@@ -15,6 +15,8 @@ pub(crate) struct Binaries {
     pub(crate) bin: PathBuf,
     /// For `LD_LIBRARY_PATH`: the libraries that a relocated build brings along.
     pub(crate) lib: Option<PathBuf>,
+    /// The server's major version.
+    pub(crate) version: u32,
 }
 
 /// The oldest server that the library supports.
@@ -57,10 +59,9 @@ impl Binaries {
             .output()
             .ok()?;
         let version = String::from_utf8(output.stdout).ok()?;
-        (major(version.rsplit(") ").next()?) >= OLDEST).then(|| Self {
-            bin: bin.to_owned(),
-            lib: lib.map(Path::to_owned),
-        })
+        let version = major(version.rsplit(") ").next()?);
+        let (bin, lib) = (bin.to_owned(), lib.map(Path::to_owned));
+        (version >= OLDEST).then_some(Self { bin, lib, version })
     }
 
     /// The first of this system's folders that will do.

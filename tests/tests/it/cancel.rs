@@ -4,6 +4,7 @@ use crate::bookings::{book, committed, database, execute, insert, key_of};
 use advisory_runtime::{Connection, Error, advisory_lock, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::AsyncPgConnection;
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -196,20 +197,26 @@ async fn dropped_after_any_poll_it_leaves_nothing() {
     }
 }
 
+/// A cancel request travels on a connection of its own, and can arrive when the next query runs.
 #[tokio::test]
-async fn the_next_query_of_a_connection_is_never_cancelled_in_place_of_the_dropped_one() {
+async fn a_dropped_future_closes_its_connection_so_that_no_later_query_is_cancelled_in_its_place() {
     let db = database().await;
     let mut holder = db.connect().await;
     for _ in 0..20 {
         let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
         let mut conn = db.connect().await;
         dropped(book(&mut conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
-        // Freed at once, so that the cancel request finds the next query running if nothing holds that back.
+        // Freed at once, so that the request finds the next query running if there is one.
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-        execute(&mut conn, "SELECT pg_sleep(0.02)").await.unwrap();
+        let error = execute(&mut conn, "SELECT pg_sleep(0.02)").await.unwrap_err();
+        assert!(is_closed(&error), "{error:?}");
     }
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
+}
+
+fn is_closed(error: &DieselError) -> bool {
+    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, _))
 }
 
 #[tokio::test]

@@ -133,9 +133,9 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
         let proxy = Proxy::start(&db).await;
         let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
         if executed {
-            proxy.cut_after_forwarding("COMMIT");
+            proxy.cut_after_forwarding(";COMMIT");
         } else {
-            proxy.cut_before("COMMIT");
+            proxy.cut_before(";COMMIT");
         }
         let error = book(&mut conn, 7, "Ada").await.unwrap_err();
         assert!(matches!(Error::find(&error), Some(Error::CommitUnknown { .. })), "{error:?}");
