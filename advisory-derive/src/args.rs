@@ -8,6 +8,8 @@ use syn::{LitStr, parse::Parser};
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) key: Option<LitStr>,
+    /// Whether there is one at all, right or wrong.
+    pub(crate) has_key: bool,
     pub(crate) scope: Option<LitStr>,
     pub(crate) conn: Option<TokenStream>,
     pub(crate) krate: Option<TokenStream>,
@@ -21,7 +23,10 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Args {
         let mut tokens = argument.into_iter();
         let (name, equals) = (tokens.next(), tokens.next());
         let Some(TokenTree::Ident(name)) = name else {
-            errors.at(span_of(name.as_ref()), format_args!("expected an argument: {}", listed()));
+            errors.at(
+                span_of(name.as_ref()),
+                format_args!("expected an argument: {}", listed()),
+            );
             continue;
         };
         if !matches!(&equals, Some(TokenTree::Punct(punct)) if punct.as_char() == '=') {
@@ -30,14 +35,32 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Args {
         }
         let value: TokenStream = tokens.collect();
         match name.to_string().as_str() {
-            "key" => set(&mut args.key, &name, string(value, &name, errors), errors),
+            "key" => {
+                args.has_key = true;
+                set(&mut args.key, &name, string(value, &name, errors), errors);
+            }
             "scope" => set(&mut args.scope, &name, string(value, &name, errors), errors),
-            "conn" => set(&mut args.conn, &name, expression(value, &name, errors), errors),
-            "crate" => set(&mut args.krate, &name, expression(value, &name, errors), errors),
+            "conn" => set(
+                &mut args.conn,
+                &name,
+                expression(value, &name, errors),
+                errors,
+            ),
+            "crate" => set(
+                &mut args.krate,
+                &name,
+                expression(value, &name, errors),
+                errors,
+            ),
             unknown => {
-                let hint = advisory_pattern::closest(unknown, NAMES)
-                    .map_or_else(|| format!("expected {}", listed()), |close| format!("did you mean `{close}`?"));
-                errors.at(name.span(), format_args!("unknown argument `{unknown}`: {hint}"));
+                let hint = advisory_pattern::closest(unknown, NAMES).map_or_else(
+                    || format!("expected {}", listed()),
+                    |close| format!("did you mean `{close}`?"),
+                );
+                errors.at(
+                    name.span(),
+                    format_args!("unknown argument `{unknown}`: {hint}"),
+                );
             }
         }
     }
@@ -62,13 +85,17 @@ fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitSt
     let span = span_of(first.as_ref());
     let written = value.to_string();
     let literal = (|input: syn::parse::ParseStream<'_>| input.parse::<LitStr>()).parse2(value);
-    literal.map_err(|_| errors.at(span, wanted_string(name, first.as_ref(), &written))).ok()
+    literal
+        .map_err(|_| errors.at(span, wanted_string(name, first.as_ref(), &written)))
+        .ok()
 }
 
 fn wanted_string(name: &Ident, first: Option<&TokenTree>, written: &str) -> String {
     match first {
         Some(TokenTree::Ident(_)) if written.contains('!') => {
-            format!("a macro is not expanded here: write the text of `{name}` as one string literal")
+            format!(
+                "a macro is not expanded here: write the text of `{name}` as one string literal"
+            )
         }
         Some(TokenTree::Ident(word)) if word == written => format!("write `{name} = \"{word}\"`"),
         _ => format!("`{name}` is a string literal: write `{name} = \"…\"`"),
@@ -120,7 +147,11 @@ pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
             part.push(token);
         }
     }
-    parts.into_iter().filter(|part| !part.is_empty()).map(TokenStream::from_iter).collect()
+    parts
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .map(TokenStream::from_iter)
+        .collect()
 }
 
 /// `$x:literal`, `$x:expr` and `$x:block` arrive from `macro_rules!` inside a group without delimiters.

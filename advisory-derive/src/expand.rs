@@ -17,10 +17,15 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let output = inferred(&site.function.output);
     let at_output = site.function.output.span().resolved_at(here);
     let pattern = Literal::string(&site.key.value());
+    let Connected {
+        take,
+        owner,
+        place,
+        name,
+        body,
+    } = connected(site);
     let key = key(site, &private);
-    let Connected { take, owner, place, name, body } = connected(site);
-
-    let returns = quote_spanned!(at_output=> #private::Returns::<#output>::new());
+    let returns = quote_spanned!(at_output=> #private::returns::<#output>());
     let convert = quote_spanned!(at_output=> |error: #krate::Error| (&&&returns).convert(error));
     // The body's statements stand in the async block itself: a block in a block would be the user's `unused_braces`. The
     // return that never runs pins the block's type, so that a mismatch lands on the user's token.
@@ -48,11 +53,11 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
             };
             let result: #output = {
                 #[allow(unused_mut, reason = "only a body that borrows it once more needs it")]
-                let mut #name = held.owner();
+                let mut #name = held.conn();
                 let result = #body.await;
                 result
             };
-            returns.same(&result);
+            #private::same(&returns, &result);
             #private::finish_with(held, result, convert).await
         }
     }
@@ -73,6 +78,7 @@ struct Connected {
 
 fn connected(site: &Site) -> Connected {
     let here = Span::mixed_site();
+    let krate = &site.krate;
     let body = site.function.body.stream();
     match &site.connection {
         Connection::Expression(expression) => {
@@ -80,26 +86,42 @@ fn connected(site: &Site) -> Connected {
             Connected {
                 take: quote_spanned!(here=> let mut taken = #expression;),
                 owner: quote_spanned!(here=> &mut taken),
-                place: quote_spanned!(here=> |taken| taken),
+                place: quote_spanned!(here=> |taken| #krate::Connection::pg(taken)),
                 name,
                 body,
             }
         }
         Connection::Place { root, fields, by } => {
             let is_self = root == "self";
-            let name = if is_self { Ident::new("this", here) } else { root.clone() };
-            let (take, owner) = match by {
-                Receiver::Value => (quote_spanned!(here=> let mut owned = #root;), quote_spanned!(here=> &mut owned)),
-                Receiver::MutValue => (TokenStream::new(), quote_spanned!(here=> &mut #root)),
-                Receiver::Mutable | Receiver::Shared => (TokenStream::new(), quote_spanned!(here=> &mut *#root)),
-            };
-            let place = if fields.is_empty() {
-                quote_spanned!(here=> |place| place)
+            let name = if is_self {
+                Ident::new("this", here)
             } else {
-                quote_spanned!(here=> |place| &mut place #fields)
+                root.clone()
+            };
+            let (take, owner) = match by {
+                Receiver::Value => (
+                    quote_spanned!(here=> let mut owned = #root;),
+                    quote_spanned!(here=> &mut owned),
+                ),
+                Receiver::MutValue => (TokenStream::new(), quote_spanned!(here=> &mut #root)),
+                Receiver::Mutable | Receiver::Shared => {
+                    (TokenStream::new(), quote_spanned!(here=> &mut *#root))
+                }
+            };
+            let at = root.span().resolved_at(here);
+            let place = if fields.is_empty() {
+                quote_spanned!(at=> |place| #krate::Connection::pg(place))
+            } else {
+                quote_spanned!(at=> |place| #krate::Connection::pg(&mut place #fields))
             };
             let body = if is_self { renamed(body, &name) } else { body };
-            Connected { take, owner, place, name, body }
+            Connected {
+                take,
+                owner,
+                place,
+                name,
+                body,
+            }
         }
     }
 }
@@ -115,10 +137,15 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
     let writes = writes.collect::<TokenStream>();
     // A pattern without placeholders is a constant, hashed here.
     if site.pattern.placeholders().next().is_none() {
-        let text: String = site.pattern.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Placeholder(_) => None,
-        }).collect();
+        let text: String = site
+            .pattern
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Text(text) => Some(text.as_str()),
+                Part::Placeholder(_) => None,
+            })
+            .collect();
         let number = advisory_pattern::Derivation::Sha256.key(&text);
         return quote_spanned!(here=> #krate::Key::BigInt(#number));
     }
@@ -152,7 +179,8 @@ fn write(site: &Site, placeholder: &Placeholder) -> TokenStream {
             Filter::Trim => Some("Trim"),
             Filter::Lower => Some("Lower"),
             Filter::Raw => Some("Raw"),
-            _ => None,
+            // The value is wrapped for it.
+            Filter::Display => None,
         })
         .map(|name| Ident::new(name, at_key))
         .collect();

@@ -5,6 +5,7 @@
 
 use crate::{args::ungrouped, errors::Errors};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::ToTokens;
 use syn::{Error, Type};
 
 pub(crate) struct Function {
@@ -60,9 +61,14 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     };
     let head: TokenStream = tokens.iter().cloned().collect();
     let Some(keyword) = tokens.iter().position(|token| is_word(token, "fn")) else {
-        return Err(Error::new(tokens.first().map_or_else(Span::call_site, TokenTree::span), NOT_A_FUNCTION));
+        return Err(Error::new(
+            tokens.first().map_or_else(Span::call_site, TokenTree::span),
+            NOT_A_FUNCTION,
+        ));
     };
-    let is_async = tokens[..keyword].iter().any(|token| is_word(token, "async"));
+    let is_async = tokens[..keyword]
+        .iter()
+        .any(|token| is_word(token, "async"));
     let mut rest = tokens.drain(keyword..).skip(1);
     let Some(TokenTree::Ident(name)) = rest.next() else {
         return Err(Error::new(Span::call_site(), NOT_A_FUNCTION));
@@ -70,7 +76,9 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     if !is_async {
         return Err(Error::new(
             name.span(),
-            format_args!("`{name}` is not `async`: write `async fn {name}`, with a connection of diesel-async"),
+            format_args!(
+                "`{name}` is not `async`: write `async fn {name}`, with a connection of diesel-async"
+            ),
         ));
     }
     let mut rest: Vec<TokenTree> = rest.collect();
@@ -92,7 +100,14 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
             None => {}
         }
     }
-    Ok(Function { head, name, receiver, params: typed, output, body })
+    Ok(Function {
+        head,
+        name,
+        receiver,
+        params: typed,
+        output,
+        body,
+    })
 }
 
 const NOT_A_FUNCTION: &str = "`#[advisory_lock]` goes on a function: expected `async fn`";
@@ -104,9 +119,7 @@ fn is_word(token: &TokenTree, word: &str) -> bool {
 /// The type after `->`, up to a `where` clause.
 fn output(tokens: Vec<TokenTree>, name: Span) -> Result<Type, Error> {
     let mut tokens = tokens.into_iter().peekable();
-    let arrow = |token: Option<&TokenTree>, wanted| {
-        matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
-    };
+    let arrow = |token: Option<&TokenTree>, wanted| matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);
     if !arrow(tokens.peek(), '-') {
         return Err(Error::new(
             name,
@@ -114,8 +127,38 @@ fn output(tokens: Vec<TokenTree>, name: Span) -> Result<Type, Error> {
              with your own error type",
         ));
     }
-    let ty = tokens.skip(2).take_while(|token| !is_word(token, "where")).collect();
-    syn::parse2(ty)
+    let ty = tokens
+        .skip(2)
+        .take_while(|token| !is_word(token, "where"))
+        .collect();
+    let ty = syn::parse2(ty)?;
+    if is_no_result(&ty) {
+        let message = format_args!(
+            "a locked function returns `Result`, since taking the lock can fail: write `-> QueryResult<{}>`, or a `Result` \
+             with your own error type",
+            ty.to_token_stream().to_string().replace(' ', "")
+        );
+        return Err(Error::new_spanned(&ty, message));
+    }
+    Ok(ty)
+}
+
+/// Whether a type can be no `Result`, also under another name. The rest is left to the compiler, whose error says the same
+/// and more besides.
+fn is_no_result(ty: &Type) -> bool {
+    match ty {
+        Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+            let name = last.ident.to_string();
+            name.starts_with(char::is_lowercase)
+                || matches!(name.as_str(), "Option" | "String" | "Vec" | "Box")
+        }),
+        Type::Tuple(_)
+        | Type::Reference(_)
+        | Type::Array(_)
+        | Type::ImplTrait(_)
+        | Type::Never(_) => true,
+        _ => false,
+    }
 }
 
 enum ParamOrReceiver {
@@ -125,36 +168,50 @@ enum ParamOrReceiver {
 
 fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
     let mut tokens = without_attributes(tokens);
-    let colon = tokens.iter().enumerate().position(|(index, _)| is_single_colon(&tokens, index));
+    let colon = tokens
+        .iter()
+        .enumerate()
+        .position(|(index, _)| is_single_colon(&tokens, index));
     let Some(colon) = colon else {
-        let is_reference = matches!(tokens.first(), Some(TokenTree::Punct(punct)) if punct.as_char() == '&');
+        let is_reference =
+            matches!(tokens.first(), Some(TokenTree::Punct(punct)) if punct.as_char() == '&');
         let is_mut = tokens.iter().any(|token| is_word(token, "mut"));
-        return tokens.iter().any(|token| is_word(token, "self")).then_some(ParamOrReceiver::Receiver(
-            match (is_reference, is_mut) {
+        return tokens.iter().any(|token| is_word(token, "self")).then_some(
+            ParamOrReceiver::Receiver(match (is_reference, is_mut) {
                 (false, false) => Receiver::Value,
                 (false, true) => Receiver::MutValue,
                 (true, false) => Receiver::Shared,
                 (true, true) => Receiver::Mutable,
-            },
-        ));
+            }),
+        );
     };
     let is_mut = tokens.first().is_some_and(|token| is_word(token, "mut"));
     let ty: TokenStream = tokens.split_off(colon).into_iter().skip(1).collect();
     if tokens.iter().any(|token| is_word(token, "self")) {
         // `self: &mut Self` and the like; `Pin<&mut Self>` and `Box<Self>` are values that can be borrowed.
         let mut words = ty.into_iter();
-        let is_reference = matches!(words.next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '&');
-        return Some(ParamOrReceiver::Receiver(match (is_reference, words.any(|token| is_word(&token, "mut"))) {
-            (false, _) if is_mut => Receiver::MutValue,
-            (false, _) => Receiver::Value,
-            (true, false) => Receiver::Shared,
-            (true, true) => Receiver::Mutable,
-        }));
+        let is_reference =
+            matches!(words.next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '&');
+        return Some(ParamOrReceiver::Receiver(
+            match (is_reference, words.any(|token| is_word(&token, "mut"))) {
+                (false, _) if is_mut => Receiver::MutValue,
+                (false, _) => Receiver::Value,
+                (true, false) => Receiver::Shared,
+                (true, true) => Receiver::Mutable,
+            },
+        ));
     }
     let mut names = Vec::new();
-    let is_name = tokens.iter().all(|token| matches!(token, TokenTree::Ident(_)));
+    let is_name = tokens
+        .iter()
+        .all(|token| matches!(token, TokenTree::Ident(_)));
     bindings(&tokens, false, &mut names);
-    Some(ParamOrReceiver::Param(Param { names, ty, is_name, is_mut }))
+    Some(ParamOrReceiver::Param(Param {
+        names,
+        ty,
+        is_name,
+        is_mut,
+    }))
 }
 
 fn without_attributes(tokens: Vec<TokenTree>) -> Vec<TokenTree> {
@@ -173,18 +230,16 @@ fn without_attributes(tokens: Vec<TokenTree>) -> Vec<TokenTree> {
 /// A `:` that is no half of a `::`.
 fn is_single_colon(tokens: &[TokenTree], index: usize) -> bool {
     let colon = |index: Option<usize>| {
-        index.and_then(|index| tokens.get(index)).is_some_and(
-            |token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':'),
-        )
+        index
+            .and_then(|index| tokens.get(index))
+            .is_some_and(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':'))
     };
     colon(Some(index)) && !colon(index.checked_sub(1)) && !colon(index.checked_add(1))
 }
 
 /// The names that a pattern binds: words that are no path, no field name before its `:`, no constructor.
 fn bindings(tokens: &[TokenTree], in_struct: bool, names: &mut Vec<Ident>) {
-    let punct = |index: usize, wanted: char| {
-        matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
-    };
+    let punct = |index: usize, wanted: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);
     for (index, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(group) => {
@@ -194,9 +249,13 @@ fn bindings(tokens: &[TokenTree], in_struct: bool, names: &mut Vec<Ident>) {
             TokenTree::Ident(ident) => {
                 let word = ident.to_string();
                 let starts_group = matches!(tokens.get(index + 1), Some(TokenTree::Group(_)));
-                let in_path = punct(index + 1, ':') && punct(index + 2, ':') || index > 0 && punct(index - 1, ':') && punct(index.wrapping_sub(2), ':');
+                let in_path = punct(index + 1, ':') && punct(index + 2, ':')
+                    || index > 0 && punct(index - 1, ':') && punct(index.wrapping_sub(2), ':');
                 let is_field = in_struct && is_single_colon(tokens, index + 1);
-                let is_keyword = matches!(word.as_str(), "mut" | "ref" | "box" | "_" | "true" | "false");
+                let is_keyword = matches!(
+                    word.as_str(),
+                    "mut" | "ref" | "box" | "_" | "true" | "false"
+                );
                 let is_constructor = word.starts_with(char::is_uppercase);
                 if !(starts_group || in_path || is_field || is_keyword || is_constructor) {
                     names.push(ident.clone());
@@ -254,10 +313,19 @@ impl Function {
             if tokens.peek().is_some_and(|token| is_word(token, "mut")) {
                 tokens.next();
             }
-            let Some(bound) = tokens.next_if(|token| is_word(token, name)) else { continue };
+            let Some(bound) = tokens.next_if(|token| is_word(token, name)) else {
+                continue;
+            };
             let statement = tokens.by_ref().take_while(|token| !is_punct(token, ';'));
-            let value: TokenStream = statement.skip_while(|token| !is_punct(token, '=')).skip(1).collect();
-            return Some(Binding { span: bound.span(), mentions_itself: mentions(&value, name), value: value.to_string() });
+            let value: TokenStream = statement
+                .skip_while(|token| !is_punct(token, '='))
+                .skip(1)
+                .collect();
+            return Some(Binding {
+                span: bound.span(),
+                mentions_itself: mentions(&value, name),
+                value: value.to_string().replace(" ?", "?"),
+            });
         }
         None
     }

@@ -61,7 +61,10 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-fn lock(args: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> Result<proc_macro2::TokenStream, Errors> {
+fn lock(
+    args: proc_macro2::TokenStream,
+    item: proc_macro2::TokenStream,
+) -> Result<proc_macro2::TokenStream, Errors> {
     let mut errors = Errors::default();
     let args = args::parse(args, &mut errors);
     let function = function::parse(item, &mut errors);

@@ -14,10 +14,14 @@ pub(crate) fn renamed(tokens: TokenStream, name: &Ident) -> TokenStream {
         let token = match token {
             TokenTree::Ident(word) => {
                 let next = tokens.peek();
-                let starts_path = matches!(next, Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+                let starts_path =
+                    matches!(next, Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
                 let names_item = matches!(next, Some(TokenTree::Ident(_)));
                 match word.to_string().as_str() {
-                    "self" if !starts_path && !in_item && !in_use => TokenTree::Ident(Ident::new(&name.to_string(), name.span().located_at(word.span()))),
+                    "self" if !starts_path && !in_item && !in_use => TokenTree::Ident(Ident::new(
+                        &name.to_string(),
+                        name.span().located_at(word.span()),
+                    )),
                     "fn" | "trait" if names_item => {
                         in_item = true;
                         TokenTree::Ident(word)

@@ -20,7 +20,11 @@ pub(crate) struct Site {
 /// Where the connection comes from.
 pub(crate) enum Connection {
     /// A place that is used under its own name: `conn`, `self.conn`, `ctx.db`.
-    Place { root: Ident, fields: TokenStream, by: Receiver },
+    Place {
+        root: Ident,
+        fields: TokenStream,
+        by: Receiver,
+    },
     /// An expression, evaluated by the function and bound as `conn`.
     Expression(TokenStream),
 }
@@ -32,17 +36,33 @@ impl Site {
         if let Some(scope) = &args.scope
             && scope.value() != "xact"
         {
-            errors.at(scope.span(), format_args!("unknown scope `{}`: expected `\"xact\"`", scope.value()));
+            errors.at(
+                scope.span(),
+                format_args!("unknown scope `{}`: expected `\"xact\"`", scope.value()),
+            );
         }
         let connection = connection(args.conn, &function, errors);
         let Some(key) = args.key else {
-            errors.at(Span::call_site(), "`key` is missing: write what to lock, such as `key = \"<tenant_id>:<date>\"`");
+            if !args.has_key {
+                errors.at(
+                    Span::call_site(),
+                    "`key` is missing: write what to lock, such as `key = \"<tenant_id>:<date>\"`",
+                );
+            }
             return None;
         };
         let pattern = advisory_pattern::parse(&key.value());
-        let pattern = pattern.map_err(|found| found.iter().for_each(|error| errors.at(key.span(), error))).ok();
+        let pattern = pattern
+            .map_err(|found| found.iter().for_each(|error| errors.at(key.span(), error)))
+            .ok();
         let krate = args.krate.unwrap_or_else(|| quote!(::advisory_runtime));
-        Some(Self { key, pattern: pattern?, connection: connection?, krate, function })
+        Some(Self {
+            key,
+            pattern: pattern?,
+            connection: connection?,
+            krate,
+            function,
+        })
     }
 
     /// The shape that a placeholder is checked with: as written, else read off the parameter's type, else any text. The
@@ -54,7 +74,11 @@ impl Site {
     /// What the type's name says of the value, before any filter.
     pub(crate) fn shape_of_value(&self, placeholder: &Placeholder) -> Shape {
         let param = match placeholder.path.as_slice() {
-            [name] => self.function.params.iter().find(|param| param.is_name && param.names.iter().any(|n| n == name)),
+            [name] => self
+                .function
+                .params
+                .iter()
+                .find(|param| param.is_name && param.names.iter().any(|n| n == name)),
             _ => None,
         };
         param.and_then(shape_of_type).unwrap_or(Shape::Text)
@@ -77,10 +101,14 @@ fn last_name(ty: &Type) -> Option<String> {
             let PathArguments::AngleBracketed(arguments) = &last.arguments else {
                 return Some(last.ident.to_string());
             };
-            let inner = arguments.args.iter().rev().find_map(|argument| match argument {
-                GenericArgument::Type(ty) => Some(ty),
-                _ => None,
-            });
+            let inner = arguments
+                .args
+                .iter()
+                .rev()
+                .find_map(|argument| match argument {
+                    GenericArgument::Type(ty) => Some(ty),
+                    _ => None,
+                });
             match (last.ident.to_string().as_str(), inner) {
                 ("Box" | "Arc" | "Rc" | "Cow", Some(inner)) => last_name(inner),
                 _ => None,
@@ -90,9 +118,17 @@ fn last_name(ty: &Type) -> Option<String> {
     }
 }
 
-fn connection(given: Option<TokenStream>, function: &Function, errors: &mut Errors) -> Option<Connection> {
+fn connection(
+    given: Option<TokenStream>,
+    function: &Function,
+    errors: &mut Errors,
+) -> Option<Connection> {
     let Some(given) = given else {
-        if let Some(param) = function.params.iter().find(|param| param.names.iter().any(|name| name == "conn")) {
+        if let Some(param) = function
+            .params
+            .iter()
+            .find(|param| param.names.iter().any(|name| name == "conn"))
+        {
             return place(param, "conn", TokenStream::new(), errors);
         }
         errors.at(function.name.span(), no_connection(function));
@@ -103,7 +139,10 @@ fn connection(given: Option<TokenStream>, function: &Function, errors: &mut Erro
     if let Some(TokenTree::Punct(punct)) = &first
         && punct.as_char() == '&'
     {
-        errors.at(punct.span(), "`conn` names a place or gives a connection: write it without the `&mut`");
+        errors.at(
+            punct.span(),
+            "`conn` names a place or gives a connection: write it without the `&mut`",
+        );
         return None;
     }
     let fields: TokenStream = tokens.collect();
@@ -112,7 +151,10 @@ fn connection(given: Option<TokenStream>, function: &Function, errors: &mut Erro
     };
     if root == "self" {
         let Some(by) = function.receiver else {
-            errors.at(root.span(), format_args!("`{}` has no `self`", function.name));
+            errors.at(
+                root.span(),
+                format_args!("`{}` has no `self`", function.name),
+            );
             return None;
         };
         if by == Receiver::Shared {
@@ -128,24 +170,43 @@ fn connection(given: Option<TokenStream>, function: &Function, errors: &mut Erro
         return Some(Connection::Place { root, fields, by });
     }
     let name = root.to_string();
-    let param = function.params.iter().find(|param| param.names.iter().any(|bound| *bound == name));
+    let param = function
+        .params
+        .iter()
+        .find(|param| param.names.iter().any(|bound| *bound == name));
     let Some(param) = param else {
-        let known = function.params.iter().flat_map(|param| &param.names).map(Ident::to_string).collect::<Vec<_>>();
-        let hint = advisory_pattern::closest(&name, known.iter().map(String::as_str))
-            .map_or_else(|| "name a parameter, or write an expression that gives a connection".to_owned(), |close| {
-                format!("did you mean `{close}`?")
-            });
-        errors.at(root.span(), format_args!("`{name}` is no parameter of `{}`: {hint}", function.name));
+        let known = function
+            .params
+            .iter()
+            .flat_map(|param| &param.names)
+            .map(Ident::to_string)
+            .collect::<Vec<_>>();
+        let hint = advisory_pattern::closest(&name, known.iter().map(String::as_str)).map_or_else(
+            || "name a parameter, or write an expression that gives a connection".to_owned(),
+            |close| format!("did you mean `{close}`?"),
+        );
+        errors.at(
+            root.span(),
+            format_args!("`{name}` is no parameter of `{}`: {hint}", function.name),
+        );
         return None;
     };
     place(param, &name, fields, errors)
 }
 
-fn place(param: &Param, name: &str, fields: TokenStream, errors: &mut Errors) -> Option<Connection> {
+fn place(
+    param: &Param,
+    name: &str,
+    fields: TokenStream,
+    errors: &mut Errors,
+) -> Option<Connection> {
     let root = param.names.iter().find(|bound| *bound == name)?.clone();
     let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
         (true, false) => {
-            errors.at(root.span(), format_args!("the lock needs `{name}` mutably: write `{name}: &mut …`"));
+            errors.at(
+                root.span(),
+                format_args!("the lock needs `{name}` mutably: write `{name}: &mut …`"),
+            );
             return None;
         }
         (true, true) if param.is_name => Receiver::Mutable,
@@ -177,7 +238,11 @@ fn is_fields(tokens: &TokenStream) -> bool {
 
 fn is_mutable_reference(ty: &TokenStream) -> bool {
     // `&`, perhaps a lifetime (two tokens), `mut`.
-    ty.clone().into_iter().skip(1).take(3).any(|token| matches!(token, TokenTree::Ident(word) if word == "mut"))
+    ty.clone()
+        .into_iter()
+        .skip(1)
+        .take(3)
+        .any(|token| matches!(token, TokenTree::Ident(word) if word == "mut"))
 }
 
 fn no_connection(function: &Function) -> String {
@@ -194,7 +259,9 @@ fn no_connection(function: &Function) -> String {
         ty.contains("Connection") || ty.contains("Object")
     });
     match candidate.and_then(|param| param.names.first()) {
-        Some(param) => format!("`{name}` has no parameter `conn`: write `conn = {param}` into the attribute"),
+        Some(param) => {
+            format!("`{name}` has no parameter `conn`: write `conn = {param}` into the attribute")
+        }
         None => format!(
             "`{name}` has no connection: add a parameter `conn: &mut AsyncPgConnection`, or write where it comes from into the \
              attribute, such as `conn = self.pool.get().await?`"

@@ -3,7 +3,10 @@
 //! A user's type may have `From<diesel::result::Error>`, `From<advisory_runtime::Error>`, or both. Which one it has is
 //! found by method resolution on a type that is known where the macro expands: a method that takes `&&&Returns` by value
 //! is tried before one that takes `&&Returns`, and so on.
-#![allow(missing_docs, reason = "for the expansion alone; what is not obvious is said")]
+#![allow(
+    missing_docs,
+    reason = "for the expansion alone; what is not obvious is said"
+)]
 
 use crate::Error;
 use diesel::result::Error as DieselError;
@@ -12,24 +15,27 @@ use std::marker::PhantomData;
 /// The return type of the annotated function.
 pub struct Returns<R>(PhantomData<fn() -> R>);
 
-impl<R: Fallible> Returns<R> {
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "only the expansion makes one, and names the type")]
-    pub const fn new() -> Self {
-        Self(PhantomData)
-    }
-
-    /// Tells inference what an `impl Trait` in the return type is.
-    pub const fn same(&self, _: &R) {}
+/// A function, since a bound on it is reported in full and one on a method as a method not found.
+#[must_use]
+pub const fn returns<R: Fallible>() -> Returns<R> {
+    Returns(PhantomData)
 }
+
+/// Tells inference what an `impl Trait` in the return type is.
+pub const fn same<R>(_: &Returns<R>, _: &R) {}
 
 #[diagnostic::on_unimplemented(
     message = "a locked function returns `Result`, and this one returns `{Self}`",
     label = "expected `Result<_, _>`",
     note = "taking the lock can fail; write `-> QueryResult<{Self}>`, or a `Result` with your own error type"
 )]
-pub trait Fallible {}
-impl<T, E> Fallible for Result<T, E> {}
+pub trait Fallible {
+    type Error;
+}
+
+impl<T, E> Fallible for Result<T, E> {
+    type Error = E;
+}
 
 pub trait ConvertBoth<E> {
     fn convert(self, error: Error) -> E;
@@ -65,18 +71,18 @@ impl<T, E: From<Error>> ConvertOwn<E> for &Returns<Result<T, E>> {
 }
 
 /// Chosen when there is no conversion at all, so that the compile error names one.
-pub trait ConvertNeither<E> {
-    fn convert(self, error: Error) -> E
+pub trait ConvertNeither<R> {
+    fn convert(self, error: Error) -> R::Error
     where
-        E: FromLockError;
+        R: Fallible<Error: FromLockError>;
 }
 
-impl<T, E> ConvertNeither<E> for Returns<Result<T, E>> {
-    fn convert(self, _: Error) -> E
+impl<R> ConvertNeither<R> for Returns<R> {
+    fn convert(self, _: Error) -> R::Error
     where
-        E: FromLockError,
+        R: Fallible<Error: FromLockError>,
     {
-        match E::NEVER {}
+        match <R::Error as FromLockError>::NEVER {}
     }
 }
 
@@ -91,7 +97,10 @@ pub trait FromLockError {
 
 /// The value of a `return` that never runs, and pins the type of the block that it stands in.
 #[must_use]
-#[expect(clippy::empty_loop, reason = "never runs: every call stands in `if false`")]
+#[expect(
+    clippy::empty_loop,
+    reason = "never runs: every call stands in `if false`"
+)]
 pub fn never<R>() -> R {
     loop {}
 }

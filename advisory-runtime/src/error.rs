@@ -116,9 +116,15 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TimedOut { lock, waited, .. } => {
-                write!(f, "advisory lock `{lock}` is held by another session: gave up after {waited:.1?}")
+                write!(
+                    f,
+                    "advisory lock `{lock}` is held by another session: gave up after {waited:.1?}"
+                )
             }
-            Self::Deadlock { lock, .. } => write!(f, "advisory lock `{lock}`: the wait was ended to break a deadlock"),
+            Self::Deadlock { lock, .. } => write!(
+                f,
+                "advisory lock `{lock}`: the wait was ended to break a deadlock"
+            ),
             Self::RolledBack { lock, .. } => write!(
                 f,
                 "the call under advisory lock `{lock}` returned `Ok`, but its transaction had failed: nothing was committed"
@@ -181,7 +187,13 @@ impl From<Error> for DieselError {
 ///
 /// diesel-async has no SQLSTATE for an error that the server did not send, and this kind for that.
 pub(crate) fn is_connection_lost(error: &DieselError) -> bool {
-    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection, _))
+    matches!(
+        error,
+        DieselError::DatabaseError(
+            DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection,
+            _
+        )
+    )
 }
 
 /// Whether the server's message holds one of our own markers, which no translation changes.

@@ -4,10 +4,12 @@
 //! Without this the backend goes on waiting, gets the lock, and sits idle in transaction; and the next `transaction()` on
 //! the connection becomes a savepoint that is never committed.
 
-use crate::{Connection, sql};
+use crate::sql;
 use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
-use diesel_async::{AnsiTransactionManager, AsyncConnection, AsyncPgConnection, SimpleAsyncConnection, TransactionManager};
-use std::marker::PhantomData;
+use diesel_async::{
+    AnsiTransactionManager, AsyncConnection, AsyncPgConnection, SimpleAsyncConnection,
+    TransactionManager,
+};
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -18,7 +20,7 @@ use tokio::runtime::Handle;
 /// Dropping it abandons the connection: a statement still running is cancelled, the transaction is rolled back, the
 /// session ends, and Diesel is told that the connection is broken, so that a pool discards it.
 #[must_use = "dropping a held lock rolls its transaction back"]
-pub struct Held<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> {
+pub struct Held<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> {
     owner: &'o mut O,
     place: P,
     /// The depth of the transaction around this one, by Diesel's count.
@@ -28,28 +30,29 @@ pub struct Held<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> {
     /// From the first message to the server's last answer.
     pub(crate) unfinished: bool,
     runtime: Option<Handle>,
-    connection: PhantomData<fn() -> C>,
 }
 
-impl<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> Held<'o, O, C, P> {
+impl<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Held<'o, O, P> {
     pub(crate) fn new(owner: &'o mut O, place: P, lock: &'static str) -> Self {
         let runtime = Handle::try_current().ok();
-        Self { owner, place, outer: None, token: 0, lock, unfinished: false, runtime, connection: PhantomData }
+        Self {
+            owner,
+            place,
+            outer: None,
+            token: 0,
+            lock,
+            unfinished: false,
+            runtime,
+        }
     }
 
-    /// The connection that holds the lock.
-    pub fn conn(&mut self) -> &mut C {
-        (self.place)(self.owner)
+    /// The connection that holds the lock, or what it is part of.
+    pub fn conn(&mut self) -> &mut O {
+        self.owner
     }
 
     pub(crate) fn pg(&mut self) -> &mut AsyncPgConnection {
-        (self.place)(self.owner).pg()
-    }
-
-    /// What the connection is part of; the expansion binds it under the user's own name.
-    #[doc(hidden)]
-    pub fn owner(&mut self) -> &mut O {
-        self.owner
+        (self.place)(self.owner)
     }
 
     /// Leaves the transaction behind: cancelled, rolled back, and the connection closed.
@@ -61,6 +64,8 @@ impl<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> Held<'o, O, C, P> {
         let runtime = self.runtime.take();
         let conn = self.pg();
         enqueue(conn, sql::ROLLBACK);
+        // Twice, since the request can hit the first.
+        enqueue(conn, sql::TERMINATE);
         enqueue(conn, sql::TERMINATE);
         status(conn).set_in_error();
         if let Some(runtime) = runtime {
@@ -72,7 +77,7 @@ impl<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> Held<'o, O, C, P> {
     }
 }
 
-impl<O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> Drop for Held<'_, O, C, P> {
+impl<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Drop for Held<'_, O, P> {
     fn drop(&mut self) {
         if self.unfinished {
             self.abandon();
@@ -80,9 +85,12 @@ impl<O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> Drop for Held<'_, O, C, 
     }
 }
 
-impl<O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C> std::fmt::Debug for Held<'_, O, C, P> {
+impl<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> std::fmt::Debug for Held<'_, O, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Held").field("lock", &self.lock).field("outer", &self.outer).finish_non_exhaustive()
+        f.debug_struct("Held")
+            .field("lock", &self.lock)
+            .field("outer", &self.outer)
+            .finish_non_exhaustive()
     }
 }
 
@@ -98,11 +106,15 @@ pub(crate) fn status(conn: &mut AsyncPgConnection) -> &mut TransactionManagerSta
 
 /// Whether Diesel would have a pool discard the connection. Ask at depth 0: an open transaction counts too.
 pub(crate) fn is_broken(conn: &mut AsyncPgConnection) -> bool {
-    <AnsiTransactionManager as TransactionManager<AsyncPgConnection>>::is_broken_transaction_manager(conn)
+    <AnsiTransactionManager as TransactionManager<AsyncPgConnection>>::is_broken_transaction_manager(
+        conn,
+    )
 }
 
 /// The depth of the open transaction, `Err` when the connection is broken.
-pub(crate) fn depth(conn: &mut AsyncPgConnection) -> Result<Option<NonZeroU32>, diesel::result::Error> {
+pub(crate) fn depth(
+    conn: &mut AsyncPgConnection,
+) -> Result<Option<NonZeroU32>, diesel::result::Error> {
     status(conn).transaction_depth()
 }
 
@@ -115,7 +127,10 @@ pub(crate) fn return_to(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>)
     while let TransactionManagerStatus::Valid(valid) = status(conn)
         && valid.transaction_depth() > outer
     {
-        if valid.change_transaction_depth(TransactionDepthChange::DecreaseDepth).is_err() {
+        if valid
+            .change_transaction_depth(TransactionDepthChange::DecreaseDepth)
+            .is_err()
+        {
             status(conn).set_in_error();
         }
     }
@@ -124,7 +139,9 @@ pub(crate) fn return_to(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>)
 /// Tells Diesel that a transaction (or savepoint) was opened.
 pub(crate) fn enter(conn: &mut AsyncPgConnection) -> Result<(), diesel::result::Error> {
     match status(conn) {
-        TransactionManagerStatus::Valid(valid) => valid.change_transaction_depth(TransactionDepthChange::IncreaseDepth),
+        TransactionManagerStatus::Valid(valid) => {
+            valid.change_transaction_depth(TransactionDepthChange::IncreaseDepth)
+        }
         TransactionManagerStatus::InError => Err(diesel::result::Error::BrokenTransactionManager),
     }
 }

@@ -65,7 +65,8 @@ impl Filters {
                 Filter::Trim => flags.trim = true,
                 Filter::Lower => flags.lower = true,
                 Filter::Raw => flags.raw = true,
-                _ => {}
+                // The value is wrapped for it.
+                Filter::Display => {}
             }
         }
         flags
@@ -78,7 +79,11 @@ impl KeyText<'_> {
         if !self.filters.trim {
             return self.unescaped(text);
         }
-        let text = if self.started { text } else { text.trim_start_matches(' ') };
+        let text = if self.started {
+            text
+        } else {
+            text.trim_start_matches(' ')
+        };
         let body = text.trim_end_matches(' ');
         if !body.is_empty() {
             self.started = true;
@@ -92,8 +97,18 @@ impl KeyText<'_> {
 
     fn unescaped(&mut self, text: &str) {
         let (raw, out) = (self.filters.raw, &mut *self.out);
-        let mut escaped = |text: &str| if raw { out(text) } else { escape::escape(text, &mut *out) };
-        if self.filters.lower { escape::lower(text, escaped) } else { escaped(text) }
+        let mut escaped = |text: &str| {
+            if raw {
+                out(text);
+            } else {
+                escape::escape(text, &mut *out);
+            }
+        };
+        if self.filters.lower {
+            escape::lower(text, escaped);
+        } else {
+            escaped(text);
+        }
     }
 }
 
@@ -125,7 +140,10 @@ impl KeyWriter {
     }
 
     /// Writes a placeholder's value; the bound proves that it renders within the shape that the pattern was checked with.
-    pub fn part<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(&mut self, value: &T) {
+    pub fn part<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
+        &mut self,
+        value: &T,
+    ) {
         self.filtered::<S, T>(value, &[]);
     }
 
@@ -137,7 +155,12 @@ impl KeyWriter {
     ) {
         let hasher = &mut self.0;
         let mut out = |text: &str| hasher.write(text);
-        value.render(&mut KeyText { out: &mut out, filters: Filters::of(filters), spaces: 0, started: false });
+        value.render(&mut KeyText {
+            out: &mut out,
+            filters: Filters::of(filters),
+            spaces: 0,
+            started: false,
+        });
     }
 
     #[must_use]

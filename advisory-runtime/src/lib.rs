@@ -65,7 +65,9 @@ pub mod __private {
     pub use core;
 
     #[cfg(feature = "diesel-async")]
-    pub use crate::convert::{ConvertBoth, ConvertDiesel, ConvertNeither, ConvertOwn, Returns, never};
+    pub use crate::convert::{
+        ConvertBoth, ConvertDiesel, ConvertNeither, ConvertOwn, never, returns, same,
+    };
     #[cfg(feature = "diesel-async")]
     pub use crate::xact::{begin_at, finish_with};
 }

@@ -32,8 +32,12 @@ macro_rules! shapes {
         impl Shape for $name {
             const LANGUAGE: Language = Language::$name;
         }
+        #[diagnostic::do_not_recommend]
         impl Within<$name> for $name {}
-        $(impl Within<$wider> for $name {})*
+        $(
+            #[diagnostic::do_not_recommend]
+            impl Within<$wider> for $name {}
+        )*
     )* };
 }
 

@@ -87,7 +87,8 @@ pub(crate) const ROLLBACK: &str = "ROLLBACK";
 pub(crate) const PROBE: &str = "SELECT";
 
 /// Ends the session, and the transaction first, should a cancel request have hit the [`ROLLBACK`] before it.
-pub(crate) const TERMINATE: &str = "ROLLBACK;SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())";
+pub(crate) const TERMINATE: &str =
+    "ROLLBACK;SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())";
 
 /// The session's `lock_timeout` in milliseconds, 0 for none, as text.
 pub(crate) const LOCK_TIMEOUT: &str =

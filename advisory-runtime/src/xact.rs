@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// What [`begin`] returns: the lock on a connection that the caller has at hand.
-pub type HeldOn<'c, C> = Held<'c, C, C, fn(&mut C) -> &mut C>;
+pub type HeldOn<'c, C> = Held<'c, C, fn(&mut C) -> &mut AsyncPgConnection>;
 
 /// Opens a transaction that holds the advisory lock on `key`.
 ///
@@ -55,26 +55,33 @@ pub type HeldOn<'c, C> = Held<'c, C, C, fn(&mut C) -> &mut C>;
 /// # }
 /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
 /// ```
-pub async fn begin<C: Connection>(conn: &mut C, key: impl Into<Key>) -> Result<HeldOn<'_, C>, Error> {
-    let place: fn(&mut C) -> &mut C = |conn| conn;
+pub async fn begin<C: Connection>(
+    conn: &mut C,
+    key: impl Into<Key>,
+) -> Result<HeldOn<'_, C>, Error> {
+    let place: fn(&mut C) -> &mut AsyncPgConnection = C::pg;
     begin_at(conn, place, "", &mut [key.into()]).await
 }
 
 /// [`begin`] for a connection that is part of something else, and several keys.
 #[doc(hidden)]
-pub async fn begin_at<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C>(
+pub async fn begin_at<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
     owner: &'o mut O,
     place: P,
     lock: &'static str,
     keys: &mut [Key],
-) -> Result<Held<'o, O, C, P>, Error> {
+) -> Result<Held<'o, O, P>, Error> {
     keys.sort_unstable();
     let mut held = Held::new(owner, place, lock);
     let conn = held.pg();
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),
         Ok(None) if !is_broken(conn) => None,
-        _ => return Err(Error::BrokenConnection { lock: named(lock, keys) }),
+        _ => {
+            return Err(Error::BrokenConnection {
+                lock: named(lock, keys),
+            });
+        }
     };
     held.outer = outer;
     let message = match outer {
@@ -96,15 +103,28 @@ pub async fn begin_at<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C>(
             let conn = held.pg();
             leave_refused_begin(conn, outer, &error).await;
             let error = if error::has_marker(&error, sql::FOREIGN) {
-                Error::ForeignTransaction { lock: named(lock, keys) }
+                Error::ForeignTransaction {
+                    lock: named(lock, keys),
+                }
             } else if error::has_marker(&error, sql::STALE) {
-                Error::StaleSnapshot { lock: named(lock, keys) }
+                Error::StaleSnapshot {
+                    lock: named(lock, keys),
+                }
             } else if error::is_deadlock(&error) {
-                Error::Deadlock { lock: named(lock, keys), source: error }
+                Error::Deadlock {
+                    lock: named(lock, keys),
+                    source: error,
+                }
             } else if error::is_interrupted(&error)
-                && lock_timeout(conn).await.is_some_and(|timeout| waited.as_millis() >= timeout)
+                && lock_timeout(conn)
+                    .await
+                    .is_some_and(|timeout| waited.as_millis() >= timeout)
             {
-                Error::TimedOut { lock: named(lock, keys), waited, source: error }
+                Error::TimedOut {
+                    lock: named(lock, keys),
+                    waited,
+                    source: error,
+                }
             } else {
                 Error::Database(error)
             };
@@ -132,37 +152,41 @@ pub async fn begin_at<'o, O: ?Sized, C: Connection, P: Fn(&mut O) -> &mut C>(
 ///
 /// Not cancel safe: whether a dropped commit happened is not known. No lock and no open transaction is left, as for
 /// [`begin`].
-pub async fn finish<T, E, C, O, P>(held: Held<'_, O, C, P>, result: Result<T, E>) -> Result<T, E>
+pub async fn finish<T, E, O, P>(held: Held<'_, O, P>, result: Result<T, E>) -> Result<T, E>
 where
     E: From<Error>,
-    C: Connection,
     O: ?Sized,
-    P: Fn(&mut O) -> &mut C,
+    P: Fn(&mut O) -> &mut AsyncPgConnection,
 {
     finish_with(held, result, E::from).await
 }
 
 /// [`finish`] with a conversion of the caller's.
 #[doc(hidden)]
-pub async fn finish_with<T, E, C, O, P>(
-    mut held: Held<'_, O, C, P>,
+pub async fn finish_with<T, E, O, P>(
+    mut held: Held<'_, O, P>,
     result: Result<T, E>,
     convert: impl FnOnce(Error) -> E,
 ) -> Result<T, E>
 where
-    C: Connection,
     O: ?Sized,
-    P: Fn(&mut O) -> &mut C,
+    P: Fn(&mut O) -> &mut AsyncPgConnection,
 {
     let (outer, token, lock) = (held.outer, held.token, held.lock);
     // Another depth than begin left means that the body has begun or ended transactions through Diesel and not in pairs; a
     // broken connection, that a future inside it was dropped.
     match (depth(held.pg()), result) {
-        (Ok(now), result) if now == inside(outer) => {
+        (Ok(now), result) if now == Some(inside(outer)) => {
             let conn = held.pg();
             let result = match (result, outer) {
-                (Ok(value), None) => commit(conn, token, lock).await.map(|()| value).map_err(convert),
-                (Ok(value), Some(outer)) => release(conn, outer, lock).await.map(|()| value).map_err(convert),
+                (Ok(value), None) => commit(conn, token, lock)
+                    .await
+                    .map(|()| value)
+                    .map_err(convert),
+                (Ok(value), Some(outer)) => release(conn, outer, lock)
+                    .await
+                    .map(|()| value)
+                    .map_err(convert),
                 (Err(error), outer) => {
                     roll_back(conn, outer).await;
                     Err(error)
@@ -202,15 +226,25 @@ async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: &'static str) ->
     Err(if ended {
         Error::TransactionEnded { lock }
     } else if !alive {
-        Error::CommitUnknown { lock, source: error }
+        Error::CommitUnknown {
+            lock,
+            source: error,
+        }
     } else if aborted {
-        Error::RolledBack { lock, source: error }
+        Error::RolledBack {
+            lock,
+            source: error,
+        }
     } else {
         Error::Database(error)
     })
 }
 
-async fn release(conn: &mut AsyncPgConnection, outer: NonZeroU32, lock: &'static str) -> Result<(), Error> {
+async fn release(
+    conn: &mut AsyncPgConnection,
+    outer: NonZeroU32,
+    lock: &'static str,
+) -> Result<(), Error> {
     let Err(error) = conn.batch_execute(&sql::release_savepoint(outer)).await else {
         return_to(conn, Some(outer));
         return Ok(());
@@ -220,9 +254,16 @@ async fn release(conn: &mut AsyncPgConnection, outer: NonZeroU32, lock: &'static
         return Err(Error::Database(error));
     }
     let lock = named(lock, &[]);
-    if conn.batch_execute(&sql::rollback_to_savepoint(outer)).await.is_ok() {
+    if conn
+        .batch_execute(&sql::rollback_to_savepoint(outer))
+        .await
+        .is_ok()
+    {
         return_to(conn, Some(outer));
-        Err(Error::RolledBack { lock, source: error })
+        Err(Error::RolledBack {
+            lock,
+            source: error,
+        })
     } else {
         // The savepoint is gone, and with it the transaction that the caller believes to be in.
         status(conn).set_in_error();
@@ -243,11 +284,18 @@ async fn roll_back(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>) {
 }
 
 /// A refused begin leaves the session idle; inside a transaction the savepoint is undone, so that the outer one goes on.
-async fn leave_refused_begin(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>, error: &DieselError) {
+async fn leave_refused_begin(
+    conn: &mut AsyncPgConnection,
+    outer: Option<NonZeroU32>,
+    error: &DieselError,
+) {
     if error::is_connection_lost(error) {
         status(conn).set_in_error();
     } else if let Some(outer) = outer
-        && conn.batch_execute(&sql::rollback_to_savepoint(outer)).await.is_err()
+        && conn
+            .batch_execute(&sql::rollback_to_savepoint(outer))
+            .await
+            .is_err()
     {
         status(conn).set_in_error();
     }
@@ -255,13 +303,19 @@ async fn leave_refused_begin(conn: &mut AsyncPgConnection, outer: Option<NonZero
 
 /// The session's `lock_timeout` in milliseconds; `None` when it is off.
 async fn lock_timeout(conn: &mut AsyncPgConnection) -> Option<u128> {
-    let setting: String = diesel::dsl::sql::<diesel::sql_types::Text>(sql::LOCK_TIMEOUT).get_result(conn).await.ok()?;
-    setting.parse().ok().filter(|milliseconds| *milliseconds > 0)
+    let setting: String = diesel::dsl::sql::<diesel::sql_types::Text>(sql::LOCK_TIMEOUT)
+        .get_result(conn)
+        .await
+        .ok()?;
+    setting
+        .parse()
+        .ok()
+        .filter(|milliseconds| *milliseconds > 0)
 }
 
 /// The depth inside a transaction or savepoint opened at `outer`.
-fn inside(outer: Option<NonZeroU32>) -> Option<NonZeroU32> {
-    Some(outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1)))
+fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
+    outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1))
 }
 
 /// What an error calls the lock: its pattern, or without one its keys.

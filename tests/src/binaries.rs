@@ -64,6 +64,12 @@ impl Binaries {
         (version >= OLDEST).then_some(Self { bin, lib, version })
     }
 
+    /// The programs of a build that was unpacked somewhere, with its libraries beside them.
+    pub(crate) fn unpacked_at(bin: &Path, account: Account) -> Option<Self> {
+        let bin = bin.canonicalize().ok()?;
+        Self::at(&bin, Some(&bin.parent()?.join("lib")), account)
+    }
+
     /// The first of this system's folders that will do.
     pub(crate) fn find(account: Account) -> Option<Self> {
         candidates()

@@ -120,9 +120,7 @@ impl Package {
     }
 
     fn binaries(&self, cache: &Path, account: Account) -> Option<Binaries> {
-        let bin = self.folder(cache).join(&self.bin);
-        let lib = bin.parent()?.join("lib");
-        Binaries::at(&bin, Some(&lib), account)
+        Binaries::unpacked_at(&self.folder(cache).join(&self.bin), account)
     }
 
     /// Fetches into a folder of our own and renames it, so that processes that fetch at the same time do not meet.

@@ -70,7 +70,7 @@ impl Server {
         let account = Account::find()?;
         let binaries = match env::var_os(BINARIES) {
             Some(choice) if choice == "download" => download::fetch(account)?,
-            Some(folder) => Binaries::at(Path::new(&folder), None, account).ok_or_else(|| {
+            Some(folder) => Binaries::unpacked_at(Path::new(&folder), account).ok_or_else(|| {
                 HarnessError::new(format!(
                     "{BINARIES}: no initdb, pg_ctl and postgres 14 or newer that we may run in {}",
                     Path::new(&folder).display()

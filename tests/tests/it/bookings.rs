@@ -13,11 +13,16 @@ pub(crate) fn key_of(room: i64) -> i64 {
 /// A database with an empty table of bookings.
 pub(crate) async fn database() -> Database {
     let db = Database::create().await;
-    db.run("CREATE TABLE booking (room int8 NOT NULL, guest text NOT NULL)").await;
+    db.run("CREATE TABLE booking (room int8 NOT NULL, guest text NOT NULL)")
+        .await;
     db
 }
 
-pub(crate) async fn insert(conn: &mut AsyncPgConnection, room: i64, guest: &str) -> QueryResult<usize> {
+pub(crate) async fn insert(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    guest: &str,
+) -> QueryResult<usize> {
     diesel::sql_query("INSERT INTO booking VALUES ($1, $2)")
         .bind::<diesel::sql_types::BigInt, _>(room)
         .bind::<diesel::sql_types::Text, _>(guest)
@@ -31,7 +36,11 @@ pub(crate) async fn execute(conn: &mut AsyncPgConnection, sql: &str) -> QueryRes
 
 /// Books the room unless it is taken.
 #[advisory_lock(key = "room:<room>", scope = "xact")]
-pub(crate) async fn book(conn: &mut AsyncPgConnection, room: i64, guest: &str) -> QueryResult<bool> {
+pub(crate) async fn book(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    guest: &str,
+) -> QueryResult<bool> {
     if bookings(conn, room).await? > 0 {
         return Ok(false);
     }
@@ -49,5 +58,6 @@ pub(crate) async fn bookings(conn: &mut AsyncPgConnection, room: i64) -> QueryRe
 
 /// All bookings of a room that were committed.
 pub(crate) async fn committed(db: &Database, room: i64) -> i64 {
-    db.count(&format!("SELECT count(*) FROM booking WHERE room = {room}")).await
+    db.count(&format!("SELECT count(*) FROM booking WHERE room = {room}"))
+        .await
 }

@@ -54,8 +54,8 @@ impl Pool {
 
     async fn book(&self, room: i64) -> QueryResult<bool> {
         match self {
-            Self::Bb8(pool) => book(&mut *pool.get().await.unwrap(), room, "Grace").await,
-            Self::Deadpool(pool) => book(&mut *pool.get().await.unwrap(), room, "Grace").await,
+            Self::Bb8(pool) => book(&mut pool.get().await.unwrap(), room, "Grace").await,
+            Self::Deadpool(pool) => book(&mut pool.get().await.unwrap(), room, "Grace").await,
         }
     }
 
@@ -63,7 +63,8 @@ impl Pool {
     async fn works(&self, db: &Database, room: i64) {
         assert!(self.book(room).await.unwrap());
         assert_eq!(committed(db, room).await, 1);
-        db.run(&format!("DELETE FROM booking WHERE room = {room}")).await;
+        db.run(&format!("DELETE FROM booking WHERE room = {room}"))
+            .await;
     }
 }
 
@@ -96,7 +97,10 @@ async fn dropped_in_the_body_rolls_back_and_frees_the_lock() {
     let db = database().await;
     for pool in pools(&db).await {
         let (reach, reached) = oneshot::channel();
-        dropped(pool.work(7, Body::Idle(reach)), async { reached.await.unwrap() }).await;
+        dropped(pool.work(7, Body::Idle(reach)), async {
+            reached.await.unwrap();
+        })
+        .await;
         db.until_quiet().await;
         pool.works(&db, 8).await;
         assert_eq!(committed(&db, 7).await, 0);
@@ -149,7 +153,10 @@ async fn a_panic_caught_below_the_connection_leaves_a_connection_that_says_it_is
     assert!(caught(work(&mut conn, 7, Body::Panics)).await.is_err());
     db.until_quiet().await;
     let error = book(&mut conn, 7, "Ada").await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::BrokenConnection { .. })), "{error:?}");
+    assert!(
+        matches!(Error::find(&error), Some(Error::BrokenConnection { .. })),
+        "{error:?}"
+    );
     assert_eq!(committed(&db, 7).await, 0);
 }
 
@@ -186,7 +193,10 @@ async fn dropped_after_any_poll_it_leaves_nothing() {
             db.until_quiet().await;
             pool.works(&db, 8).await;
             if finished {
-                assert!(polls > 4, "begin, count, insert and commit are polled at least once each");
+                assert!(
+                    polls > 4,
+                    "begin, count, insert and commit are polled at least once each"
+                );
                 break;
             }
             // A drop during the commit leaves the choice to the server, and a booking is made or it is not.
@@ -208,7 +218,9 @@ async fn a_dropped_future_closes_its_connection_so_that_no_later_query_is_cancel
         dropped(book(&mut conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
         // Freed at once, so that the request finds the next query running if there is one.
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-        let error = execute(&mut conn, "SELECT pg_sleep(0.02)").await.unwrap_err();
+        let error = execute(&mut conn, "SELECT pg_sleep(0.02)")
+            .await
+            .unwrap_err();
         assert!(is_closed(&error), "{error:?}");
     }
     db.until_quiet().await;
@@ -216,7 +228,10 @@ async fn a_dropped_future_closes_its_connection_so_that_no_later_query_is_cancel
 }
 
 fn is_closed(error: &DieselError) -> bool {
-    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, _))
+    matches!(
+        error,
+        DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, _)
+    )
 }
 
 #[tokio::test]
@@ -225,13 +240,19 @@ async fn a_dropped_nested_call_dooms_the_outer_one() {
     async fn outer(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         insert(conn, 1, "outer").await?;
         let (reach, reached) = oneshot::channel();
-        dropped(work(conn, 7, Body::Idle(reach)), async { reached.await.unwrap() }).await;
+        dropped(work(conn, 7, Body::Idle(reach)), async {
+            reached.await.unwrap();
+        })
+        .await;
         Ok(())
     }
     let db = database().await;
     let mut conn = db.connect().await;
     let error = outer(&mut conn).await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::RolledBack { .. })), "{error:?}");
+    assert!(
+        matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+        "{error:?}"
+    );
     db.until_quiet().await;
     assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [0, 0]);
 }
@@ -244,17 +265,23 @@ fn a_runtime_that_shuts_down_leaves_nothing() {
         let conn = db.connect().await;
         (db, conn)
     });
-    let held = observing.block_on(xact::begin(&mut conn, key_of(7))).unwrap();
+    let held = observing
+        .block_on(xact::begin(&mut conn, key_of(7)))
+        .unwrap();
     let working = tokio::runtime::Runtime::new().unwrap();
     let url = db.url().to_owned();
     let (reach, reached) = oneshot::channel();
     working.spawn(async move {
-        let mut conn = <AsyncPgConnection as diesel_async::AsyncConnection>::establish(&url).await.unwrap();
+        let mut conn = <AsyncPgConnection as diesel_async::AsyncConnection>::establish(&url)
+            .await
+            .unwrap();
         work(&mut conn, 8, Body::Idle(reach)).await
     });
     let url = db.url().to_owned();
     working.spawn(async move {
-        let mut conn = <AsyncPgConnection as diesel_async::AsyncConnection>::establish(&url).await.unwrap();
+        let mut conn = <AsyncPgConnection as diesel_async::AsyncConnection>::establish(&url)
+            .await
+            .unwrap();
         book(&mut conn, 7, "Ada").await
     });
     observing.block_on(async {
@@ -287,10 +314,12 @@ async fn polled<F: Future>(mut future: Pin<&mut F>, polls: usize) -> bool {
 /// The future's value, or that it panicked.
 async fn caught<F: Future>(future: F) -> std::thread::Result<F::Output> {
     let mut future = Box::pin(future);
-    let result = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(poll) => poll.map(Ok),
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
+    let result = poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    )
     .await;
     drop(future);
     result

@@ -5,7 +5,9 @@ use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::{Proxy, pid_of};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel_async::{AnsiTransactionManager, AsyncConnection, AsyncPgConnection, TransactionManager};
+use diesel_async::{
+    AnsiTransactionManager, AsyncConnection, AsyncPgConnection, TransactionManager,
+};
 
 /// Books, then runs the statement and does not look at its result.
 #[advisory_lock(key = "room:<room>", scope = "xact")]
@@ -21,7 +23,10 @@ async fn found(sql: &str) -> (Error, i64) {
     let mut conn = db.connect().await;
     let error = book_then(&mut conn, 7, sql).await.unwrap_err();
     db.until_quiet().await;
-    assert!(book(&mut conn, 8, "Grace").await.unwrap(), "the connection goes on");
+    assert!(
+        book(&mut conn, 8, "Grace").await.unwrap(),
+        "the connection goes on"
+    );
     assert_eq!(committed(&db, 8).await, 1);
     let rows = committed(&db, 7).await;
     match error {
@@ -33,7 +38,10 @@ async fn found(sql: &str) -> (Error, i64) {
 #[tokio::test]
 async fn a_swallowed_database_error_is_no_commit() {
     let (error, rows) = found("SELECT 1 FROM no_such_table").await;
-    assert!(matches!(&error, Error::RolledBack { lock, .. } if lock == "room:<room>"), "{error:?}");
+    assert!(
+        matches!(&error, Error::RolledBack { lock, .. } if lock == "room:<room>"),
+        "{error:?}"
+    );
     assert_eq!(rows, 0);
 }
 
@@ -69,8 +77,15 @@ async fn a_commit_by_hand_and_a_new_transaction_are_found_out() {
     let db = database().await;
     let mut conn = db.connect().await;
     let error = begin_anew(&mut conn, 7).await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::TransactionEnded { .. })), "{error:?}");
-    assert_eq!(committed(&db, 7).await, 0, "written without the lock, so rolled back");
+    assert!(
+        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        "{error:?}"
+    );
+    assert_eq!(
+        committed(&db, 7).await,
+        0,
+        "written without the lock, so rolled back"
+    );
     assert!(book(&mut conn, 8, "Grace").await.unwrap());
 }
 
@@ -83,7 +98,10 @@ async fn a_commit_through_diesel_is_found_out() {
     let db = database().await;
     let mut conn = db.connect().await;
     let error = commit(&mut conn).await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::TransactionEnded { .. })), "{error:?}");
+    assert!(
+        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        "{error:?}"
+    );
     db.until_quiet().await;
 }
 
@@ -97,7 +115,10 @@ async fn a_transaction_left_open_through_diesel_is_not_committed() {
     let db = database().await;
     let mut conn = db.connect().await;
     let error = begin(&mut conn).await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::TransactionEnded { .. })), "{error:?}");
+    assert!(
+        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        "{error:?}"
+    );
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
 }
@@ -106,7 +127,9 @@ async fn a_transaction_left_open_through_diesel_is_not_committed() {
 async fn savepoints_inside_the_body_are_its_own_business() {
     #[advisory_lock(key = "room:<room>", scope = "xact")]
     async fn retry(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
-        let undone = conn.transaction(async |conn| execute(conn, "SELECT 1 FROM no_such_table").await).await;
+        let undone = conn
+            .transaction(async |conn| execute(conn, "SELECT 1 FROM no_such_table").await)
+            .await;
         assert!(undone.is_err());
         insert(conn, room, "Ada").await.map(drop)
     }
@@ -118,12 +141,24 @@ async fn savepoints_inside_the_body_are_its_own_business() {
 #[tokio::test]
 async fn a_deferred_constraint_is_reported_as_what_it_is() {
     let db = database().await;
-    db.run("ALTER TABLE booking ADD UNIQUE (room) DEFERRABLE INITIALLY DEFERRED").await;
+    db.run("ALTER TABLE booking ADD UNIQUE (room) DEFERRABLE INITIALLY DEFERRED")
+        .await;
     let mut conn = db.connect().await;
-    let error = book_then(&mut conn, 7, "INSERT INTO booking VALUES (7, 'Grace')").await.unwrap_err();
-    assert!(matches!(error, DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _)), "{error:?}");
+    let error = book_then(&mut conn, 7, "INSERT INTO booking VALUES (7, 'Grace')")
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _)
+        ),
+        "{error:?}"
+    );
     db.until_quiet().await;
-    assert!(book(&mut conn, 7, "Ada").await.unwrap(), "the connection goes on");
+    assert!(
+        book(&mut conn, 7, "Ada").await.unwrap(),
+        "the connection goes on"
+    );
 }
 
 #[tokio::test]
@@ -138,9 +173,16 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
             proxy.cut_before(";COMMIT");
         }
         let error = book(&mut conn, 7, "Ada").await.unwrap_err();
-        assert!(matches!(Error::find(&error), Some(Error::CommitUnknown { .. })), "{error:?}");
+        assert!(
+            matches!(Error::find(&error), Some(Error::CommitUnknown { .. })),
+            "{error:?}"
+        );
         db.until_quiet().await;
-        assert_eq!(committed(&db, 7).await, i64::from(executed), "both are possible, so neither is claimed");
+        assert_eq!(
+            committed(&db, 7).await,
+            i64::from(executed),
+            "both are possible, so neither is claimed"
+        );
     }
 }
 
@@ -148,15 +190,27 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
 async fn a_backend_terminated_in_the_body_is_an_unknown_outcome_when_the_body_returns_ok() {
     let db = database().await;
     let mut conn = db.connect().await;
-    let error = book_then(&mut conn, 7, "SELECT pg_terminate_backend(pg_backend_pid())").await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::CommitUnknown { .. })), "{error:?}");
+    let error = book_then(
+        &mut conn,
+        7,
+        "SELECT pg_terminate_backend(pg_backend_pid())",
+    )
+    .await
+    .unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::CommitUnknown { .. })),
+        "{error:?}"
+    );
     assert_eq!(committed(&db, 7).await, 0);
 }
 
 #[tokio::test]
 async fn the_bodys_error_survives_a_rollback_that_fails() {
     #[advisory_lock(key = "job", scope = "xact")]
-    async fn terminated(conn: &mut AsyncPgConnection, db: &advisory_tests::Database) -> QueryResult<()> {
+    async fn terminated(
+        conn: &mut AsyncPgConnection,
+        db: &advisory_tests::Database,
+    ) -> QueryResult<()> {
         let pid = pid_of(conn).await;
         db.terminate(pid).await;
         Err(DieselError::NotFound)
@@ -166,7 +220,10 @@ async fn the_bodys_error_survives_a_rollback_that_fails() {
     let error = terminated(&mut conn, &db).await.unwrap_err();
     assert!(matches!(error, DieselError::NotFound), "{error:?}");
     let refused = book(&mut conn, 7, "Ada").await;
-    assert!(refused.is_err(), "nothing can be booked on a connection that is gone");
+    assert!(
+        refused.is_err(),
+        "nothing can be booked on a connection that is gone"
+    );
 }
 
 #[tokio::test]
@@ -176,7 +233,10 @@ async fn a_transaction_begun_by_plain_sql_is_refused_and_not_committed() {
     execute(&mut conn, "BEGIN").await.unwrap();
     insert(&mut conn, 7, "by hand").await.unwrap();
     let error = book(&mut conn, 8, "Ada").await.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::ForeignTransaction { .. })), "{error:?}");
+    assert!(
+        matches!(Error::find(&error), Some(Error::ForeignTransaction { .. })),
+        "{error:?}"
+    );
     execute(&mut conn, "ROLLBACK").await.unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
 }

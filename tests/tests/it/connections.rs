@@ -12,12 +12,18 @@ async fn free(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
 }
 
 #[advisory_lock(key = "room:<room>", scope = "xact")]
-async fn on_bb8(conn: &mut bb8::PooledConnection<'_, AsyncPgConnection>, room: i64) -> QueryResult<usize> {
+async fn on_bb8(
+    conn: &mut bb8::PooledConnection<'_, AsyncPgConnection>,
+    room: i64,
+) -> QueryResult<usize> {
     insert(conn, room, "bb8").await
 }
 
 #[advisory_lock(key = "room:<room>", scope = "xact")]
-async fn on_deadpool(conn: &mut deadpool::Object<AsyncPgConnection>, room: i64) -> QueryResult<usize> {
+async fn on_deadpool(
+    conn: &mut deadpool::Object<AsyncPgConnection>,
+    room: i64,
+) -> QueryResult<usize> {
     insert(conn, room, "deadpool").await
 }
 
@@ -33,13 +39,16 @@ where
 }
 
 #[advisory_lock(key = "room:<room>", scope = "xact")]
-async fn impl_trait(conn: &mut impl Connection, room: i64) -> QueryResult<impl Iterator<Item = usize>> {
+async fn impl_trait(
+    conn: &mut impl Connection,
+    room: i64,
+) -> QueryResult<impl Iterator<Item = usize>> {
     Ok(std::iter::once(insert(conn.pg(), room, "impl").await?))
 }
 
 #[advisory_lock(key = "room:<room>", scope = "xact")]
 async fn by_value(mut conn: deadpool::Object<AsyncPgConnection>, room: i64) -> QueryResult<usize> {
-    insert(&mut conn, room, "by value").await
+    insert(&mut *conn, room, "by value").await
 }
 
 #[advisory_lock(key = "room:<room>", scope = "xact", conn = db)]
@@ -117,7 +126,7 @@ impl From<Error> for RepositoryError {
 impl Repository {
     #[advisory_lock(key = "<self.tenant>:<room>", scope = "xact", conn = self.pool.get().await?)]
     async fn book(&self, room: i64) -> Result<usize, RepositoryError> {
-        Ok(insert(&mut conn, room, &self.tenant).await?)
+        Ok(insert(conn, room, &self.tenant).await?)
     }
 }
 
@@ -145,7 +154,11 @@ async fn recursive(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> 
 }
 
 #[advisory_lock(key = "room:<room>", scope = "xact")]
-async fn early_return<'a>(conn: &mut AsyncPgConnection, room: i64, guest: &'a str) -> QueryResult<Option<&'a str>> {
+async fn early_return<'a>(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    guest: &'a str,
+) -> QueryResult<Option<&'a str>> {
     if room < 0 {
         return Ok(None);
     }
@@ -169,25 +182,50 @@ async fn every_shape_of_function_locks_and_commits() {
     let pool = db.deadpool(2);
     let conn = &mut db.connect().await;
     send(free(conn, 1)).await.unwrap();
-    send(on_bb8(&mut db.bb8(1).await.get().await.unwrap(), 2)).await.unwrap();
-    send(on_deadpool(&mut pool.get().await.unwrap(), 3)).await.unwrap();
+    send(on_bb8(&mut db.bb8(1).await.get().await.unwrap(), 2))
+        .await
+        .unwrap();
+    send(on_deadpool(&mut pool.get().await.unwrap(), 3))
+        .await
+        .unwrap();
     send(generic(conn, 4)).await.unwrap();
-    send(generic(&mut pool.get().await.unwrap(), 5)).await.unwrap();
+    send(generic(&mut pool.get().await.unwrap(), 5))
+        .await
+        .unwrap();
     assert_eq!(send(impl_trait(conn, 6)).await.unwrap().sum::<usize>(), 1);
     send(by_value(pool.get().await.unwrap(), 7)).await.unwrap();
     send(renamed(conn, 8)).await.unwrap();
-    let mut request = Request { conn: db.connect().await, room: 9 };
+    let mut request = Request {
+        conn: db.connect().await,
+        room: 9,
+    };
     send(in_a_request(&mut request)).await.unwrap();
-    let mut bookings = Bookings { conn, prefix: "p".into() };
+    let mut bookings = Bookings {
+        conn,
+        prefix: "p".into(),
+    };
     send(bookings.book(10)).await.unwrap();
     let other = &mut db.connect().await;
     send(bookings.on(other, 11)).await.unwrap();
-    let repository = Repository { pool: pool.clone(), tenant: "t".into() };
+    let repository = Repository {
+        pool: pool.clone(),
+        tenant: "t".into(),
+    };
     send(repository.book(12)).await.unwrap();
-    send(patterns(other, (1, 10), Room { room: 3, _floor: 0 }, ["", "b"])).await.unwrap();
+    send(patterns(
+        other,
+        (1, 10),
+        Room { room: 3, _floor: 0 },
+        ["", "b"],
+    ))
+    .await
+    .unwrap();
     assert_eq!(send(recursive(other, 3)).await.unwrap(), 3);
     assert_eq!(send(early_return(other, -1, "Ada")).await.unwrap(), None);
-    assert_eq!(send(early_return(other, 14, "Ada")).await.unwrap(), Some("Ada"));
+    assert_eq!(
+        send(early_return(other, 14, "Ada")).await.unwrap(),
+        Some("Ada")
+    );
     not_send(other, 15).await.unwrap();
     for room in 1..=15 {
         assert_eq!(committed(&db, room).await, 1, "room {room}");
@@ -200,7 +238,10 @@ async fn the_pools_own_error_arrives_as_itself() {
     let db = database().await;
     let pool = db.deadpool(1);
     pool.close();
-    let repository = Repository { pool, tenant: "t".into() };
+    let repository = Repository {
+        pool,
+        tenant: "t".into(),
+    };
     let error = repository.book(1).await.unwrap_err();
     assert!(matches!(error, RepositoryError::Pool(_)), "{error:?}");
 }

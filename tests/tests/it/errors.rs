@@ -65,8 +65,15 @@ async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     // Left open: the session holds the lock until the test ends.
     execute(&mut holder, "BEGIN").await.unwrap();
-    execute(&mut holder, &format!("SELECT pg_advisory_xact_lock({})", key_of(7))).await.unwrap();
-    execute(&mut conn, "SET lock_timeout = '50ms'").await.unwrap();
+    execute(
+        &mut holder,
+        &format!("SELECT pg_advisory_xact_lock({})", key_of(7)),
+    )
+    .await
+    .unwrap();
+    execute(&mut conn, "SET lock_timeout = '50ms'")
+        .await
+        .unwrap();
     (db, holder, conn)
 }
 
@@ -74,16 +81,28 @@ async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
 async fn a_lock_outcome_takes_the_locks_own_conversion_where_there_is_one() {
     let (_db, _holder, mut conn) = busy().await;
     let conn = &mut conn;
-    assert!(matches!(lock_only(conn, 7).await, Err(FromLock(Error::TimedOut { .. }))));
-    assert!(matches!(both(conn, 7).await, Err(FromBoth::Lock(Error::TimedOut { .. }))));
+    assert!(matches!(
+        lock_only(conn, 7).await,
+        Err(FromLock(Error::TimedOut { .. }))
+    ));
+    assert!(matches!(
+        both(conn, 7).await,
+        Err(FromBoth::Lock(Error::TimedOut { .. }))
+    ));
     let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
     assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
     let error = query_result(conn, 7).await.unwrap_err();
     assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
     let error = any(conn, 7).await.unwrap_err();
-    assert!(Error::find(&*error).is_some_and(Error::is_busy), "{error:?}");
+    assert!(
+        Error::find(&*error).is_some_and(Error::is_busy),
+        "{error:?}"
+    );
     let wrapped = error.context("while booking");
-    assert!(Error::find(&*wrapped).is_some_and(Error::is_busy), "{wrapped:?}");
+    assert!(
+        Error::find(&*wrapped).is_some_and(Error::is_busy),
+        "{wrapped:?}"
+    );
     insert(conn, 8, "the connection goes on").await.unwrap();
 }
 
@@ -92,29 +111,54 @@ async fn a_time_out_says_which_lock_and_how_long() {
     let (_db, _holder, mut conn) = busy().await;
     let error = query_result(&mut conn, 7).await.unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("advisory lock `room:<room>` is held by another session: gave up after "), "{text}");
+    assert!(
+        text.starts_with("advisory lock `room:<room>` is held by another session: gave up after "),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn a_database_error_at_commit_takes_diesels_conversion_where_there_is_one() {
     let db = database().await;
-    db.run("ALTER TABLE booking ADD UNIQUE (room) DEFERRABLE INITIALLY DEFERRED").await;
+    db.run("ALTER TABLE booking ADD UNIQUE (room) DEFERRABLE INITIALLY DEFERRED")
+        .await;
     let conn = &mut db.connect().await;
-    let is_unique = |error: &DieselError| matches!(error, DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _));
+    let is_unique = |error: &DieselError| {
+        matches!(
+            error,
+            DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _)
+        )
+    };
     assert!(matches!(both(conn, 7).await, Err(FromBoth::Diesel(error)) if is_unique(&error)));
     assert!(matches!(diesel_only(conn, 7).await, Err(FromDiesel(error)) if is_unique(&error)));
-    assert!(matches!(lock_only(conn, 7).await, Err(FromLock(Error::Database(error))) if is_unique(&error)));
+    assert!(
+        matches!(lock_only(conn, 7).await, Err(FromLock(Error::Database(error))) if is_unique(&error))
+    );
     assert!(matches!(query_result(conn, 7).await, Err(error) if is_unique(&error)));
-    assert!(any(conn, 7).await.unwrap_err().downcast_ref::<DieselError>().is_some_and(is_unique));
+    assert!(
+        any(conn, 7)
+            .await
+            .unwrap_err()
+            .downcast_ref::<DieselError>()
+            .is_some_and(is_unique)
+    );
 }
 
 #[tokio::test]
 async fn statement_timeout_and_cancel_are_not_busy() {
     let (_db, _holder, mut conn) = busy().await;
     execute(&mut conn, "SET lock_timeout = 0").await.unwrap();
-    execute(&mut conn, "SET statement_timeout = '50ms'").await.unwrap();
+    execute(&mut conn, "SET statement_timeout = '50ms'")
+        .await
+        .unwrap();
     let error = query_result(&mut conn, 7).await.unwrap_err();
-    assert!(matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, _)), "{error:?}");
+    assert!(
+        matches!(
+            error,
+            DieselError::DatabaseError(DatabaseErrorKind::Unknown, _)
+        ),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -133,11 +177,17 @@ async fn a_deadlock_is_told_apart() {
     let db = database().await;
     let meet = tokio::sync::Barrier::new(2);
     let (mut one, mut two) = (db.connect().await, db.connect().await);
-    let (a, b) = tokio::join!(both_rooms(&mut one, 1, 2, &meet), both_rooms(&mut two, 2, 1, &meet));
+    let (a, b) = tokio::join!(
+        both_rooms(&mut one, 1, 2, &meet),
+        both_rooms(&mut two, 2, 1, &meet)
+    );
     let (Err(FromBoth::Diesel(error)), Ok(())) = (if a.is_err() { (a, b) } else { (b, a) }) else {
         panic!("one of the two is the victim, and the other goes on");
     };
-    assert!(matches!(Error::find(&error), Some(Error::Deadlock { lock, .. }) if lock == "room:<room>"), "{error:?}");
+    assert!(
+        matches!(Error::find(&error), Some(Error::Deadlock { lock, .. }) if lock == "room:<room>"),
+        "{error:?}"
+    );
     db.until_quiet().await;
 }
 
@@ -145,7 +195,10 @@ async fn a_deadlock_is_told_apart() {
 fn an_error_prints_itself_or_gives_its_cause_and_never_both() {
     use std::error::Error as _;
     let cause = || DieselError::NotFound;
-    let rolled_back = Error::RolledBack { lock: "job".into(), source: cause() };
+    let rolled_back = Error::RolledBack {
+        lock: "job".into(),
+        source: cause(),
+    };
     assert!(!rolled_back.to_string().contains(&cause().to_string()));
     assert!(rolled_back.source().is_some());
     let database = Error::Database(cause());

@@ -13,9 +13,14 @@ async fn a_waiter_runs_after_the_holder_has_committed_and_sees_what_it_wrote() {
 
     let waiting = tokio::spawn(async move { book(&mut second, 7, "Grace").await });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(())).await.unwrap();
+    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
 
-    assert!(!waiting.await.unwrap().unwrap(), "the room was taken before the lock was free");
+    assert!(
+        !waiting.await.unwrap().unwrap(),
+        "the room was taken before the lock was free"
+    );
     assert_eq!(committed(&db, 7).await, 1);
     db.until_quiet().await;
 }
@@ -26,7 +31,9 @@ async fn another_key_does_not_wait() {
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut first, key_of(7)).await.unwrap();
     assert!(book(&mut second, 8, "Grace").await.unwrap());
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(())).await.unwrap();
+    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -39,7 +46,10 @@ async fn an_error_rolls_back_and_frees_the_lock() {
     assert!(matches!(result, Err(MyError::Refused)), "{result:?}");
     assert_eq!(db.locks().await, []);
     assert_eq!(committed(&db, 7).await, 0);
-    assert!(book(&mut conn, 7, "Grace").await.unwrap(), "the connection goes on");
+    assert!(
+        book(&mut conn, 7, "Grace").await.unwrap(),
+        "the connection goes on"
+    );
 }
 
 #[tokio::test]
@@ -49,7 +59,9 @@ async fn twenty_callers_of_one_room_book_it_once() {
     let callers: Vec<_> = (0..20)
         .map(|guest| {
             let pool = pool.clone();
-            tokio::spawn(async move { book(&mut *pool.get().await.unwrap(), 7, &guest.to_string()).await })
+            tokio::spawn(async move {
+                book(&mut pool.get().await.unwrap(), 7, &guest.to_string()).await
+            })
         })
         .collect();
     let mut booked = 0;
@@ -80,6 +92,9 @@ async fn a_second_begin_on_a_broken_connection_is_refused() {
     drop(xact::begin(&mut conn, 1).await.unwrap());
     let refused = book(&mut conn, 7, "Ada").await.unwrap_err();
     let found = advisory_runtime::Error::find(&refused);
-    assert!(matches!(found, Some(advisory_runtime::Error::BrokenConnection { lock }) if lock == "room:<room>"), "{refused:?}");
+    assert!(
+        matches!(found, Some(advisory_runtime::Error::BrokenConnection { lock }) if lock == "room:<room>"),
+        "{refused:?}"
+    );
     assert!(matches!(refused, Error::QueryBuilderError(_)));
 }

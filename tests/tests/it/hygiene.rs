@@ -27,7 +27,10 @@ async fn names(
 
 /// Coercion, `?` and `return` mean in the body what they mean without the attribute.
 #[advisory_lock(key = "job", scope = "xact")]
-async fn coerces(conn: &mut AsyncPgConnection, which: u8) -> Result<Box<dyn std::fmt::Debug + Send>, Box<dyn std::error::Error + Send + Sync>> {
+async fn coerces(
+    conn: &mut AsyncPgConnection,
+    which: u8,
+) -> Result<Box<dyn std::fmt::Debug + Send>, Box<dyn std::error::Error + Send + Sync>> {
     execute(conn, "SELECT 1").await?;
     if which == 0 {
         return Ok(Box::new("a"));

@@ -21,8 +21,9 @@ async fn locked(db: &Database) -> QueryResult<i64> {
 
 macro_rules! key {
     ($pattern:literal, ($($name:ident: $ty:ty = $value:expr),*) $rendered:expr) => {{
-        #[advisory_lock(key = $pattern, scope = "xact", conn = _conn)]
-        async fn call(_conn: &mut AsyncPgConnection, db: &Database, $($name: $ty),*) -> QueryResult<i64> {
+        #[advisory_lock(key = $pattern, scope = "xact")]
+        async fn call(conn: &mut AsyncPgConnection, db: &Database, $($name: $ty),*) -> QueryResult<i64> {
+            _ = conn;
             locked(db).await
         }
         let db = database().await;
@@ -53,13 +54,21 @@ async fn the_key_is_the_rendered_pattern() {
 
 #[tokio::test]
 async fn two_argument_lists_share_a_key_only_if_they_are_equal() {
-    #[advisory_lock(key = "<a>:<b>", scope = "xact", conn = _conn)]
-    async fn call(_conn: &mut AsyncPgConnection, db: &Database, a: &str, b: &str) -> QueryResult<i64> {
+    #[advisory_lock(key = "<a>:<b>", scope = "xact")]
+    async fn call(
+        conn: &mut AsyncPgConnection,
+        db: &Database,
+        a: &str,
+        b: &str,
+    ) -> QueryResult<i64> {
+        _ = conn;
         locked(db).await
     }
     let db = database().await;
     let conn = &mut db.connect().await;
-    let parts = ["", ":", "%", "%3A", "a", "a:", ":a", "a:b", "b", "%25", "a%3Ab"];
+    let parts = [
+        "", ":", "%", "%3A", "a", "a:", ":a", "a:b", "b", "%25", "a%3Ab",
+    ];
     let mut keys = std::collections::HashMap::new();
     for a in parts {
         for b in parts {

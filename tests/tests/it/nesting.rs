@@ -40,7 +40,14 @@ async fn an_error_frees_the_lock_and_leaves_the_outer_transaction_alive() {
     })
     .await
     .unwrap();
-    assert_eq!([committed(&db, 1).await, committed(&db, 7).await, committed(&db, 2).await], [1, 0, 1]);
+    assert_eq!(
+        [
+            committed(&db, 1).await,
+            committed(&db, 7).await,
+            committed(&db, 2).await
+        ],
+        [1, 0, 1]
+    );
 }
 
 #[tokio::test]
@@ -48,7 +55,9 @@ async fn a_refused_lock_leaves_the_outer_transaction_alive() {
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
-    execute(&mut conn, "SET lock_timeout = '50ms'").await.unwrap();
+    execute(&mut conn, "SET lock_timeout = '50ms'")
+        .await
+        .unwrap();
     conn.transaction::<_, DieselError, _>(async |conn| {
         let error = book(conn, 7, "Ada").await.unwrap_err();
         assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
@@ -84,7 +93,10 @@ async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapsho
         conn.transaction::<_, DieselError, _>(async |conn| {
             execute(conn, &format!("SET TRANSACTION ISOLATION LEVEL {level}")).await?;
             let error = book(conn, 7, "Ada").await.unwrap_err();
-            assert!(matches!(Error::find(&error), Some(Error::StaleSnapshot { .. })), "{error:?}");
+            assert!(
+                matches!(Error::find(&error), Some(Error::StaleSnapshot { .. })),
+                "{error:?}"
+            );
             insert(conn, 1, "outer").await
         })
         .await
@@ -97,7 +109,12 @@ async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapsho
 async fn a_role_whose_default_is_serializable_still_reads_what_the_holder_wrote() {
     let db = database().await;
     let (mut first, mut second) = (db.connect().await, db.connect().await);
-    execute(&mut second, "SET default_transaction_isolation = 'serializable'").await.unwrap();
+    execute(
+        &mut second,
+        "SET default_transaction_isolation = 'serializable'",
+    )
+    .await
+    .unwrap();
     let mut held = xact::begin(&mut first, key_of(7)).await.unwrap();
     insert(held.conn(), 7, "Ada").await.unwrap();
     let waiting = tokio::spawn(async move { book(&mut second, 7, "Grace").await });
@@ -111,14 +128,19 @@ async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transa
     #[advisory_lock(key = "room:<room>", scope = "xact")]
     async fn swallow(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
         insert(conn, room, "nobody").await?;
-        execute(conn, "SELECT 1 FROM no_such_table").await.unwrap_err();
+        execute(conn, "SELECT 1 FROM no_such_table")
+            .await
+            .unwrap_err();
         Ok(())
     }
     let db = database().await;
     let mut conn = db.connect().await;
     conn.transaction::<_, DieselError, _>(async |conn| {
         let error = swallow(conn, 7).await.unwrap_err();
-        assert!(matches!(Error::find(&error), Some(Error::RolledBack { .. })), "{error:?}");
+        assert!(
+            matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+            "{error:?}"
+        );
         insert(conn, 1, "outer").await
     })
     .await
@@ -134,9 +156,14 @@ async fn a_nested_call_that_commits_by_hand_is_found_out() {
     }
     let db = database().await;
     let mut conn = db.connect().await;
-    let result = conn.transaction::<_, DieselError, _>(async |conn| commit(conn).await).await;
+    let result = conn
+        .transaction::<_, DieselError, _>(async |conn| commit(conn).await)
+        .await;
     let error = result.unwrap_err();
-    assert!(matches!(Error::find(&error), Some(Error::TransactionEnded { .. })), "{error:?}");
+    assert!(
+        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use diesel_async::SimpleAsyncConnection;
 async fn a_begin_at_the_end_of_a_message_keeps_its_locks() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
-    conn.batch_execute("SELECT pg_advisory_xact_lock(42); BEGIN").await.unwrap();
+    conn.batch_execute("SELECT pg_advisory_xact_lock(42); BEGIN")
+        .await
+        .unwrap();
     assert_eq!(db.locks().await.len(), 1);
     conn.batch_execute("COMMIT").await.unwrap();
     assert_eq!(db.locks().await, []);
@@ -18,7 +20,9 @@ async fn a_begin_at_the_end_of_a_message_keeps_its_locks() {
 async fn an_error_before_that_begin_leaves_the_session_idle() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
-    conn.batch_execute("SELECT pg_advisory_xact_lock(42); SELECT 1/0; BEGIN").await.unwrap_err();
+    conn.batch_execute("SELECT pg_advisory_xact_lock(42); SELECT 1/0; BEGIN")
+        .await
+        .unwrap_err();
     execute(&mut conn, "SELECT 1").await.unwrap();
     db.until_quiet().await;
 }
@@ -38,9 +42,15 @@ async fn commit_of_a_failed_transaction_is_no_error_but_any_statement_before_it_
 async fn rollback_to_a_savepoint_frees_a_lock_and_release_keeps_it() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
-    conn.batch_execute("BEGIN; SAVEPOINT a; SELECT pg_advisory_xact_lock(42); ROLLBACK TO SAVEPOINT a").await.unwrap();
+    conn.batch_execute(
+        "BEGIN; SAVEPOINT a; SELECT pg_advisory_xact_lock(42); ROLLBACK TO SAVEPOINT a",
+    )
+    .await
+    .unwrap();
     assert_eq!(db.locks().await, []);
-    conn.batch_execute("SAVEPOINT b; SELECT pg_advisory_xact_lock(42); RELEASE SAVEPOINT b").await.unwrap();
+    conn.batch_execute("SAVEPOINT b; SELECT pg_advisory_xact_lock(42); RELEASE SAVEPOINT b")
+        .await
+        .unwrap();
     assert_eq!(db.locks().await.len(), 1);
     conn.batch_execute("COMMIT").await.unwrap();
 }
@@ -50,9 +60,13 @@ async fn a_local_setting_ends_with_its_transaction() {
     let db = Database::create().await;
     let mut conn = db.connect().await;
     let token = "SELECT CAST(CASE WHEN coalesce(current_setting('advisory.token', true), '') = '' THEN '1' ELSE 'x' END AS int)";
-    conn.batch_execute("BEGIN; SELECT set_config('advisory.token', '1', true); COMMIT").await.unwrap();
+    conn.batch_execute("BEGIN; SELECT set_config('advisory.token', '1', true); COMMIT")
+        .await
+        .unwrap();
     conn.batch_execute(token).await.unwrap();
-    conn.batch_execute("BEGIN; SELECT set_config('advisory.token', '1', true); COMMIT AND CHAIN").await.unwrap();
+    conn.batch_execute("BEGIN; SELECT set_config('advisory.token', '1', true); COMMIT AND CHAIN")
+        .await
+        .unwrap();
     conn.batch_execute(token).await.unwrap();
     conn.batch_execute("ROLLBACK").await.unwrap();
 }
@@ -62,7 +76,11 @@ async fn in_the_message_that_opens_a_transaction_now_is_the_statements_time_and_
     let db = Database::create().await;
     let mut conn = db.connect().await;
     let opens = "SELECT CAST(CASE WHEN now() = statement_timestamp() THEN '1' ELSE 'x' END AS int)";
-    conn.batch_execute(&format!("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {opens}; {opens}")).await.unwrap();
+    conn.batch_execute(&format!(
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {opens}; {opens}"
+    ))
+    .await
+    .unwrap();
     conn.batch_execute("BEGIN").await.unwrap();
     conn.batch_execute(opens).await.unwrap_err();
     conn.batch_execute("ROLLBACK").await.unwrap();
@@ -72,10 +90,14 @@ async fn in_the_message_that_opens_a_transaction_now_is_the_statements_time_and_
 async fn a_client_that_dies_while_it_waits_leaves_the_queue() {
     let db = database().await;
     let mut holder = db.connect().await;
-    holder.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(42)").await.unwrap();
+    holder
+        .batch_execute("BEGIN; SELECT pg_advisory_xact_lock(42)")
+        .await
+        .unwrap();
     let mut waiter = db.connect().await;
     let waiting = tokio::spawn(async move {
-        let sql = "SET LOCAL client_connection_check_interval = 100; SELECT pg_advisory_xact_lock(42)";
+        let sql =
+            "SET LOCAL client_connection_check_interval = 100; SELECT pg_advisory_xact_lock(42)";
         waiter.batch_execute(sql).await
     });
     db.until_waiting(42).await;

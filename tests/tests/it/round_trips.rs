@@ -6,19 +6,23 @@ use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 
-#[advisory_lock(key = "job", scope = "xact", conn = _conn)]
-async fn nothing(_conn: &mut AsyncPgConnection) -> QueryResult<()> {
+#[advisory_lock(key = "job", scope = "xact")]
+async fn nothing(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    _ = conn;
     Ok(())
 }
 
-#[advisory_lock(key = "job", scope = "xact", conn = _conn)]
-async fn refused(_conn: &mut AsyncPgConnection) -> QueryResult<()> {
+#[advisory_lock(key = "job", scope = "xact")]
+async fn refused(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    _ = conn;
     Err(diesel::result::Error::NotFound)
 }
 
 #[advisory_lock(key = "job", scope = "xact")]
 async fn one_cached_query(conn: &mut AsyncPgConnection) -> QueryResult<i32> {
-    diesel::select(diesel::dsl::sql::<diesel::sql_types::Integer>("1")).get_result(conn).await
+    diesel::select(diesel::dsl::sql::<diesel::sql_types::Integer>("1"))
+        .get_result(conn)
+        .await
 }
 
 async fn proxied() -> (Database, Proxy, AsyncPgConnection) {
@@ -35,7 +39,10 @@ async fn begin_and_lock_are_one_round_trip_and_commit_is_the_other() {
     nothing(&mut conn).await.unwrap();
     assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
     let queries = proxy.queries();
-    assert!(queries[0].contains("pg_catalog.pg_advisory_xact_lock") && queries[0].ends_with("BEGIN"), "{queries:#?}");
+    assert!(
+        queries[0].contains("pg_catalog.pg_advisory_xact_lock") && queries[0].ends_with("BEGIN"),
+        "{queries:#?}"
+    );
     assert!(queries[1].ends_with("COMMIT"), "{queries:#?}");
 }
 
@@ -60,7 +67,9 @@ async fn a_cached_query_adds_one_round_trip() {
 #[tokio::test]
 async fn a_nested_call_adds_two_round_trips() {
     let (_db, proxy, mut conn) = proxied().await;
-    conn.transaction::<_, diesel::result::Error, _>(async |conn| nothing(conn).await).await.unwrap();
+    conn.transaction::<_, diesel::result::Error, _>(async |conn| nothing(conn).await)
+        .await
+        .unwrap();
     assert_eq!(proxy.round_trips(), 4, "{:#?}", proxy.queries());
     assert!(proxy.queries()[1].starts_with("SAVEPOINT diesel_savepoint_1;"));
     execute(&mut conn, "SELECT 1").await.unwrap();

@@ -26,7 +26,9 @@ async fn hostile_functions_operators_and_types_first_on_the_search_path_change_n
     db.run(HOSTILE).await;
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     for conn in [&mut first, &mut second] {
-        execute(conn, "SET search_path = public, pg_catalog").await.unwrap();
+        execute(conn, "SET search_path = public, pg_catalog")
+            .await
+            .unwrap();
     }
     let held = xact::begin(&mut first, key_of(7)).await.unwrap();
     assert_eq!(db.locks().await.len(), 1, "a real lock");
@@ -35,10 +37,15 @@ async fn hostile_functions_operators_and_types_first_on_the_search_path_change_n
         (booked, second)
     });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(())).await.unwrap();
+    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
     let (booked, mut second) = waiting.await.unwrap();
     assert!(booked.unwrap());
-    second.transaction::<_, diesel::result::Error, _>(async |conn| book(conn, 8, "Ada").await).await.unwrap();
+    second
+        .transaction::<_, diesel::result::Error, _>(async |conn| book(conn, 8, "Ada").await)
+        .await
+        .unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [1, 1]);
 }
 
@@ -52,6 +59,13 @@ async fn values_of_a_key_never_reach_the_sql() {
     let proxy = advisory_tests::Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     greet(&mut conn, "'; DROP TABLE booking; --").await.unwrap();
-    assert!(proxy.queries().iter().all(|sql| !sql.contains("DROP") && !sql.contains("guest")), "{:#?}", proxy.queries());
+    assert!(
+        proxy
+            .queries()
+            .iter()
+            .all(|sql| !sql.contains("DROP") && !sql.contains("guest")),
+        "{:#?}",
+        proxy.queries()
+    );
     assert_eq!(committed(&db, 7).await, 0, "the table is still there");
 }

@@ -1,0 +1,6 @@
+//! What the attribute says to somebody who uses it wrongly: one mistake a file in `ui/`, and one file with five.
+
+#[test]
+fn each_mistake_is_told_what_to_write() {
+    trybuild::TestCases::new().compile_fail("ui/*.rs");
+}

@@ -1,0 +1,11 @@
+#![allow(unused)]
+use advisory_runtime::advisory_lock;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[advisory_lock(key = "<tenant_id>", scope = "xact")]
+async fn book(tenant_id: i64) -> QueryResult<()> {
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+#![allow(unused)]
+use advisory_runtime::advisory_lock;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[advisory_lock(key = "<name: uuid>")]
+async fn run(conn: &mut AsyncPgConnection, name: &str) -> QueryResult<()> {
+    Ok(())
+}
+
+fn main() {}
