@@ -80,3 +80,30 @@ fn help_names_every_flag() {
         assert!(help.contains(flag), "{help}");
     }
 }
+
+/// The README shows the example's own function and table, so that neither can go stale alone.
+#[test]
+fn the_readme_shows_this_example() {
+    let readme = include_str!("../../README.md");
+    let source = include_str!("../booking_race.rs");
+    let shown = readme
+        .split("```rust\nuse advisory_runtime::advisory_lock;\n\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("the README's first code block");
+    assert!(source.contains(shown), "{shown}");
+
+    let output = booking_race(&[]);
+    let table = String::from_utf8_lossy(&output.stdout);
+    let words = |text: &str| {
+        let is_word = |word: &&str| !word.starts_with(|c: char| c.is_ascii_digit());
+        let words = text.split_whitespace().filter(is_word);
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let shown = readme
+        .split("```text\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("the README's table");
+    assert_eq!(words(shown), words(&table));
+}
