@@ -1,118 +1,268 @@
 //! What is written between the parentheses of the attribute.
 
 use crate::errors::Errors;
+use advisory_pattern::Derivation;
 use proc_macro2::{Delimiter, Ident, Spacing, Span, TokenStream, TokenTree};
-use syn::{LitStr, parse::Parser};
+use syn::{LitInt, LitStr};
 
 /// The arguments as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct Args {
-    pub(crate) key: Option<LitStr>,
-    /// Whether there is one at all, right or wrong.
-    pub(crate) has_key: bool,
+    pub(crate) keys: Option<Vec<KeyArg>>,
+    pub(crate) with: Option<Vec<(Ident, TokenStream)>>,
     pub(crate) scope: Option<LitStr>,
     pub(crate) conn: Option<TokenStream>,
+    pub(crate) derivation: Option<Derivation>,
+    pub(crate) max_keys: Option<LitInt>,
+    pub(crate) allow_ambiguous: Option<LitStr>,
     pub(crate) krate: Option<TokenStream>,
+    /// What was given at all, right or wrong.
+    given: Vec<String>,
 }
 
-const NAMES: [&str; 4] = ["key", "scope", "conn", "crate"];
+/// One key as written.
+pub(crate) enum KeyArg {
+    /// A string literal: a key pattern.
+    Pattern(LitStr),
+    /// Anything else: an expression that is a `LockKey`.
+    Expression(TokenStream),
+}
 
-pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Args {
-    let mut args = Args::default();
-    for argument in split_at_commas(tokens) {
-        let mut tokens = argument.into_iter();
-        let (name, equals) = (tokens.next(), tokens.next());
-        let Some(TokenTree::Ident(name)) = name else {
-            errors.at(
-                span_of(name.as_ref()),
-                format_args!("expected an argument: {}", listed()),
-            );
-            continue;
-        };
-        if !matches!(&equals, Some(TokenTree::Punct(punct)) if punct.as_char() == '=') {
-            errors.at(name.span(), format_args!("expected `{name} = …`"));
-            continue;
-        }
-        let value: TokenStream = tokens.collect();
-        match name.to_string().as_str() {
-            "key" => {
-                args.has_key = true;
-                set(&mut args.key, &name, string(value, &name, errors), errors);
-            }
-            "scope" => set(&mut args.scope, &name, string(value, &name, errors), errors),
-            "conn" => set(
-                &mut args.conn,
-                &name,
-                expression(value, &name, errors),
-                errors,
-            ),
-            "crate" => set(
-                &mut args.krate,
-                &name,
-                expression(value, &name, errors),
-                errors,
-            ),
-            unknown => {
-                let hint = advisory_pattern::closest(unknown, NAMES).map_or_else(
-                    || format!("expected {}", listed()),
+impl Args {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|given| given == name)
+    }
+
+    /// Reads arguments of which only those of `known` make sense.
+    pub(crate) fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Self {
+        let mut args = Self::default();
+        for argument in split_at_commas(tokens) {
+            let mut tokens = argument.into_iter();
+            let (name, equals) = (tokens.next(), tokens.next());
+            let Some(TokenTree::Ident(name)) = name else {
+                errors.at(
+                    span_of(name.as_ref()),
+                    format_args!("expected an argument: {}", listed(known)),
+                );
+                continue;
+            };
+            let word = name.to_string();
+            if !known.contains(&word.as_str()) {
+                let hint = advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
+                    || format!("expected {}", listed(known)),
                     |close| format!("did you mean `{close}`?"),
                 );
                 errors.at(
                     name.span(),
-                    format_args!("unknown argument `{unknown}`: {hint}"),
+                    format_args!("unknown argument `{word}`: {hint}"),
                 );
+                continue;
+            }
+            args.given.push(word.clone());
+            if word == "with" {
+                set(
+                    &mut args.with,
+                    &name,
+                    computed(equals, &name, errors),
+                    errors,
+                );
+                continue;
+            }
+            if !matches!(&equals, Some(TokenTree::Punct(punct)) if punct.as_char() == '=') {
+                errors.at(name.span(), format_args!("expected `{word} = …`"));
+                continue;
+            }
+            let value: TokenStream = tokens.collect();
+            if value.is_empty() {
+                errors.at(name.span(), format_args!("expected `{word} = …`"));
+                continue;
+            }
+            match word.as_str() {
+                "key" => set(
+                    &mut args.keys,
+                    &name,
+                    key(value, errors).map(|key| vec![key]),
+                    errors,
+                ),
+                "keys" => set(&mut args.keys, &name, keys(value, errors), errors),
+                "scope" => set(&mut args.scope, &name, string(value, &name, errors), errors),
+                "conn" => set(&mut args.conn, &name, Some(value), errors),
+                "derivation" => set(
+                    &mut args.derivation,
+                    &name,
+                    derivation(value, &name, errors),
+                    errors,
+                ),
+                "max_keys" => set(
+                    &mut args.max_keys,
+                    &name,
+                    number(value, &name, errors),
+                    errors,
+                ),
+                "allow_ambiguous" => set(
+                    &mut args.allow_ambiguous,
+                    &name,
+                    reason(value, &name, errors),
+                    errors,
+                ),
+                _ => set(&mut args.krate, &name, Some(value), errors),
             }
         }
+        args
     }
-    args
 }
 
 /// The only place that can say "given twice".
 fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, errors: &mut Errors) {
     if slot.is_some() {
-        errors.at(name.span(), format_args!("`{name}` is given twice"));
+        let message = match name.to_string().as_str() {
+            "key" | "keys" => {
+                "the key is given twice: write `key = …` for one, `keys = […]` for several"
+                    .to_owned()
+            }
+            name => format!("`{name}` is given twice"),
+        };
+        errors.at(name.span(), message);
     } else {
         *slot = value;
     }
 }
 
-fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
-    let first = value.clone().into_iter().next();
-    if first.is_none() {
-        errors.at(name.span(), format_args!("expected `{name} = \"…\"`"));
+fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
+    let mut tokens = value.clone().into_iter();
+    let (first, second) = (tokens.next(), tokens.next());
+    if let (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(bang))) = (&first, &second)
+        && bang.as_char() == '!'
+    {
+        errors.at(
+            name.span(),
+            "a macro is not expanded here: write the key pattern as one string literal",
+        );
         return None;
     }
-    let span = span_of(first.as_ref());
+    Some(syn::parse2(value.clone()).map_or(KeyArg::Expression(value), KeyArg::Pattern))
+}
+
+fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg>> {
+    let mut tokens = value.into_iter();
+    let (list, more) = (tokens.next().map(ungrouped), tokens.next());
+    match (list, more) {
+        (Some(TokenTree::Group(list)), None) if list.delimiter() == Delimiter::Bracket => {
+            let keys: Vec<_> = split_at_commas(list.stream())
+                .into_iter()
+                .filter_map(|item| key(item, errors))
+                .collect();
+            if keys.is_empty() {
+                errors.at(
+                    list.span(),
+                    "`keys` names no key: write `keys = [\"account:<from>\", \"account:<to>\"]`",
+                );
+            }
+            Some(keys)
+        }
+        (list, _) => {
+            let wanted = "`keys` is a list: write `keys = [\"account:<from>\", \"account:<to>\"]`, or `key = …` for one key";
+            errors.at(span_of(list.as_ref()), wanted);
+            None
+        }
+    }
+}
+
+/// `with(name = expression, …)`.
+fn computed(
+    group: Option<TokenTree>,
+    name: &Ident,
+    errors: &mut Errors,
+) -> Option<Vec<(Ident, TokenStream)>> {
+    const WANTED: &str = "write `with(name = expression)` and `<name>` in the key";
+    let Some(TokenTree::Group(group)) = group else {
+        errors.at(name.span(), WANTED);
+        return None;
+    };
+    let mut values = Vec::new();
+    for value in split_at_commas(group.stream()) {
+        let mut tokens = value.into_iter();
+        let (name, equals, expression) = (
+            tokens.next(),
+            tokens.next(),
+            tokens.collect::<TokenStream>(),
+        );
+        match (name, equals) {
+            (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(punct)))
+                if punct.as_char() == '=' && !expression.is_empty() =>
+            {
+                values.push((name, expression));
+            }
+            (name, _) => errors.at(span_of(name.as_ref()), WANTED),
+        }
+    }
+    Some(values)
+}
+
+fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
+    let first = value.clone().into_iter().next();
     let written = value.to_string();
-    let literal = (|input: syn::parse::ParseStream<'_>| input.parse::<LitStr>()).parse2(value);
-    literal
-        .map_err(|_| errors.at(span, wanted_string(name, first.as_ref(), &written)))
+    let wanted = match &first {
+        Some(TokenTree::Ident(word)) if *word == written => format!("write `{name} = \"{word}\"`"),
+        _ => format!("`{name}` is a string literal: write `{name} = \"…\"`"),
+    };
+    syn::parse2(value)
+        .map_err(|_| errors.at(span_of(first.as_ref()), wanted))
         .ok()
 }
 
-fn wanted_string(name: &Ident, first: Option<&TokenTree>, written: &str) -> String {
-    match first {
-        Some(TokenTree::Ident(_)) if written.contains('!') => {
-            format!(
-                "a macro is not expanded here: write the text of `{name}` as one string literal"
-            )
-        }
-        Some(TokenTree::Ident(word)) if word == written => format!("write `{name} = \"{word}\"`"),
-        _ => format!("`{name}` is a string literal: write `{name} = \"…\"`"),
+fn derivation(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Derivation> {
+    let literal = string(value, name, errors)?;
+    let given = literal.value();
+    let found = Derivation::from_name(&given);
+    if found.is_none() {
+        let names = Derivation::ALL.map(Derivation::name);
+        let hint = advisory_pattern::closest(&given, names).map_or_else(
+            || format!("expected `\"{}\"`", names.join("\"`, `\"")),
+            |close| format!("did you mean `\"{close}\"`?"),
+        );
+        errors.at(
+            literal.span(),
+            format_args!("unknown derivation `{given}`: {hint}"),
+        );
     }
+    found
 }
 
-fn expression(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<TokenStream> {
-    if value.is_empty() {
-        errors.at(name.span(), format_args!("expected `{name} = …`"));
-        return None;
+fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
+    let span = span_of(value.clone().into_iter().next().as_ref());
+    let literal: Option<LitInt> = syn::parse2(value).ok();
+    let literal = literal.filter(|literal| {
+        literal
+            .base10_parse::<usize>()
+            .is_ok_and(|number| number > 0)
+    });
+    if literal.is_none() {
+        errors.at(
+            span,
+            format_args!("`{name}` is a number of at least 1: write `{name} = 128`"),
+        );
     }
-    Some(value)
+    literal
 }
 
-fn listed() -> String {
-    let (last, rest) = NAMES.split_last().unwrap_or((&"", &[]));
-    format!("`{}` or `{last}`", rest.join("`, `"))
+fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
+    let reason = string(value, name, errors)?;
+    if reason.value().trim().is_empty() {
+        errors.at(
+            reason.span(),
+            format_args!("`{name}` says why: write `{name} = \"keys of the old service\"`"),
+        );
+    }
+    Some(reason)
+}
+
+fn listed(names: &[&str]) -> String {
+    match names.split_last() {
+        Some((last, [])) => format!("`{last}`"),
+        Some((last, rest)) => format!("`{}` or `{last}`", rest.join("`, `")),
+        None => String::new(),
+    }
 }
 
 fn span_of(token: Option<&TokenTree>) -> Span {

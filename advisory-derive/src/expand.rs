@@ -1,12 +1,12 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
 use crate::function::Receiver;
+use crate::key::{KeyPattern, Names, writer};
 use crate::receiver::renamed;
-use crate::site::{Connection, Site};
-use advisory_pattern::{Filter, Part, Placeholder, Shape};
-use proc_macro2::{Ident, Literal, Span, TokenStream};
+use crate::site::{Connection, Key, Site};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
-use syn::{GenericArgument, PathArguments, Type, spanned::Spanned};
+use syn::{GenericArgument, LitInt, PathArguments, Type, spanned::Spanned};
 
 pub(crate) fn expand(site: &Site) -> TokenStream {
     // Locals of the expansion are hygienic: a user's parameter `held` stays theirs.
@@ -16,7 +16,6 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let head = &site.function.head;
     let output = inferred(&site.function.output);
     let at_output = site.function.output.span().resolved_at(here);
-    let pattern = Literal::string(&site.key.value());
     let Connected {
         take,
         owner,
@@ -24,7 +23,7 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
         name,
         body,
     } = connected(site);
-    let key = key(site, &private);
+    let keys = keys(site);
     let returns = quote_spanned!(at_output=> #private::returns::<#output>());
     let convert = quote_spanned!(at_output=> |error: #krate::Error| (&&&returns).convert(error));
     // The body's statements stand in the async block itself: a block in a block would be the user's `unused_braces`. The
@@ -45,9 +44,9 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
                 use #private::{ConvertBoth as _, ConvertDiesel as _, ConvertNeither as _, ConvertOwn as _};
                 #convert
             };
-            let mut keys = [#key];
+            #keys
             #take
-            let mut held = match #private::begin_at(#owner, #place, #pattern, &mut keys).await {
+            let mut held = match #private::begin_at(#owner, #place, lock, &mut keys).await {
                 #private::core::result::Result::Ok(held) => held,
                 #private::core::result::Result::Err(error) => return #private::core::result::Result::Err(convert(error)),
             };
@@ -126,98 +125,99 @@ fn connected(site: &Site) -> Connected {
     }
 }
 
-/// An expression that renders and hashes the key.
-fn key(site: &Site, private: &TokenStream) -> TokenStream {
+/// Statements that compute the locals `lock`, what errors call it, and `keys`, the numbers.
+fn keys(site: &Site) -> TokenStream {
     let here = Span::mixed_site();
-    let writes = site.pattern.parts.iter().map(|part| match part {
-        Part::Text(text) => quote_spanned!(here=> key.text(#text);),
-        Part::Placeholder(placeholder) => write(site, placeholder),
-    });
     let krate = &site.krate;
-    let writes = writes.collect::<TokenStream>();
-    // A pattern without placeholders is a constant, hashed here.
-    if site.pattern.placeholders().next().is_none() {
-        let text: String = site
-            .pattern
-            .parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Text(text) => Some(text.as_str()),
-                Part::Placeholder(_) => None,
-            })
-            .collect();
-        let number = advisory_pattern::Derivation::Sha256.key(&text);
-        return quote_spanned!(here=> #krate::Key::BigInt(#number));
-    }
-    quote_spanned!(here=> {
-        let mut key = #private::KeyWriter::sha256();
-        #writes
-        key.finish()
-    })
-}
-
-fn write(site: &Site, placeholder: &Placeholder) -> TokenStream {
-    let krate = &site.krate;
-    let at_key = site.key.span().resolved_at(Span::mixed_site());
-    let shape = Ident::new(shape_name(site.shape(placeholder)), at_key);
-    let mut value = TokenStream::new();
-    for (index, step) in placeholder.path.iter().enumerate() {
-        if index > 0 {
-            quote_spanned!(at_key=> .).to_tokens(&mut value);
-        }
-        step_tokens(step, site.key.span()).to_tokens(&mut value);
-    }
-    let value = if placeholder.filters.contains(&Filter::Display) {
-        quote_spanned!(at_key=> &#krate::__private::Displayed(&#value))
-    } else {
-        quote_spanned!(at_key=> &#value)
-    };
-    let filters: Vec<Ident> = placeholder
-        .filters
+    let with = site
+        .with
         .iter()
-        .filter_map(|filter| match filter {
-            Filter::Trim => Some("Trim"),
-            Filter::Lower => Some("Lower"),
-            Filter::Raw => Some("Raw"),
-            // The value is wrapped for it.
-            Filter::Display => None,
-        })
-        .map(|name| Ident::new(name, at_key))
+        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
+    let with = quote_spanned!(here=> #(#with)*);
+    if let [Key::Expression(key)] = site.keys.as_slice() {
+        // Gone before the wait, so that the future is `Send` whatever the key is made of.
+        let key = typed(key);
+        return quote_spanned!(here=>
+            let (lock, mut keys) = {
+                #with
+                let declared = #key;
+                (#krate::LockKey::pattern(&declared), [#krate::LockKey::key(&declared)])
+            };
+        );
+    }
+    let names = site.names();
+    let has_slice = site.patterns().any(|pattern| pattern.slice().is_some());
+    let patterns: Vec<String> = site
+        .patterns()
+        .map(|pattern| pattern.literal.value())
         .collect();
-    if filters.is_empty() {
-        quote_spanned!(at_key=> key.part::<#krate::shape::#shape, _>(#value);)
+    let lock = if patterns.len() == site.keys.len() {
+        patterns.join(", ")
     } else {
-        quote_spanned!(at_key=> key.filtered::<#krate::shape::#shape, _>(#value, &[#(#krate::__private::Filter::#filters),*]);)
+        String::new()
+    };
+    let one = |key: &Key| match key {
+        Key::Pattern(pattern) => pattern.expression(&names, site.derivation, krate),
+        Key::Expression(key) => {
+            let key = typed(key);
+            quote_spanned!(here=> #krate::LockKey::key(&#key))
+        }
+    };
+    if !has_slice {
+        let keys = site.keys.iter().map(one);
+        return quote_spanned!(here=> let (lock, mut keys) = { #with (#lock, [#(#keys),*]) };);
     }
+    let max = site.max_keys;
+    let takes = site.keys.iter().map(|key| match key {
+        Key::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, site),
+        key => {
+            let key = one(key);
+            quote_spanned!(here=> keys.push(#key);)
+        }
+    });
+    quote_spanned!(here=>
+        let lock = #lock;
+        let keys = {
+            #with
+            let mut keys = #krate::__private::Keys::new(lock, #max);
+            #(#takes)*
+            keys.finish()
+        };
+        let mut keys = match keys {
+            #krate::__private::core::result::Result::Ok(keys) => keys,
+            #krate::__private::core::result::Result::Err(error) => {
+                return #krate::__private::core::result::Result::Err(convert(error));
+            }
+        };
+    )
 }
 
-/// A name, `self`, or a tuple's index, with the user's own hygiene.
-fn step_tokens(step: &str, span: Span) -> TokenStream {
-    if let Ok(index) = step.parse::<usize>() {
-        let mut index = Literal::usize_unsuffixed(index);
-        index.set_span(span);
-        return index.into_token_stream();
-    }
-    // `check` has made sure that it is one.
-    let mut name = syn::parse_str(step).unwrap_or_else(|_| Ident::new("self", span));
-    name.set_span(span);
-    name.into_token_stream()
+/// A statement that takes a key for each element of the pattern's slice.
+fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
+    let krate = &site.krate;
+    let at = pattern.literal.span().resolved_at(Span::mixed_site());
+    let Some(slice) = pattern.slice() else {
+        return TokenStream::new();
+    };
+    let (name, path) = (slice.name(), pattern.path(slice, None));
+    let writes = pattern.writes(names, krate, None);
+    let new = writer(site.derivation, krate);
+    quote_spanned!(at=>
+        keys.each(#name, #path.iter(), |element| {
+            let mut key = #new;
+            #writes
+            key.finish()
+        });
+    )
 }
 
-/// The type in `advisory_runtime::shape` of this name.
-fn shape_name(shape: Shape) -> &'static str {
-    match shape {
-        Shape::Int => "Int",
-        Shape::Uint => "Uint",
-        Shape::Uuid => "Uuid",
-        Shape::Date => "Date",
-        Shape::Time => "Time",
-        Shape::DateTime => "DateTime",
-        Shape::Timestamp => "Timestamp",
-        Shape::Bool => "Bool",
-        Shape::Char => "Char",
-        Shape::Raw => "Raw",
-        _ => "Text",
+/// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.
+fn typed(key: &TokenStream) -> TokenStream {
+    match syn::parse2::<LitInt>(key.clone()) {
+        Ok(number) if number.suffix().is_empty() => {
+            LitInt::new(&format!("{number}i64"), number.span()).into_token_stream()
+        }
+        _ => key.clone(),
     }
 }
 

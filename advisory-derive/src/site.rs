@@ -1,20 +1,31 @@
 //! One lock site: what the arguments and the function mean together.
 
-use crate::args::Args;
+use crate::args::{Args, KeyArg};
 use crate::errors::Errors;
 use crate::function::{Function, Param, Receiver};
-use advisory_pattern::{Pattern, Placeholder, Shape};
+use crate::key::{KeyPattern, Names};
+use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
-use syn::{GenericArgument, LitStr, PathArguments, Type};
+
+/// How many locks a call takes at most, unless said otherwise: the lock table is shared by everybody.
+const MAX_KEYS: usize = 64;
 
 pub(crate) struct Site {
     pub(crate) function: Function,
-    /// The key as written, for its span and for messages.
-    pub(crate) key: LitStr,
-    pub(crate) pattern: Pattern,
+    pub(crate) keys: Vec<Key>,
+    pub(crate) with: Vec<(Ident, TokenStream)>,
+    pub(crate) derivation: Derivation,
+    pub(crate) max_keys: usize,
+    pub(crate) may_be_ambiguous: bool,
     pub(crate) connection: Connection,
     pub(crate) krate: TokenStream,
+}
+
+/// One key, or for a slice one key an element.
+pub(crate) enum Key {
+    Pattern(KeyPattern),
+    Expression(TokenStream),
 }
 
 /// Where the connection comes from.
@@ -41,80 +52,54 @@ impl Site {
                 format_args!("unknown scope `{}`: expected `\"xact\"`", scope.value()),
             );
         }
-        let connection = connection(args.conn, &function, errors);
-        let Some(key) = args.key else {
-            if !args.has_key {
-                errors.at(
-                    Span::call_site(),
-                    "`key` is missing: write what to lock, such as `key = \"<tenant_id>:<date>\"`",
-                );
+        if args.keys.is_none() && !args.has("key") && !args.has("keys") {
+            let wanted =
+                "`key` is missing: write what to lock, such as `key = \"<tenant_id>:<date>\"`";
+            errors.at(Span::call_site(), wanted);
+        }
+        let mut keys = Vec::new();
+        for key in args.keys.into_iter().flatten() {
+            match key {
+                KeyArg::Pattern(literal) => {
+                    keys.extend(KeyPattern::parse(literal, errors).map(Key::Pattern));
+                }
+                KeyArg::Expression(expression) => keys.push(Key::Expression(expression)),
             }
-            return None;
-        };
-        let pattern = advisory_pattern::parse(&key.value());
-        let pattern = pattern
-            .map_err(|found| found.iter().for_each(|error| errors.at(key.span(), error)))
-            .ok();
-        let krate = args.krate.unwrap_or_else(|| quote!(::advisory_runtime));
+        }
         Some(Self {
-            key,
-            pattern: pattern?,
-            connection: connection?,
-            krate,
+            keys,
+            with: args.with.unwrap_or_default(),
+            derivation: args.derivation.unwrap_or(Derivation::Sha256),
+            max_keys: args
+                .max_keys
+                .and_then(|max| max.base10_parse().ok())
+                .unwrap_or(MAX_KEYS),
+            may_be_ambiguous: args.allow_ambiguous.is_some(),
+            connection: connection(args.conn, &function, errors)?,
+            krate: args.krate.unwrap_or_else(|| quote!(::advisory_runtime)),
             function,
         })
     }
 
-    /// The shape that a placeholder is checked with: as written, else read off the parameter's type, else any text. The
-    /// expansion has the compiler confirm it on the value.
-    pub(crate) fn shape(&self, placeholder: &Placeholder) -> Shape {
-        placeholder.rendered_shape(|placeholder| self.shape_of_value(placeholder))
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &KeyPattern> {
+        self.keys.iter().filter_map(|key| match key {
+            Key::Pattern(pattern) => Some(pattern),
+            Key::Expression(_) => None,
+        })
     }
 
-    /// What the type's name says of the value, before any filter.
-    pub(crate) fn shape_of_value(&self, placeholder: &Placeholder) -> Shape {
-        let param = match placeholder.path.as_slice() {
-            [name] => self
-                .function
-                .params
-                .iter()
-                .find(|param| param.is_name && param.names.iter().any(|n| n == name)),
-            _ => None,
-        };
-        param.and_then(shape_of_type).unwrap_or(Shape::Text)
-    }
-}
-
-fn shape_of_type(param: &Param) -> Option<Shape> {
-    let ty = syn::parse2(param.ty.clone()).ok()?;
-    Shape::of_type(&last_name(&ty)?)
-}
-
-/// The last name of a type's path, through references and smart pointers.
-fn last_name(ty: &Type) -> Option<String> {
-    match ty {
-        Type::Reference(reference) => last_name(&reference.elem),
-        Type::Group(group) => last_name(&group.elem),
-        Type::Paren(paren) => last_name(&paren.elem),
-        Type::Path(path) if path.qself.is_none() => {
-            let last = path.path.segments.last()?;
-            let PathArguments::AngleBracketed(arguments) = &last.arguments else {
-                return Some(last.ident.to_string());
-            };
-            let inner = arguments
-                .args
-                .iter()
-                .rev()
-                .find_map(|argument| match argument {
-                    GenericArgument::Type(ty) => Some(ty),
-                    _ => None,
-                });
-            match (last.ident.to_string().as_str(), inner) {
-                ("Box" | "Arc" | "Rc" | "Cow", Some(inner)) => last_name(inner),
-                _ => None,
-            }
+    /// What placeholders can name: values that `with` computes, and what parameters bind.
+    pub(crate) fn names(&self) -> Names<'_> {
+        let with = self.with.iter().map(|(name, _)| (name.to_string(), None));
+        let params = self.function.params.iter().flat_map(|param| {
+            let ty = param.is_name.then_some(&param.ty);
+            param.names.iter().map(move |name| (name.to_string(), ty))
+        });
+        Names {
+            of: format!("parameter of `{}`", self.function.name),
+            known: Some(with.chain(params).collect()),
+            has_self: self.function.receiver.is_some(),
         }
-        _ => None,
     }
 }
 

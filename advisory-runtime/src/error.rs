@@ -1,5 +1,6 @@
 //! What can go wrong with a lock, told apart so that a program can act on it.
 
+use crate::Key;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::borrow::Cow;
 use std::fmt;
@@ -62,6 +63,23 @@ pub enum Error {
     ForeignTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
+    },
+    /// The slice of a `<ids*>` has no element: without a lock the body would run unprotected, so it did not run.
+    NoKeys {
+        /// The key pattern.
+        lock: Cow<'static, str>,
+        /// The slice, as the pattern calls it.
+        slice: &'static str,
+    },
+    /// The slice of a `<ids*>` asks for more locks than `max_keys` allows. No SQL was sent. The server's lock table is
+    /// shared by everybody: once it is full, nobody gets a lock (SQLSTATE 53200).
+    TooManyKeys {
+        /// The key pattern.
+        lock: Cow<'static, str>,
+        /// How many different keys there were.
+        keys: usize,
+        /// How many are allowed.
+        max: usize,
     },
     /// An earlier call left the connection broken: its future was dropped, which closes the connection, or the connection
     /// was lost. The body did not run. Pools discard such a connection; one of your own has to be opened anew.
@@ -147,6 +165,15 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: a transaction is open that Diesel does not know of; begin it with Diesel's \
                  `transaction` instead of by SQL"
             ),
+            Self::NoKeys { lock, slice } => write!(
+                f,
+                "advisory lock `{lock}`: `{slice}` is empty, so there is nothing to lock; return before the call"
+            ),
+            Self::TooManyKeys { lock, keys, max } => write!(
+                f,
+                "advisory lock `{lock}` would take {keys} locks, and {max} are allowed; take one lock on what they have in \
+                 common, or write `max_keys = {keys}`"
+            ),
             Self::BrokenConnection { lock } => write!(
                 f,
                 "advisory lock `{lock}`: an earlier call left this connection broken; take another from the pool or \
@@ -168,6 +195,8 @@ impl std::error::Error for Error {
             Self::TransactionEnded { .. }
             | Self::StaleSnapshot { .. }
             | Self::ForeignTransaction { .. }
+            | Self::NoKeys { .. }
+            | Self::TooManyKeys { .. }
             | Self::BrokenConnection { .. } => None,
         }
     }
@@ -179,6 +208,34 @@ impl From<Error> for DieselError {
         match error {
             Error::Database(error) => error,
             error => Self::QueryBuilderError(Box::new(error)),
+        }
+    }
+}
+
+/// What errors call a lock: its key pattern, or without one its numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LockName {
+    pattern: &'static str,
+    first: Option<Key>,
+    more: usize,
+}
+
+impl LockName {
+    pub(crate) fn new(pattern: &'static str, keys: &[Key]) -> Self {
+        Self {
+            pattern,
+            first: keys.first().copied(),
+            more: keys.len().saturating_sub(1),
+        }
+    }
+
+    pub(crate) fn text(self) -> Cow<'static, str> {
+        match self.first {
+            Some(first) if self.pattern.is_empty() => match self.more {
+                0 => first.to_string().into(),
+                more => format!("{first} and {more} more").into(),
+            },
+            _ => self.pattern.into(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Without this the backend goes on waiting, gets the lock, and sits idle in transaction; and the next `transaction()` on
 //! the connection becomes a savepoint that is never committed.
 
+use crate::error::LockName;
 use crate::sql;
 use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
 use diesel_async::{
@@ -26,14 +27,14 @@ pub struct Held<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> {
     /// The depth of the transaction around this one, by Diesel's count.
     pub(crate) outer: Option<NonZeroU32>,
     pub(crate) token: u64,
-    pub(crate) lock: &'static str,
+    pub(crate) lock: LockName,
     /// From the first message to the server's last answer.
     pub(crate) unfinished: bool,
     runtime: Option<Handle>,
 }
 
 impl<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Held<'o, O, P> {
-    pub(crate) fn new(owner: &'o mut O, place: P, lock: &'static str) -> Self {
+    pub(crate) fn new(owner: &'o mut O, place: P, lock: LockName) -> Self {
         let runtime = Handle::try_current().ok();
         Self {
             owner,
@@ -88,7 +89,7 @@ impl<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Drop for Held<'_, O, P>
 impl<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> std::fmt::Debug for Held<'_, O, P> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Held")
-            .field("lock", &self.lock)
+            .field("lock", &self.lock.text())
             .field("outer", &self.outer)
             .finish_non_exhaustive()
     }

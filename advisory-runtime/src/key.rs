@@ -119,24 +119,100 @@ impl fmt::Write for KeyText<'_> {
     }
 }
 
-/// Renders one key straight into its derivation; the rendered text is never stored.
+/// What can be given as `key = …` and to the functions of this crate: a number, two numbers, or a declared lock.
+///
+/// Derive it to declare a lock once, as a type that several functions use and a unit test can look at:
+///
+/// ```
+/// use advisory_runtime::{LockKey, lock_key};
+///
+/// #[derive(LockKey)]
+/// #[lock_key("account:<id>")]
+/// struct AccountLock {
+///     id: i64,
+/// }
+///
+/// assert_eq!(AccountLock { id: 7 }.rendered(), "account:7");
+/// let id = 7;
+/// assert_eq!(AccountLock { id }.key(), lock_key!("account:<id>"));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key of an advisory lock",
+    label = "expected an `i64`, a pair `(i32, i32)`, or a type with `#[derive(LockKey)]`",
+    note = "to lock on a text or on several values write a key pattern: `key = \"account:<id>\"`"
+)]
+pub trait LockKey {
+    /// The number, or the two numbers, given to `pg_advisory_*`.
+    fn key(&self) -> Key;
+
+    /// The rendered key of a declared lock, as its derivation reads it; of a number its digits.
+    fn rendered(&self) -> String {
+        self.key().to_string()
+    }
+
+    /// The key pattern of a declared lock, for messages; empty for a number.
+    fn pattern(&self) -> &'static str {
+        ""
+    }
+}
+
+impl<K: LockKey + ?Sized> LockKey for &K {
+    fn key(&self) -> Key {
+        K::key(self)
+    }
+
+    fn rendered(&self) -> String {
+        K::rendered(self)
+    }
+
+    fn pattern(&self) -> &'static str {
+        K::pattern(self)
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty => |$key:ident| $value:expr;)*) => { $(
+        impl LockKey for $number {
+            fn key(&self) -> Key {
+                let $key = *self;
+                $value
+            }
+        }
+    )* };
+}
+numbers! {
+    Key => |key| key;
+    i64 => |key| Key::BigInt(key);
+    i32 => |key| Key::BigInt(key.into());
+    u32 => |key| Key::BigInt(key.into());
+    (i32, i32) => |key| Key::IntInt(key.0, key.1);
+}
+
+/// Renders one key: straight into its derivation, so that the text is never stored, or into a text.
 #[doc(hidden)]
-pub struct KeyWriter(Hasher);
+pub struct KeyWriter(Sink);
+
+enum Sink {
+    Hash(Hasher),
+    Text(String),
+}
 
 impl KeyWriter {
     #[must_use]
     pub fn new(derivation: Derivation) -> Self {
-        Self(Hasher::new(derivation))
+        Self(Sink::Hash(Hasher::new(derivation)))
     }
 
-    /// The derivation that is used where a pattern names none.
     #[must_use]
-    pub fn sha256() -> Self {
-        Self::new(Derivation::Sha256)
+    pub const fn text_only() -> Self {
+        Self(Sink::Text(String::new()))
     }
 
     pub fn text(&mut self, text: &str) {
-        self.0.write(text);
+        match &mut self.0 {
+            Sink::Hash(hasher) => hasher.write(text),
+            Sink::Text(rendered) => rendered.push_str(text),
+        }
     }
 
     /// Writes a placeholder's value; the bound proves that it renders within the shape that the pattern was checked with.
@@ -153,8 +229,7 @@ impl KeyWriter {
         value: &T,
         filters: &[Filter],
     ) {
-        let hasher = &mut self.0;
-        let mut out = |text: &str| hasher.write(text);
+        let mut out = |text: &str| self.text(text);
         value.render(&mut KeyText {
             out: &mut out,
             filters: Filters::of(filters),
@@ -165,6 +240,17 @@ impl KeyWriter {
 
     #[must_use]
     pub fn finish(self) -> Key {
-        Key::BigInt(self.0.finish())
+        match self.0 {
+            Sink::Hash(hasher) => Key::BigInt(hasher.finish()),
+            Sink::Text(rendered) => Key::BigInt(Derivation::Sha256.key(&rendered)),
+        }
+    }
+
+    #[must_use]
+    pub fn into_text(self) -> String {
+        match self.0 {
+            Sink::Hash(_) => String::new(),
+            Sink::Text(rendered) => rendered,
+        }
     }
 }

@@ -31,6 +31,13 @@
 //! | `bb8`, `deadpool` | [`Connection`] for the pooled connections of diesel-async |
 //! | `uuid`, `chrono` | [`KeyPart`] for `Uuid` and `NaiveDate` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    not(feature = "diesel-async"),
+    allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "the page is written for all features"
+    )
+)]
 #![forbid(unsafe_code)]
 
 mod key;
@@ -46,11 +53,14 @@ mod error;
 #[cfg(feature = "diesel-async")]
 mod guard;
 #[cfg(feature = "diesel-async")]
+mod keys;
+#[cfg(feature = "diesel-async")]
 mod sql;
 #[cfg(feature = "diesel-async")]
 pub mod xact;
 
-pub use key::{Key, KeyText};
+pub use advisory_derive::{KeyPart, LockKey, lock_key};
+pub use key::{Key, KeyText, LockKey};
 pub use part::KeyPart;
 
 #[cfg(feature = "diesel-async")]
@@ -61,13 +71,16 @@ pub use {advisory_derive::advisory_lock, connection::Connection, error::Error};
 pub mod __private {
     pub use crate::key::KeyWriter;
     pub use crate::part::Displayed;
-    pub use advisory_pattern::Filter;
+    pub use advisory_pattern::{Derivation, Filter};
     pub use core;
+    pub use std::string::String;
 
     #[cfg(feature = "diesel-async")]
     pub use crate::convert::{
         ConvertBoth, ConvertDiesel, ConvertNeither, ConvertOwn, never, returns, same,
     };
+    #[cfg(feature = "diesel-async")]
+    pub use crate::keys::Keys;
     #[cfg(feature = "diesel-async")]
     pub use crate::xact::{begin_at, finish_with};
 }

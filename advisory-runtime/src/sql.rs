@@ -94,10 +94,12 @@ pub(crate) const TERMINATE: &str =
 pub(crate) const LOCK_TIMEOUT: &str =
     "SELECT setting FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'lock_timeout'";
 
-/// One statement that takes all keys in the order given.
+/// One statement that takes the sorted keys in their order, each once.
 fn push_lock(sql: &mut String, keys: &[Key]) {
-    for (index, key) in keys.iter().enumerate() {
-        sql.push_str(if index == 0 { "SELECT " } else { "," });
+    let mut before = "SELECT ";
+    for key in keys.chunk_by(PartialEq::eq).filter_map(<[Key]>::first) {
+        sql.push_str(before);
+        before = ",";
         match key {
             Key::BigInt(key) => {
                 sql.push_str("pg_catalog.pg_advisory_xact_lock(CAST('");

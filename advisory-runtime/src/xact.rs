@@ -4,12 +4,12 @@
 //! the caller does its work on [`Held::conn`], [`finish`] commits or rolls back. Two calls and not a closure, because a
 //! helper that takes an async closure costs every generic caller's future its `Send`.
 
+use crate::error::LockName;
 pub use crate::guard::Held;
 use crate::guard::{depth, enter, is_broken, return_to, status};
-use crate::{Connection, Error, Key, error, sql};
+use crate::{Connection, Error, Key, LockKey, error, sql};
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -55,12 +55,9 @@ pub type HeldOn<'c, C> = Held<'c, C, fn(&mut C) -> &mut AsyncPgConnection>;
 /// # }
 /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
 /// ```
-pub async fn begin<C: Connection>(
-    conn: &mut C,
-    key: impl Into<Key>,
-) -> Result<HeldOn<'_, C>, Error> {
+pub async fn begin<C: Connection>(conn: &mut C, key: impl LockKey) -> Result<HeldOn<'_, C>, Error> {
     let place: fn(&mut C) -> &mut AsyncPgConnection = C::pg;
-    begin_at(conn, place, "", &mut [key.into()]).await
+    begin_at(conn, place, key.pattern(), &mut [key.key()]).await
 }
 
 /// [`begin`] for a connection that is part of something else, and several keys.
@@ -72,15 +69,14 @@ pub async fn begin_at<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
     keys: &mut [Key],
 ) -> Result<Held<'o, O, P>, Error> {
     keys.sort_unstable();
-    let mut held = Held::new(owner, place, lock);
+    let name = LockName::new(lock, keys);
+    let mut held = Held::new(owner, place, name);
     let conn = held.pg();
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),
         Ok(None) if !is_broken(conn) => None,
         _ => {
-            return Err(Error::BrokenConnection {
-                lock: named(lock, keys),
-            });
+            return Err(Error::BrokenConnection { lock: name.text() });
         }
     };
     held.outer = outer;
@@ -103,16 +99,12 @@ pub async fn begin_at<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
             let conn = held.pg();
             leave_refused_begin(conn, outer, &error).await;
             let error = if error::has_marker(&error, sql::FOREIGN) {
-                Error::ForeignTransaction {
-                    lock: named(lock, keys),
-                }
+                Error::ForeignTransaction { lock: name.text() }
             } else if error::has_marker(&error, sql::STALE) {
-                Error::StaleSnapshot {
-                    lock: named(lock, keys),
-                }
+                Error::StaleSnapshot { lock: name.text() }
             } else if error::is_deadlock(&error) {
                 Error::Deadlock {
-                    lock: named(lock, keys),
+                    lock: name.text(),
                     source: error,
                 }
             } else if error::is_interrupted(&error)
@@ -121,7 +113,7 @@ pub async fn begin_at<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
                     .is_some_and(|timeout| waited.as_millis() >= timeout)
             {
                 Error::TimedOut {
-                    lock: named(lock, keys),
+                    lock: name.text(),
                     waited,
                     source: error,
                 }
@@ -198,7 +190,7 @@ where
         (now, result) => {
             held.abandon();
             result.and_then(|_| {
-                let lock = named(lock, &[]);
+                let lock = lock.text();
                 Err(convert(match now {
                     Ok(_) => Error::TransactionEnded { lock },
                     Err(source) => Error::RolledBack { lock, source },
@@ -208,7 +200,7 @@ where
     }
 }
 
-async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: &'static str) -> Result<(), Error> {
+async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: LockName) -> Result<(), Error> {
     let Err(error) = conn.batch_execute(&sql::commit(token)).await else {
         return_to(conn, None);
         return Ok(());
@@ -222,7 +214,7 @@ async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: &'static str) ->
     } else {
         status(conn).set_in_error();
     }
-    let lock = named(lock, &[]);
+    let lock = lock.text();
     Err(if ended {
         Error::TransactionEnded { lock }
     } else if !alive {
@@ -243,7 +235,7 @@ async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: &'static str) ->
 async fn release(
     conn: &mut AsyncPgConnection,
     outer: NonZeroU32,
-    lock: &'static str,
+    lock: LockName,
 ) -> Result<(), Error> {
     let Err(error) = conn.batch_execute(&sql::release_savepoint(outer)).await else {
         return_to(conn, Some(outer));
@@ -253,7 +245,7 @@ async fn release(
         status(conn).set_in_error();
         return Err(Error::Database(error));
     }
-    let lock = named(lock, &[]);
+    let lock = lock.text();
     if conn
         .batch_execute(&sql::rollback_to_savepoint(outer))
         .await
@@ -316,15 +308,6 @@ async fn lock_timeout(conn: &mut AsyncPgConnection) -> Option<u128> {
 /// The depth inside a transaction or savepoint opened at `outer`.
 fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
     outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1))
-}
-
-/// What an error calls the lock: its pattern, or without one its keys.
-fn named(lock: &'static str, keys: &[Key]) -> Cow<'static, str> {
-    match (lock, keys) {
-        ("", [key]) => key.to_string().into(),
-        ("", _) => "without a pattern".into(),
-        _ => lock.into(),
-    }
 }
 
 /// A number that no other transaction of this session can have.

@@ -1,0 +1,319 @@
+//! One key pattern in the macro: whose values it renders, what is wrong with it there, and the code that renders it.
+
+use crate::errors::Errors;
+use advisory_pattern::{Derivation, Filter, Language, Part, Pattern, Placeholder, Shape};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::{GenericArgument, LitStr, PathArguments, Type};
+
+/// A key pattern that parses.
+pub(crate) struct KeyPattern {
+    pub(crate) literal: LitStr,
+    pattern: Pattern,
+}
+
+/// What placeholders can name.
+pub(crate) struct Names<'a> {
+    /// Whose names they are, for messages: "parameter of `book`".
+    pub(crate) of: String,
+    /// Name and type, where the name has one of its own. `None` where any name in scope will do.
+    pub(crate) known: Option<Vec<(String, Option<&'a TokenStream>)>>,
+    pub(crate) has_self: bool,
+}
+
+impl KeyPattern {
+    pub(crate) fn parse(literal: LitStr, errors: &mut Errors) -> Option<Self> {
+        match advisory_pattern::parse(&literal.value()) {
+            Ok(pattern) => Some(Self { literal, pattern }),
+            Err(found) => {
+                for error in &found {
+                    errors.at(literal.span(), error);
+                }
+                None
+            }
+        }
+    }
+
+    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        self.pattern.placeholders()
+    }
+
+    pub(crate) fn slice(&self) -> Option<&Placeholder> {
+        self.placeholders().find(|placeholder| placeholder.slice)
+    }
+
+    /// Placeholders name something, filters fit, and two lists of values never render one key.
+    pub(crate) fn check(&self, names: &Names<'_>, may_be_ambiguous: bool, errors: &mut Errors) {
+        let span = self.literal.span();
+        for placeholder in self.placeholders() {
+            if let Some(odd) = placeholder.path.iter().find(|step| !is_step(step)) {
+                errors.at(
+                    span,
+                    format_args!("`<{}>`: `{odd}` is no name", placeholder.source),
+                );
+                continue;
+            }
+            if let Some(unknown) = names.refuse(placeholder) {
+                errors.at(span, unknown);
+                continue;
+            }
+            let shape = names.shape(placeholder);
+            for filter in placeholder.misfits(|_| shape) {
+                errors.at(
+                    span,
+                    format_args!("`<{}>`: {}", placeholder.source, filter.refusal(shape)),
+                );
+            }
+        }
+        let language = self.language(names);
+        if let Some(ambiguity) = advisory_pattern::ambiguity(&self.pattern, &language)
+            && !may_be_ambiguous
+        {
+            let help = &ambiguity.help;
+            errors.at(
+                span,
+                format_args!("different values can render one key: {ambiguity}; {help}"),
+            );
+        }
+    }
+
+    fn language(&self, names: &Names<'_>) -> Language {
+        self.pattern
+            .language(|placeholder| names.shape(placeholder))
+    }
+
+    /// Statements that write the rendered text into the local `key`. Where `this` is given, placeholders are its fields.
+    pub(crate) fn writes(
+        &self,
+        names: &Names<'_>,
+        krate: &TokenStream,
+        this: Option<&Ident>,
+    ) -> TokenStream {
+        let here = Span::mixed_site();
+        let write = |part: &Part| match part {
+            Part::Text(text) => quote_spanned!(here=> key.text(#text);),
+            Part::Placeholder(placeholder) => self.write(placeholder, names, krate, this),
+        };
+        self.pattern.parts.iter().map(write).collect()
+    }
+
+    /// An expression: the key, or for a pattern without placeholders the constant that it is.
+    pub(crate) fn expression(
+        &self,
+        names: &Names<'_>,
+        derivation: Derivation,
+        krate: &TokenStream,
+    ) -> TokenStream {
+        let here = Span::mixed_site();
+        if let Some(number) = self.constant(derivation) {
+            return quote_spanned!(here=> #krate::Key::BigInt(#number));
+        }
+        let writes = self.writes(names, krate, None);
+        let new = writer(derivation, krate);
+        quote_spanned!(here=> { let mut key = #new; #writes key.finish() })
+    }
+
+    pub(crate) fn constant(&self, derivation: Derivation) -> Option<i64> {
+        let mut text = String::new();
+        for part in &self.pattern.parts {
+            match part {
+                Part::Text(piece) => text.push_str(piece),
+                Part::Placeholder(_) => return None,
+            }
+        }
+        Some(derivation.key(&text))
+    }
+
+    fn write(
+        &self,
+        placeholder: &Placeholder,
+        names: &Names<'_>,
+        krate: &TokenStream,
+        this: Option<&Ident>,
+    ) -> TokenStream {
+        // The user's own names, and the compiler's complaints about their values at the pattern.
+        let at = self.literal.span().resolved_at(Span::mixed_site());
+        let shape = placeholder.rendered_shape(|placeholder| names.shape(placeholder));
+        let shape = Ident::new(shape_name(shape), at);
+        let value = if placeholder.slice {
+            quote_spanned!(at=> element)
+        } else {
+            let path = self.path(placeholder, this);
+            quote_spanned!(at=> &#path)
+        };
+        let value = if placeholder.filters.contains(&Filter::Display) {
+            quote_spanned!(at=> &#krate::__private::Displayed(#value))
+        } else {
+            value
+        };
+        let filters: Vec<Ident> = placeholder
+            .filters
+            .iter()
+            .filter(|filter| **filter != Filter::Display)
+            .map(|filter| Ident::new(filter_name(*filter), at))
+            .collect();
+        if filters.is_empty() {
+            quote_spanned!(at=> key.part::<#krate::shape::#shape, _>(#value);)
+        } else {
+            quote_spanned!(at=>
+                key.filtered::<#krate::shape::#shape, _>(#value, &[#(#krate::__private::Filter::#filters),*]);
+            )
+        }
+    }
+
+    /// The placeholder's path as the expression that it is.
+    pub(crate) fn path(&self, placeholder: &Placeholder, this: Option<&Ident>) -> TokenStream {
+        let span = self.literal.span();
+        let mut path = TokenStream::new();
+        if let Some(this) = this {
+            this.to_tokens(&mut path);
+        }
+        for step in &placeholder.path {
+            if !path.is_empty() {
+                quote_spanned!(span=> .).to_tokens(&mut path);
+            }
+            step_tokens(step, span).to_tokens(&mut path);
+        }
+        path
+    }
+}
+
+impl Names<'_> {
+    /// What is wrong with the name that a placeholder starts with.
+    fn refuse(&self, placeholder: &Placeholder) -> Option<String> {
+        let (root, source, of) = (placeholder.path.first()?, &placeholder.source, &self.of);
+        if root == "self" {
+            let fits = self.has_self || self.known.is_none();
+            return (!fits)
+                .then(|| format!("`<{source}>`: there is no `self`; `self` would be no {of}"));
+        }
+        let known = self.known.as_ref()?;
+        if known.iter().any(|(name, _)| name == root) {
+            return None;
+        }
+        let names = || {
+            known
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .filter(|name| *name != "conn")
+        };
+        let hint = advisory_pattern::closest(root, names()).map_or_else(
+            || {
+                let all: Vec<_> = names().map(|name| format!("`<{name}>`")).collect();
+                if all.is_empty() {
+                    "there is none for a key".to_owned()
+                } else {
+                    format!("expected {}", all.join(", "))
+                }
+            },
+            |close| format!("did you mean `<{close}>`?"),
+        );
+        Some(format!("`<{source}>`: `{root}` is no {of}; {hint}"))
+    }
+
+    /// What the type's name says of the value, before any filter; any text where it says nothing. The expansion has the
+    /// compiler confirm it on the value.
+    fn shape(&self, placeholder: &Placeholder) -> Shape {
+        let [name] = placeholder.path.as_slice() else {
+            return Shape::Text;
+        };
+        let known = self.known.iter().flatten().find(|(known, _)| known == name);
+        let ty = known.and_then(|(_, ty)| syn::parse2::<Type>((*ty)?.clone()).ok());
+        let last = ty.and_then(|ty| last_name(&ty, placeholder.slice));
+        last.and_then(|last| Shape::of_type(&last))
+            .unwrap_or(Shape::Text)
+    }
+}
+
+/// A `KeyWriter` of the derivation.
+pub(crate) fn writer(derivation: Derivation, krate: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let derivation = Ident::new(derivation_name(derivation), here);
+    quote_spanned!(here=> #krate::__private::KeyWriter::new(#krate::__private::Derivation::#derivation))
+}
+
+/// `self`, a name, or the index of a tuple's field.
+fn is_step(step: &str) -> bool {
+    step == "self" || step.parse::<usize>().is_ok() || syn::parse_str::<Ident>(step).is_ok()
+}
+
+fn step_tokens(step: &str, span: Span) -> TokenStream {
+    if let Ok(index) = step.parse::<usize>() {
+        let mut index = Literal::usize_unsuffixed(index);
+        index.set_span(span);
+        return index.into_token_stream();
+    }
+    // `check` has refused what is neither a name nor `self`.
+    let mut name = syn::parse_str(step).unwrap_or_else(|_| Ident::new("self", span));
+    name.set_span(span);
+    name.into_token_stream()
+}
+
+/// The last name of a type's path, through references and smart pointers, and for a slice that of its elements.
+fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
+    match ty {
+        Type::Reference(reference) => last_name(&reference.elem, of_elements),
+        Type::Group(group) => last_name(&group.elem, of_elements),
+        Type::Paren(paren) => last_name(&paren.elem, of_elements),
+        Type::Slice(slice) if of_elements => last_name(&slice.elem, false),
+        Type::Array(array) if of_elements => last_name(&array.elem, false),
+        Type::Path(path) if path.qself.is_none() => {
+            let last = path.path.segments.last()?;
+            let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+                return (!of_elements).then(|| last.ident.to_string());
+            };
+            let inner = arguments
+                .args
+                .iter()
+                .rev()
+                .find_map(|argument| match argument {
+                    GenericArgument::Type(ty) => Some(ty),
+                    _ => None,
+                });
+            match (last.ident.to_string().as_str(), inner) {
+                ("Box" | "Arc" | "Rc" | "Cow", Some(inner)) => last_name(inner, of_elements),
+                ("Vec" | "HashSet" | "BTreeSet", Some(inner)) if of_elements => {
+                    last_name(inner, false)
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The type in `advisory_runtime::shape` of this name.
+fn shape_name(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Int => "Int",
+        Shape::Uint => "Uint",
+        Shape::Uuid => "Uuid",
+        Shape::Date => "Date",
+        Shape::Time => "Time",
+        Shape::DateTime => "DateTime",
+        Shape::Timestamp => "Timestamp",
+        Shape::Bool => "Bool",
+        Shape::Char => "Char",
+        Shape::Raw => "Raw",
+        _ => "Text",
+    }
+}
+
+fn filter_name(filter: Filter) -> &'static str {
+    match filter {
+        Filter::Trim => "Trim",
+        Filter::Lower => "Lower",
+        Filter::Raw => "Raw",
+        Filter::Display => "Display",
+    }
+}
+
+fn derivation_name(derivation: Derivation) -> &'static str {
+    match derivation {
+        Derivation::Md5 => "Md5",
+        Derivation::Fnv1a32 => "Fnv1a32",
+        Derivation::Hashtext => "Hashtext",
+        Derivation::Hashtextextended => "Hashtextextended",
+        _ => "Sha256",
+    }
+}
