@@ -20,7 +20,7 @@ use std::fmt::Write;
 )]
 pub trait KeyPart {
     /// The set of texts that [`render`](Self::render) can write.
-    type Shape: shape::Shape;
+    type Shape: shape::Within<shape::Text> + shape::Within<shape::Raw>;
 
     /// Writes the value's one text.
     fn render(&self, text: &mut KeyText<'_>);

@@ -18,3 +18,4 @@ mod nesting;
 mod postgres;
 mod round_trips;
 mod search_path;
+mod several;
