@@ -179,24 +179,26 @@ fn computed(
         errors.at(name.span(), WANTED);
         return None;
     };
-    let mut values = Vec::new();
+    let mut values = Some(Vec::new());
     for value in split_at_commas(group.stream()) {
         let mut tokens = value.into_iter();
-        let (name, equals, expression) = (
-            tokens.next(),
-            tokens.next(),
-            tokens.collect::<TokenStream>(),
-        );
+        let (name, equals) = (tokens.next(), tokens.next());
+        let expression: TokenStream = tokens.collect();
         match (name, equals) {
             (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(punct)))
                 if punct.as_char() == '=' && !expression.is_empty() =>
             {
-                values.push((name, expression));
+                if let Some(values) = &mut values {
+                    values.push((name, expression));
+                }
             }
-            (name, _) => errors.at(span_of(name.as_ref()), WANTED),
+            (name, _) => {
+                errors.at(span_of(name.as_ref()), WANTED);
+                values = None;
+            }
         }
     }
-    Some(values)
+    values
 }
 
 fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {

@@ -1,17 +1,19 @@
 //! What is wrong with a site whose parts are each well-formed.
 
+use crate::connection::Connection;
 use crate::errors::Errors;
+use crate::function::Function;
 use crate::key::KeyPattern;
-use crate::site::{Connection, Site};
+use crate::locked::Locked;
 use proc_macro2::{Ident, TokenStream};
 
-pub(crate) fn check(site: &Site, errors: &mut Errors) {
-    let names = site.names();
-    for pattern in site.patterns() {
-        pattern.check(&names, site.may_be_ambiguous, errors);
+/// Keys that each parse, under the names that the function gives them.
+pub(crate) fn keys(locked: &Locked, function: &Function, errors: &mut Errors) {
+    let names = locked.names(function);
+    for pattern in locked.patterns() {
+        pattern.check(&names, locked.may_be_ambiguous, errors);
     }
-    used(&site.with, site.patterns(), errors);
-    same_connection(site, errors);
+    used(&locked.with, locked.patterns(), errors);
 }
 
 /// What `with` computes stands in a key.
@@ -35,20 +37,20 @@ pub(crate) fn used<'a>(
 }
 
 /// The body runs on the connection that holds the lock, unless it takes another under the same name.
-fn same_connection(site: &Site, errors: &mut Errors) {
-    let name = match &site.connection {
+pub(crate) fn same_connection(connection: &Connection, function: &Function, errors: &mut Errors) {
+    let name = match connection {
         Connection::Place { root, fields, .. } if fields.is_empty() => root.to_string(),
         Connection::Place { .. } => return,
         Connection::Expression(_) => "conn".to_owned(),
     };
-    let Some(binding) = site.function.body_binding(&name) else {
+    let Some(binding) = function.body_binding(&name) else {
         return;
     };
     if binding.mentions_itself {
         return;
     }
     let from = binding.value;
-    let instead = match &site.connection {
+    let instead = match connection {
         Connection::Expression(_) => {
             "remove this line, the attribute has taken the connection".to_owned()
         }

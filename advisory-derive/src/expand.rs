@@ -1,9 +1,11 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
+use crate::connection::Connection;
 use crate::function::Receiver;
 use crate::key::{KeyPattern, Names, writer};
+use crate::locked::Key;
 use crate::receiver::renamed;
-use crate::site::{Connection, Key, Site};
+use crate::site::Site;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::{GenericArgument, LitInt, PathArguments, Type, spanned::Spanned};
@@ -130,14 +132,16 @@ fn keys(site: &Site) -> TokenStream {
     let here = Span::mixed_site();
     let krate = &site.krate;
     let with = site
+        .locked
         .with
         .iter()
         .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
     let with = quote_spanned!(here=> #(#with)*);
-    if let [Key::Expression(key)] = site.keys.as_slice() {
+    if let [Key::Expression(key)] = site.locked.keys.as_slice() {
         // Gone before the wait, so that the future is `Send` whatever the key is made of.
+        let at = at_start(key);
         let key = typed(key);
-        return quote_spanned!(here=>
+        return quote_spanned!(at=>
             let (lock, mut keys) = {
                 #with
                 let declared = #key;
@@ -145,30 +149,35 @@ fn keys(site: &Site) -> TokenStream {
             };
         );
     }
-    let names = site.names();
-    let has_slice = site.patterns().any(|pattern| pattern.slice().is_some());
+    let names = site.locked.names(&site.function);
+    let has_slice = site
+        .locked
+        .patterns()
+        .any(|pattern| pattern.slice().is_some());
     let patterns: Vec<String> = site
+        .locked
         .patterns()
         .map(|pattern| pattern.literal.value())
         .collect();
-    let lock = if patterns.len() == site.keys.len() {
+    let lock = if patterns.len() == site.locked.keys.len() {
         patterns.join(", ")
     } else {
         String::new()
     };
     let one = |key: &Key| match key {
-        Key::Pattern(pattern) => pattern.expression(&names, site.derivation, krate),
+        Key::Pattern(pattern) => pattern.expression(&names, site.locked.derivation, krate),
         Key::Expression(key) => {
+            let at = at_start(key);
             let key = typed(key);
-            quote_spanned!(here=> #krate::LockKey::key(&#key))
+            quote_spanned!(at=> #krate::LockKey::key(&#key))
         }
     };
     if !has_slice {
-        let keys = site.keys.iter().map(one);
+        let keys = site.locked.keys.iter().map(one);
         return quote_spanned!(here=> let (lock, mut keys) = { #with (#lock, [#(#keys),*]) };);
     }
-    let max = site.max_keys;
-    let takes = site.keys.iter().map(|key| match key {
+    let max = site.locked.max_keys;
+    let takes = site.locked.keys.iter().map(|key| match key {
         Key::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, site),
         key => {
             let key = one(key);
@@ -201,14 +210,21 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
     };
     let (name, path) = (slice.name(), pattern.path(slice, None));
     let writes = pattern.writes(names, krate, None);
-    let new = writer(site.derivation, krate);
+    let new = writer(site.locked.derivation, krate);
     quote_spanned!(at=>
-        keys.each(#name, #path.iter(), |element| {
+        keys.each(#name, &#path, |element| {
             let mut key = #new;
             #writes
             key.finish()
         });
     )
+}
+
+/// Where the compiler complains about an expression that is no key.
+fn at_start(key: &TokenStream) -> Span {
+    let first = key.clone().into_iter().next();
+    let span = first.map_or_else(Span::call_site, |token| token.span());
+    span.resolved_at(Span::mixed_site())
 }
 
 /// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.

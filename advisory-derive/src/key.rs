@@ -184,8 +184,7 @@ impl Names<'_> {
         let (root, source, of) = (placeholder.path.first()?, &placeholder.source, &self.of);
         if root == "self" {
             let fits = self.has_self || self.known.is_none();
-            return (!fits)
-                .then(|| format!("`<{source}>`: there is no `self`; `self` would be no {of}"));
+            return (!fits).then(|| format!("`<{source}>`: there is no `self` here"));
         }
         let known = self.known.as_ref()?;
         if known.iter().any(|(name, _)| name == root) {

@@ -4,11 +4,13 @@
 
 mod args;
 mod check;
+mod connection;
 mod declared;
 mod errors;
 mod expand;
 mod function;
 mod key;
+mod locked;
 mod receiver;
 mod site;
 
@@ -90,9 +92,6 @@ fn lock(
     let args = Args::parse(args, &KNOWN, &mut errors);
     let function = function::parse(item, &mut errors);
     let site = site::Site::new(args, function, &mut errors);
-    if let Some(site) = &site {
-        check::check(site, &mut errors);
-    }
     errors.finish(site).map(|site| expand::expand(&site))
 }
 

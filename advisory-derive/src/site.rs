@@ -1,255 +1,45 @@
-//! One lock site: what the arguments and the function mean together.
+//! One lock site: what the arguments and the function mean together, checked.
 
-use crate::args::{Args, KeyArg};
+use crate::args::Args;
+use crate::check;
+use crate::connection::{self, Connection};
 use crate::errors::Errors;
-use crate::function::{Function, Param, Receiver};
-use crate::key::{KeyPattern, Names};
-use advisory_pattern::Derivation;
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use crate::function::Function;
+use crate::locked::Locked;
+use proc_macro2::TokenStream;
 use quote::quote;
-
-/// How many locks a call takes at most, unless said otherwise: the lock table is shared by everybody.
-const MAX_KEYS: usize = 64;
 
 pub(crate) struct Site {
     pub(crate) function: Function,
-    pub(crate) keys: Vec<Key>,
-    pub(crate) with: Vec<(Ident, TokenStream)>,
-    pub(crate) derivation: Derivation,
-    pub(crate) max_keys: usize,
-    pub(crate) may_be_ambiguous: bool,
+    pub(crate) locked: Locked,
     pub(crate) connection: Connection,
     pub(crate) krate: TokenStream,
 }
 
-/// One key, or for a slice one key an element.
-pub(crate) enum Key {
-    Pattern(KeyPattern),
-    Expression(TokenStream),
-}
-
-/// Where the connection comes from.
-pub(crate) enum Connection {
-    /// A place that is used under its own name: `conn`, `self.conn`, `ctx.db`.
-    Place {
-        root: Ident,
-        fields: TokenStream,
-        by: Receiver,
-    },
-    /// An expression, evaluated by the function and bound as `conn`.
-    Expression(TokenStream),
-}
-
 impl Site {
-    /// `None` when something that everything else depends on is missing; the errors say what.
-    pub(crate) fn new(args: Args, function: Option<Function>, errors: &mut Errors) -> Option<Self> {
-        let function = function?;
+    /// `None` when a part is missing without which there is nothing to expand; the errors say what is wrong with the rest.
+    pub(crate) fn new(
+        mut args: Args,
+        function: Option<Function>,
+        errors: &mut Errors,
+    ) -> Option<Self> {
         if let Some(scope) = &args.scope
             && scope.value() != "xact"
         {
-            errors.at(
-                scope.span(),
-                format_args!("unknown scope `{}`: expected `\"xact\"`", scope.value()),
-            );
+            let wanted = format_args!("unknown scope `{}`: expected `\"xact\"`", scope.value());
+            errors.at(scope.span(), wanted);
         }
-        if args.keys.is_none() && !args.has("key") && !args.has("keys") {
-            let wanted =
-                "`key` is missing: write what to lock, such as `key = \"<tenant_id>:<date>\"`";
-            errors.at(Span::call_site(), wanted);
-        }
-        let mut keys = Vec::new();
-        for key in args.keys.into_iter().flatten() {
-            match key {
-                KeyArg::Pattern(literal) => {
-                    keys.extend(KeyPattern::parse(literal, errors).map(Key::Pattern));
-                }
-                KeyArg::Expression(expression) => keys.push(Key::Expression(expression)),
-            }
-        }
+        let locked = Locked::new(&mut args, errors);
+        let function = function?;
+        check::keys(&locked, &function, errors);
+        let connection = connection::find(args.conn, &function, errors)?;
+        check::same_connection(&connection, &function, errors);
+        let krate = args.krate.unwrap_or_else(|| quote!(::advisory_runtime));
         Some(Self {
-            keys,
-            with: args.with.unwrap_or_default(),
-            derivation: args.derivation.unwrap_or(Derivation::Sha256),
-            max_keys: args
-                .max_keys
-                .and_then(|max| max.base10_parse().ok())
-                .unwrap_or(MAX_KEYS),
-            may_be_ambiguous: args.allow_ambiguous.is_some(),
-            connection: connection(args.conn, &function, errors)?,
-            krate: args.krate.unwrap_or_else(|| quote!(::advisory_runtime)),
             function,
+            locked,
+            connection,
+            krate,
         })
-    }
-
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = &KeyPattern> {
-        self.keys.iter().filter_map(|key| match key {
-            Key::Pattern(pattern) => Some(pattern),
-            Key::Expression(_) => None,
-        })
-    }
-
-    /// What placeholders can name: values that `with` computes, and what parameters bind.
-    pub(crate) fn names(&self) -> Names<'_> {
-        let with = self.with.iter().map(|(name, _)| (name.to_string(), None));
-        let params = self.function.params.iter().flat_map(|param| {
-            let ty = param.is_name.then_some(&param.ty);
-            param.names.iter().map(move |name| (name.to_string(), ty))
-        });
-        Names {
-            of: format!("parameter of `{}`", self.function.name),
-            known: Some(with.chain(params).collect()),
-            has_self: self.function.receiver.is_some(),
-        }
-    }
-}
-
-fn connection(
-    given: Option<TokenStream>,
-    function: &Function,
-    errors: &mut Errors,
-) -> Option<Connection> {
-    let Some(given) = given else {
-        if let Some(param) = function
-            .params
-            .iter()
-            .find(|param| param.names.iter().any(|name| name == "conn"))
-        {
-            return place(param, "conn", TokenStream::new(), errors);
-        }
-        errors.at(function.name.span(), no_connection(function));
-        return None;
-    };
-    let mut tokens = given.clone().into_iter();
-    let first = tokens.next();
-    if let Some(TokenTree::Punct(punct)) = &first
-        && punct.as_char() == '&'
-    {
-        errors.at(
-            punct.span(),
-            "`conn` names a place or gives a connection: write it without the `&mut`",
-        );
-        return None;
-    }
-    let fields: TokenStream = tokens.collect();
-    let Some(TokenTree::Ident(root)) = first.filter(|_| is_fields(&fields)) else {
-        return Some(Connection::Expression(given));
-    };
-    if root == "self" {
-        let Some(by) = function.receiver else {
-            errors.at(
-                root.span(),
-                format_args!("`{}` has no `self`", function.name),
-            );
-            return None;
-        };
-        if by == Receiver::Shared {
-            errors.at(
-                root.span(),
-                format_args!(
-                    "`{given}` can't be used through `&self`: write `&mut self`, or take a connection from a pool, \
-                     `conn = self.pool.get().await?`"
-                ),
-            );
-            return None;
-        }
-        return Some(Connection::Place { root, fields, by });
-    }
-    let name = root.to_string();
-    let param = function
-        .params
-        .iter()
-        .find(|param| param.names.iter().any(|bound| *bound == name));
-    let Some(param) = param else {
-        let known = function
-            .params
-            .iter()
-            .flat_map(|param| &param.names)
-            .map(Ident::to_string)
-            .collect::<Vec<_>>();
-        let hint = advisory_pattern::closest(&name, known.iter().map(String::as_str)).map_or_else(
-            || "name a parameter, or write an expression that gives a connection".to_owned(),
-            |close| format!("did you mean `{close}`?"),
-        );
-        errors.at(
-            root.span(),
-            format_args!("`{name}` is no parameter of `{}`: {hint}", function.name),
-        );
-        return None;
-    };
-    place(param, &name, fields, errors)
-}
-
-fn place(
-    param: &Param,
-    name: &str,
-    fields: TokenStream,
-    errors: &mut Errors,
-) -> Option<Connection> {
-    let root = param.names.iter().find(|bound| *bound == name)?.clone();
-    let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
-        (true, false) => {
-            errors.at(
-                root.span(),
-                format_args!("the lock needs `{name}` mutably: write `{name}: &mut …`"),
-            );
-            return None;
-        }
-        (true, true) if param.is_name => Receiver::Mutable,
-        _ if param.is_name && param.is_mut => Receiver::MutValue,
-        _ => Receiver::Value,
-    };
-    Some(Connection::Place { root, fields, by })
-}
-
-/// Nothing, or `.name.0…`: what follows the root of a place.
-fn is_fields(tokens: &TokenStream) -> bool {
-    let mut wants_dot = true;
-    let mut last_was_dot = false;
-    for token in tokens.clone() {
-        let fits = match &token {
-            TokenTree::Punct(punct) => wants_dot && punct.as_char() == '.',
-            TokenTree::Ident(ident) => !wants_dot && ident != "await",
-            TokenTree::Literal(_) => !wants_dot,
-            TokenTree::Group(_) => false,
-        };
-        if !fits {
-            return false;
-        }
-        last_was_dot = wants_dot;
-        wants_dot = !wants_dot;
-    }
-    !last_was_dot
-}
-
-fn is_mutable_reference(ty: &TokenStream) -> bool {
-    // `&`, perhaps a lifetime (two tokens), `mut`.
-    ty.clone()
-        .into_iter()
-        .skip(1)
-        .take(3)
-        .any(|token| matches!(token, TokenTree::Ident(word) if word == "mut"))
-}
-
-fn no_connection(function: &Function) -> String {
-    let name = &function.name;
-    if let Some(taken) = function.body_binding("conn") {
-        let from = taken.value;
-        return format!(
-            "the lock needs the connection before the body runs: write `conn = {from}` into the attribute and remove `let … \
-             conn = {from};` from `{name}`"
-        );
-    }
-    let candidate = function.params.iter().find(|param| {
-        let ty = param.ty.to_string();
-        ty.contains("Connection") || ty.contains("Object")
-    });
-    match candidate.and_then(|param| param.names.first()) {
-        Some(param) => {
-            format!("`{name}` has no parameter `conn`: write `conn = {param}` into the attribute")
-        }
-        None => format!(
-            "`{name}` has no connection: add a parameter `conn: &mut AsyncPgConnection`, or write where it comes from into the \
-             attribute, such as `conn = self.pool.get().await?`"
-        ),
     }
 }

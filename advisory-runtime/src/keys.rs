@@ -1,5 +1,10 @@
 //! The keys of one call whose number is known only when it runs: `<ids*>`.
 
+#![allow(
+    missing_docs,
+    reason = "for the expansion alone; what is not obvious is said"
+)]
+
 use crate::{Error, Key};
 
 /// Collects keys, and refuses none and too many before any SQL is sent.
@@ -27,17 +32,17 @@ impl Keys {
     }
 
     /// A key for each element of the slice that the pattern calls `slice`.
-    pub fn each<E>(
+    pub fn each<'e, S: Elements + ?Sized>(
         &mut self,
         slice: &'static str,
-        elements: impl Iterator<Item = E>,
-        key: impl FnMut(E) -> Key,
+        elements: &'e S,
+        key: impl FnMut(&'e S::Element) -> Key,
     ) {
-        let before = self.found.len();
-        self.found.extend(elements.map(key));
-        if self.found.len() == before {
+        let elements = elements.elements();
+        if elements.is_empty() {
             self.empty = Some(slice);
         }
+        self.found.extend(elements.iter().map(key));
     }
 
     /// The keys without duplicates, in the order in which they are taken.
@@ -58,3 +63,52 @@ impl Keys {
         Ok(self.found)
     }
 }
+
+/// What `<ids*>` can take.
+#[diagnostic::on_unimplemented(
+    message = "`<…*>` takes a slice, and `{Self}` is none",
+    label = "expected a slice, an array or a `Vec`",
+    note = "for one value write the placeholder without its `*`"
+)]
+pub trait Elements {
+    type Element;
+
+    fn elements(&self) -> &[Self::Element];
+}
+
+impl<T> Elements for [T] {
+    type Element = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T, const N: usize> Elements for [T; N] {
+    type Element = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+}
+
+impl<T> Elements for Vec<T> {
+    type Element = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+}
+
+macro_rules! behind {
+    ($($pointer:ty),*) => { $(
+        impl<S: Elements + ?Sized> Elements for $pointer {
+            type Element = S::Element;
+
+            fn elements(&self) -> &[S::Element] {
+                S::elements(self)
+            }
+        }
+    )* };
+}
+behind!(&S, &mut S, Box<S>, std::rc::Rc<S>, std::sync::Arc<S>);

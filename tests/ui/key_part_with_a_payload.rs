@@ -1,0 +1,12 @@
+#![allow(unused)]
+use advisory_runtime::{KeyPart, LockKey, advisory_lock, lock_key};
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[derive(KeyPart)]
+enum Kind {
+    Payment(i64),
+    Refund,
+}
+
+fn main() {}
