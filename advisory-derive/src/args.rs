@@ -1,6 +1,7 @@
 //! What is written between the parentheses of the attribute.
 
 use crate::errors::Errors;
+use crate::seen::Sharing;
 use advisory_pattern::Derivation;
 use proc_macro2::{Delimiter, Ident, Spacing, Span, TokenStream, TokenTree};
 use syn::{LitInt, LitStr};
@@ -15,6 +16,10 @@ pub(crate) struct Args {
     pub(crate) derivation: Option<Derivation>,
     pub(crate) max_keys: Option<LitInt>,
     pub(crate) allow_ambiguous: Option<LitStr>,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) component: Option<LitStr>,
+    /// The other locks' names, and why; one argument each.
+    pub(crate) allow_overlap: Vec<(LitStr, LitStr)>,
     pub(crate) krate: Option<TokenStream>,
     /// What was given at all, right or wrong.
     given: Vec<String>,
@@ -29,6 +34,17 @@ pub(crate) enum KeyArg {
 }
 
 impl Args {
+    pub(crate) fn sharing(&self) -> Sharing {
+        Sharing {
+            name: self.name.as_ref().map(LitStr::value),
+            allowed: self
+                .allow_overlap
+                .iter()
+                .map(|(other, _)| other.value())
+                .collect(),
+        }
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.given.iter().any(|given| given == name)
     }
@@ -68,6 +84,11 @@ impl Args {
                 );
                 continue;
             }
+            if word == "allow_overlap" {
+                args.allow_overlap
+                    .extend(overlap(equals.as_ref(), &name, errors));
+                continue;
+            }
             if !matches!(&equals, Some(TokenTree::Punct(punct)) if punct.as_char() == '=') {
                 errors.at(name.span(), format_args!("expected `{word} = …`"));
                 continue;
@@ -91,6 +112,13 @@ impl Args {
                     &mut args.derivation,
                     &name,
                     derivation(value, &name, errors),
+                    errors,
+                ),
+                "name" => set(&mut args.name, &name, string(value, &name, errors), errors),
+                "component" => set(
+                    &mut args.component,
+                    &name,
+                    string(value, &name, errors),
                     errors,
                 ),
                 "max_keys" => set(
@@ -199,6 +227,28 @@ fn computed(
         }
     }
     values
+}
+
+/// `allow_overlap("other-name", "reason")`.
+fn overlap(
+    group: Option<&TokenTree>,
+    name: &Ident,
+    errors: &mut Errors,
+) -> Option<(LitStr, LitStr)> {
+    let parts = match group {
+        Some(TokenTree::Group(group)) => split_at_commas(group.stream()),
+        _ => Vec::new(),
+    };
+    let literal = |part: &TokenStream| syn::parse2::<LitStr>(part.clone()).ok();
+    if let [other, why] = parts.as_slice()
+        && let (Some(other), Some(why)) = (literal(other), literal(why))
+        && !why.value().trim().is_empty()
+    {
+        return Some((other, why));
+    }
+    let wanted = "write `allow_overlap(\"the other lock's name\", \"the reason\")`";
+    errors.at(name.span(), wanted);
+    None
 }
 
 fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {

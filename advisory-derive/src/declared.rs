@@ -4,6 +4,8 @@ use crate::args::Args;
 use crate::check::used;
 use crate::errors::Errors;
 use crate::key::{KeyPattern, Names, writer};
+use crate::record::{self, Entry};
+use crate::seen::{self, Known};
 use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
@@ -24,7 +26,14 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
     };
     let declared = Declared::parse(
         arguments.tokens.clone(),
-        &["derivation", "allow_ambiguous", "crate"],
+        &[
+            "name",
+            "component",
+            "derivation",
+            "allow_ambiguous",
+            "allow_overlap",
+            "crate",
+        ],
         errors,
     )?;
     let Data::Struct(data) = &input.data else {
@@ -73,6 +82,13 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
         );
     }
 
+    let word = name.to_string();
+    if errors.is_empty() {
+        declared.note(&names, format!("struct `{word}`"), Some(&word), errors);
+    }
+    let purpose = input.attrs.iter().map(ToTokens::to_token_stream).collect();
+    let record = declared.record("struct", word, record::purpose(&purpose), &names);
+
     let krate = declared.krate();
     // The receiver is the user's own `self`, so that a field is found whatever the hygiene of the pattern's tokens.
     let this = Ident::new("self", declared.pattern.literal.span());
@@ -82,6 +98,7 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
     let (generics, arguments, bounds) = input.generics.split_for_impl();
     let receiver = Ident::new("self", declared.pattern.literal.span());
     Some(quote_spanned!(here=>
+        #record
         impl #generics #krate::LockKey for #name #arguments #bounds {
             fn key(&#receiver) -> #krate::Key {
                 let mut key = #new;
@@ -181,7 +198,15 @@ pub(crate) fn inline(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let here = Span::mixed_site();
     let declared = Declared::parse(
         input,
-        &["with", "derivation", "allow_ambiguous", "crate"],
+        &[
+            "with",
+            "name",
+            "component",
+            "derivation",
+            "allow_ambiguous",
+            "allow_overlap",
+            "crate",
+        ],
         errors,
     )?;
     let names = Names {
@@ -201,6 +226,10 @@ pub(crate) fn inline(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
             ),
         );
     }
+    if errors.is_empty() {
+        declared.note(&names, "`lock_key!`".to_owned(), None, errors);
+    }
+    let record = declared.record("macro", "lock_key!".to_owned(), None, &names);
     let with = declared.args.with.as_deref().unwrap_or_default();
     used(with, std::iter::once(&declared.pattern), errors);
     let with = with
@@ -209,7 +238,7 @@ pub(crate) fn inline(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let key = declared
         .pattern
         .expression(&names, declared.derivation(), &declared.krate());
-    Some(quote_spanned!(here=> { #(#with)* #key }))
+    Some(quote_spanned!(here=> { #record #(#with)* #key }))
 }
 
 /// A pattern and the arguments behind it.
@@ -243,6 +272,38 @@ impl Declared {
             pattern: KeyPattern::parse(literal, errors)?,
             args,
         })
+    }
+
+    fn note(&self, names: &Names<'_>, item: String, word: Option<&str>, errors: &mut Errors) {
+        let sharing = self.args.sharing();
+        seen::note(
+            &[self.pattern.known(names)],
+            self.derivation(),
+            &sharing,
+            item,
+            word,
+            errors,
+        );
+    }
+
+    fn record(
+        &self,
+        kind: &str,
+        function: String,
+        purpose: Option<String>,
+        names: &Names<'_>,
+    ) -> TokenStream {
+        let Known { written, key, span } = self.pattern.known(names);
+        let entry = Entry {
+            kind,
+            function,
+            purpose,
+            scope: "none",
+            derivation: self.derivation(),
+            keys: vec![(written, key)],
+            span,
+        };
+        record::emit(entry, &self.args, &self.krate())
     }
 
     fn derivation(&self) -> Derivation {

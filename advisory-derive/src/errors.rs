@@ -14,6 +14,10 @@ impl Errors {
         self.0.push(error);
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The value, if there was no mistake on the way to it.
     pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T, Self> {
         match value {

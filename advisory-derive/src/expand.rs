@@ -16,6 +16,7 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let krate = &site.krate;
     let private = quote_spanned!(here=> #krate::__private);
     let head = &site.function.head;
+    let record = &site.record;
     let output = inferred(&site.function.output);
     let at_output = site.function.output.span().resolved_at(here);
     let Connected {
@@ -40,6 +41,7 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     );
     quote_spanned! {here=>
         #head {
+            #record
             let returns = #returns;
             let convert = {
                 #[allow(unused_imports, reason = "which of them is used depends on the error type")]

@@ -1,7 +1,10 @@
 //! One key pattern in the macro: whose values it renders, what is wrong with it there, and the code that renders it.
 
 use crate::errors::Errors;
-use advisory_pattern::{Derivation, Filter, Language, Part, Pattern, Placeholder, Shape};
+use crate::seen::Known;
+use advisory_pattern::{
+    Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape,
+};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::{GenericArgument, LitStr, PathArguments, Type};
@@ -77,6 +80,16 @@ impl KeyPattern {
         }
     }
 
+    /// The pattern with a shape for every placeholder: what two sites are compared by.
+    pub(crate) fn known(&self, names: &Names<'_>) -> Known {
+        let shaped = self.pattern.shaped(|placeholder| names.shape(placeholder));
+        Known {
+            written: self.literal.value(),
+            key: Some(LockedKey::Pattern(shaped)),
+            span: self.literal.span(),
+        }
+    }
+
     fn language(&self, names: &Names<'_>) -> Language {
         self.pattern
             .language(|placeholder| names.shape(placeholder))
@@ -113,15 +126,8 @@ impl KeyPattern {
         quote_spanned!(here=> { let mut key = #new; #writes key.finish() })
     }
 
-    pub(crate) fn constant(&self, derivation: Derivation) -> Option<i64> {
-        let mut text = String::new();
-        for part in &self.pattern.parts {
-            match part {
-                Part::Text(piece) => text.push_str(piece),
-                Part::Placeholder(_) => return None,
-            }
-        }
-        Some(derivation.key(&text))
+    fn constant(&self, derivation: Derivation) -> Option<i64> {
+        Some(derivation.key(&self.pattern.constant()?))
     }
 
     fn write(

@@ -12,6 +12,8 @@ mod function;
 mod key;
 mod locked;
 mod receiver;
+mod record;
+mod seen;
 mod site;
 
 use args::Args;
@@ -32,6 +34,9 @@ use quote::quote;
 /// | `keys` | `["account:<from>", "account:<to>"]`, or expressions | several locks: sorted by number, duplicates removed, one round trip |
 /// | `with` | `with(week = date.iso_week().week())` | computed values for placeholders, as `format!`'s named arguments |
 /// | `derivation` | `"sha256"` (default), `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number |
+/// | `name` | `"booking-slot"` | sites of one name and pattern are one lock, on purpose |
+/// | `component` | `"payments"` | for the registry; its purpose is the first line of the doc comment |
+/// | `allow_overlap` | `("other-name", "reason")` | a deployed key that cannot change, and can be another lock's; can be repeated, and `"*"` is every other lock |
 /// | `max_keys` | `64` (default) | how many locks a slice may take |
 /// | `allow_ambiguous` | `"reason"` | a deployed key that cannot change, whose values can render one key |
 /// | `scope` | `"xact"` (default) | held until the transaction ends |
@@ -77,7 +82,7 @@ fn lock(
     args: proc_macro2::TokenStream,
     item: proc_macro2::TokenStream,
 ) -> Result<proc_macro2::TokenStream, Errors> {
-    const KNOWN: [&str; 9] = [
+    const KNOWN: [&str; 12] = [
         "key",
         "keys",
         "with",
@@ -86,6 +91,9 @@ fn lock(
         "derivation",
         "max_keys",
         "allow_ambiguous",
+        "name",
+        "component",
+        "allow_overlap",
         "crate",
     ];
     let mut errors = Errors::default();
@@ -110,7 +118,7 @@ fn lock(
 /// `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` need no database.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn derive_lock_key(input: TokenStream) -> TokenStream {
-    complete(input, declared::lock_key)
+    complete(input, declared::lock_key).into()
 }
 
 /// Lets a newtype, or an enum whose variants have no fields, stand in a key.
@@ -119,7 +127,7 @@ pub fn derive_lock_key(input: TokenStream) -> TokenStream {
 /// variant changes keys, and a changed key un-locks a fleet that is half upgraded.
 #[proc_macro_derive(KeyPart, attributes(key_part))]
 pub fn derive_key_part(input: TokenStream) -> TokenStream {
-    complete(input, declared::key_part)
+    complete(input, declared::key_part).into()
 }
 
 /// Gives the `Key` of a pattern whose placeholders name what is in scope, for the functions of this crate.
@@ -133,18 +141,17 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// `#[advisory_lock]`. The macro sees no types: a placeholder without a shape is any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
-    complete(input, declared::inline)
+    let expanded = complete(input, declared::inline);
+    quote!({ #expanded }).into()
 }
 
-/// Runs one of the smaller macros, or gives every mistake that it found.
+/// Runs one of the smaller macros. Beside its mistakes stands what it would have been, so that its users do not fail too.
 fn complete(
     input: TokenStream,
     expand: fn(proc_macro2::TokenStream, &mut Errors) -> Option<proc_macro2::TokenStream>,
-) -> TokenStream {
+) -> proc_macro2::TokenStream {
     let mut errors = Errors::default();
     let expanded = expand(input.into(), &mut errors);
-    errors
-        .finish(expanded)
-        .unwrap_or_else(Errors::into_compile_errors)
-        .into()
+    let errors = errors.into_compile_errors();
+    quote!(#errors #expanded)
 }

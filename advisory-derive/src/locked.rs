@@ -4,6 +4,7 @@ use crate::args::{Args, KeyArg};
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::key::{KeyPattern, Names};
+use crate::seen::{self, Known};
 use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream};
 
@@ -74,5 +75,22 @@ impl Locked {
             known: self.with_is_known.then(|| with.chain(params).collect()),
             has_self: function.receiver.is_some(),
         }
+    }
+
+    /// Each key as far as it is known before the program runs.
+    pub(crate) fn known(&self, names: &Names<'_>) -> Vec<Known> {
+        let known = |key: &Key| match key {
+            Key::Pattern(pattern) => pattern.known(names),
+            Key::Expression(expression) => Known {
+                written: expression.to_string(),
+                key: seen::fixed(expression),
+                span: expression
+                    .clone()
+                    .into_iter()
+                    .next()
+                    .map_or_else(Span::call_site, |token| token.span()),
+            },
+        };
+        self.keys.iter().map(known).collect()
     }
 }

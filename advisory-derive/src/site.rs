@@ -6,7 +6,9 @@ use crate::connection::{self, Connection};
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::locked::Locked;
-use proc_macro2::TokenStream;
+use crate::record::{self, Entry};
+use crate::seen;
+use proc_macro2::{Span, TokenStream};
 use quote::quote;
 
 pub(crate) struct Site {
@@ -14,6 +16,8 @@ pub(crate) struct Site {
     pub(crate) locked: Locked,
     pub(crate) connection: Connection,
     pub(crate) krate: TokenStream,
+    /// What the site leaves in the program.
+    pub(crate) record: TokenStream,
 }
 
 impl Site {
@@ -31,15 +35,48 @@ impl Site {
         }
         let locked = Locked::new(&mut args, errors);
         let function = function?;
+        let sharing = args.sharing();
         check::keys(&locked, &function, errors);
-        let connection = connection::find(args.conn, &function, errors)?;
+        let connection = connection::find(args.conn.clone(), &function, errors)?;
         check::same_connection(&connection, &function, errors);
-        let krate = args.krate.unwrap_or_else(|| quote!(::advisory_runtime));
+        let known = locked.known(&locked.names(&function));
+        let word = function.name.to_string();
+        if errors.is_empty() {
+            let item = format!("fn `{word}`");
+            seen::note(
+                &known,
+                locked.derivation,
+                &sharing,
+                item,
+                Some(&word),
+                errors,
+            );
+        }
+        let krate = args
+            .krate
+            .clone()
+            .unwrap_or_else(|| quote!(::advisory_runtime));
+        let entry = Entry {
+            kind: "fn",
+            function: word,
+            purpose: record::purpose(&function.head),
+            scope: "xact",
+            derivation: locked.derivation,
+            span: known
+                .first()
+                .map_or_else(Span::call_site, |known| known.span),
+            keys: known
+                .into_iter()
+                .map(|known| (known.written, known.key))
+                .collect(),
+        };
+        let record = record::emit(entry, &args, &krate);
         Some(Self {
             function,
             locked,
             connection,
             krate,
+            record,
         })
     }
 }

@@ -7,6 +7,7 @@
 
 mod ambiguity;
 mod class;
+mod collision;
 mod derivation;
 pub mod escape;
 mod inside;
@@ -17,6 +18,7 @@ mod parse;
 mod path;
 mod pattern;
 mod pattern_error;
+mod record;
 mod search;
 mod shape;
 mod suggest;
@@ -24,12 +26,14 @@ mod witness;
 
 pub use ambiguity::{Ambiguity, ambiguity};
 pub use class::Class;
+pub use collision::{Collision, Lock, LockedKey};
 pub use derivation::{Derivation, Hasher};
 pub use language::{Atom, Language, Repeat};
 pub use overlap::overlap;
 pub use parse::{MAX_BYTES, parse};
 pub use pattern::{Filter, Part, Pattern, Placeholder};
 pub use pattern_error::PatternError;
+pub use record::{MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key, encode_key};
 pub use shape::Shape;
 pub use suggest::closest;
 pub use witness::{Witness, witness};

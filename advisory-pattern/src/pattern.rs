@@ -191,6 +191,16 @@ impl Pattern {
         self.parts.len() == with.parts.len() && self.parts.iter().zip(&with.parts).all(same)
     }
 
+    /// Gives the one text that a pattern without placeholders renders.
+    #[must_use]
+    pub fn constant(&self) -> Option<String> {
+        let texts = self.parts.iter().map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Placeholder(_) => None,
+        });
+        texts.collect()
+    }
+
     /// Gives the placeholders in order.
     pub fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.parts.iter().filter_map(|part| match part {

@@ -29,7 +29,7 @@
 //! | none | [`KeyPart`] and [`Key`], for crates that name keys and never see a database |
 //! | `diesel-async` | the attribute, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
 //! | `bb8`, `deadpool` | [`Connection`] for the pooled connections of diesel-async |
-//! | `uuid`, `chrono` | [`KeyPart`] for `Uuid` and `NaiveDate` |
+//! | `uuid`, `chrono`, `time`, `jiff` | [`KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "diesel-async"),
@@ -40,7 +40,12 @@
 )]
 #![forbid(unsafe_code)]
 
+#[cfg(any(feature = "chrono", feature = "time", feature = "jiff"))]
+mod date_time;
+mod digits;
+pub mod inventory;
 mod key;
+pub mod migration;
 mod part;
 pub mod shape;
 

@@ -3,11 +3,30 @@
 //! The texts are written here and not by anybody's `Display`: a key that changes with a dependency's release un-locks a
 //! fleet that is half upgraded.
 
+use crate::digits::Digits;
 use crate::{KeyText, shape};
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::num::NonZero;
 
 /// A value that can stand in a lock key.
+///
+/// | values | text |
+/// | --- | --- |
+/// | integers, `NonZero` | `-42` |
+/// | `bool`, `char`, strings | `true`, `é`, `room 7` |
+/// | `uuid::Uuid` | `67e55044-10b1-426f-9247-bb680e5fe0c8` |
+/// | `chrono::NaiveDate`, `time::Date`, `jiff::civil::Date` | `2025-01-15`; a year before 0 or after 9999 has a sign: `-0044-03-15`, `+10000-01-01` |
+/// | `chrono::NaiveTime`, `time::Time`, `jiff::civil::Time` | `093000`, `093000.25`: no colons, no zeros at the end of a fraction |
+/// | `chrono::NaiveDateTime`, `time::PrimitiveDateTime`, `jiff::civil::DateTime` | `2025-01-15T093000` |
+/// | `chrono::DateTime`, `time::OffsetDateTime` and `UtcDateTime`, `jiff::Timestamp` and `Zoned` | `2025-01-15T083000Z`, in UTC |
+///
+/// The crates need the features of their names. A day, a time or an instant has one text, whichever crate and whichever
+/// time zone it comes in, so that services that use different ones share a lock. A leap second, which only chrono has, is
+/// second 60: `235960.5`. (Where an offset of odd seconds has moved it off the minute's end, its hour is 24 more.)
+///
+/// `#[derive(KeyPart)]` is for newtypes and field-less enums. `&T`, `&mut T`, `Box`, `Rc`, `Arc` and `Cow` render as what
+/// they hold.
 ///
 /// Two different values must never render the same text. There is no implementation for floats (`0.1 + 0.2` is another
 /// key than `0.3`) and none for `Option` (`None` has no text that is not also a value's): say what you mean in
@@ -15,8 +34,9 @@ use std::fmt::Write;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be part of an advisory lock key",
     label = "a placeholder of the key pattern renders this value",
-    note = "a key can hold integers, `bool`, `char`, strings, and with the features `uuid` and `chrono` their `Uuid` and `NaiveDate`",
-    note = "for a newtype name the field in the pattern, `<tenant_id.0>`; for an `Option` or a float pass a value that has one text"
+    note = "a key can hold integers, `bool`, `char` and strings, and the dates, times and ids of `chrono`, `time`, `jiff` and `uuid` with the features of these names",
+    note = "for a newtype or a field-less enum of your own: `#[derive(KeyPart)]`",
+    note = "an `Option` or a float has no one text: pass what it stands for, such as `with(owner = tenant.unwrap_or(0))` or `with(cents = (price * 100.0).round() as i64)`"
 )]
 pub trait KeyPart {
     /// The set of texts that [`render`](Self::render) can write.
@@ -27,19 +47,33 @@ pub trait KeyPart {
 }
 
 macro_rules! integers {
-    ($shape:ident: $($int:ty),*) => { $(
+    ($shape:ident = |$value:ident| $is_negative:expr, $absolute:expr; $($int:ty)*) => { $(
         impl KeyPart for $int {
             type Shape = shape::$shape;
 
+            #[allow(clippy::cast_lossless, reason = "a `usize` has no other way to a `u128`")]
             fn render(&self, text: &mut KeyText<'_>) {
-                // Writing to a `KeyText` cannot fail.
-                let _: std::fmt::Result = write!(text, "{self}");
+                let $value = *self;
+                let mut digits = Digits::new();
+                if $is_negative {
+                    digits.push(b'-');
+                }
+                digits.wide($absolute as u128);
+                text.push_digits(&digits);
+            }
+        }
+
+        impl KeyPart for NonZero<$int> {
+            type Shape = shape::$shape;
+
+            fn render(&self, text: &mut KeyText<'_>) {
+                self.get().render(text);
             }
         }
     )* };
 }
-integers!(Int: i8, i16, i32, i64, i128, isize);
-integers!(Uint: u8, u16, u32, u64, u128, usize);
+integers!(Int = |int| int < 0, int.unsigned_abs(); i8 i16 i32 i64 i128 isize);
+integers!(Uint = |int| false, int; u8 u16 u32 u64 u128 usize);
 
 impl KeyPart for bool {
     type Shape = shape::Bool;
@@ -100,36 +134,14 @@ impl KeyPart for uuid::Uuid {
     type Shape = shape::Uuid;
 
     fn render(&self, text: &mut KeyText<'_>) {
-        let value = self.as_u128();
-        let group = |shift: u32, digits: u32| (value >> shift) & ((1 << (4 * digits)) - 1);
-        // Writing to a `KeyText` cannot fail.
-        let _: std::fmt::Result = write!(
-            text,
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            group(96, 8),
-            group(80, 4),
-            group(64, 4),
-            group(48, 4),
-            group(0, 12)
-        );
-    }
-}
-
-/// `2025-01-15`; a year before 0 or after 9999 has a sign: `-0044-03-15`, `+10000-01-01`.
-#[cfg(feature = "chrono")]
-impl KeyPart for chrono::NaiveDate {
-    type Shape = shape::Date;
-
-    fn render(&self, text: &mut KeyText<'_>) {
-        use chrono::Datelike;
-
-        let (year, month, day) = (self.year(), self.month(), self.day());
-        // Writing to a `KeyText` cannot fail.
-        let _: std::fmt::Result = if (0..=9999).contains(&year) {
-            write!(text, "{year:04}-{month:02}-{day:02}")
-        } else {
-            write!(text, "{year:+05}-{month:02}-{day:02}")
-        };
+        let mut digits = Digits::new();
+        let bytes = self.as_bytes();
+        digits.hex(&bytes[..4]);
+        for group in [4..6, 6..8, 8..10, 10..16] {
+            digits.push(b'-');
+            digits.hex(&bytes[group]);
+        }
+        text.push_digits(&digits);
     }
 }
 

@@ -2,5 +2,6 @@
 
 #[test]
 fn each_mistake_is_told_what_to_write() {
-    trybuild::TestCases::new().compile_fail("ui/*.rs");
+    let cases = trybuild::TestCases::new();
+    cases.compile_fail("ui/*.rs");
 }

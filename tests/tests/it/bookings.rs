@@ -35,7 +35,7 @@ pub(crate) async fn execute(conn: &mut AsyncPgConnection, sql: &str) -> QueryRes
 }
 
 /// Books the room unless it is taken.
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 pub(crate) async fn book(
     conn: &mut AsyncPgConnection,
     room: i64,

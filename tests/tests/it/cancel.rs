@@ -20,7 +20,7 @@ enum Body<'a> {
     Panics,
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn work<C: Connection>(conn: &mut C, room: i64, body: Body<'_>) -> QueryResult<()> {
     insert(conn.pg(), room, "half done").await?;
     match body {
@@ -236,7 +236,7 @@ fn is_closed(error: &DieselError) -> bool {
 
 #[tokio::test]
 async fn a_dropped_nested_call_dooms_the_outer_one() {
-    #[advisory_lock(key = "outer", scope = "xact")]
+    #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
     async fn outer(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         insert(conn, 1, "outer").await?;
         let (reach, reached) = oneshot::channel();

@@ -10,7 +10,7 @@ use diesel_async::{
 };
 
 /// Books, then runs the statement and does not look at its result.
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn book_then(conn: &mut AsyncPgConnection, room: i64, sql: &str) -> QueryResult<()> {
     insert(conn, room, "Ada").await?;
     drop(execute(conn, sql).await);
@@ -68,7 +68,7 @@ async fn a_commit_and_chain_by_hand_is_found_out() {
 
 #[tokio::test]
 async fn a_commit_by_hand_and_a_new_transaction_are_found_out() {
-    #[advisory_lock(key = "room:<room>", scope = "xact")]
+    #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
     async fn begin_anew(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
         execute(conn, "COMMIT").await?;
         execute(conn, "BEGIN").await?;
@@ -91,7 +91,7 @@ async fn a_commit_by_hand_and_a_new_transaction_are_found_out() {
 
 #[tokio::test]
 async fn a_commit_through_diesel_is_found_out() {
-    #[advisory_lock(key = "job", scope = "xact")]
+    #[advisory_lock(key = "job", name = "job", scope = "xact")]
     async fn commit(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         AnsiTransactionManager::commit_transaction(conn).await
     }
@@ -107,7 +107,7 @@ async fn a_commit_through_diesel_is_found_out() {
 
 #[tokio::test]
 async fn a_transaction_left_open_through_diesel_is_not_committed() {
-    #[advisory_lock(key = "job", scope = "xact")]
+    #[advisory_lock(key = "job", name = "job", scope = "xact")]
     async fn begin(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         AnsiTransactionManager::begin_transaction(conn).await?;
         insert(conn, 7, "Ada").await.map(drop)
@@ -125,7 +125,7 @@ async fn a_transaction_left_open_through_diesel_is_not_committed() {
 
 #[tokio::test]
 async fn savepoints_inside_the_body_are_its_own_business() {
-    #[advisory_lock(key = "room:<room>", scope = "xact")]
+    #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
     async fn retry(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
         let undone = conn
             .transaction(async |conn| execute(conn, "SELECT 1 FROM no_such_table").await)
@@ -206,7 +206,7 @@ async fn a_backend_terminated_in_the_body_is_an_unknown_outcome_when_the_body_re
 
 #[tokio::test]
 async fn the_bodys_error_survives_a_rollback_that_fails() {
-    #[advisory_lock(key = "job", scope = "xact")]
+    #[advisory_lock(key = "job", name = "job", scope = "xact")]
     async fn terminated(
         conn: &mut AsyncPgConnection,
         db: &advisory_tests::Database,

@@ -6,12 +6,12 @@ use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-#[advisory_lock(key = "room:<room>")]
+#[advisory_lock(key = "room:<room>", name = "room")]
 async fn free(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
     insert(conn, room, "free").await
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn on_bb8(
     conn: &mut bb8::PooledConnection<'_, AsyncPgConnection>,
     room: i64,
@@ -19,7 +19,7 @@ async fn on_bb8(
     insert(conn, room, "bb8").await
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn on_deadpool(
     conn: &mut deadpool::Object<AsyncPgConnection>,
     room: i64,
@@ -27,7 +27,7 @@ async fn on_deadpool(
     insert(conn, room, "deadpool").await
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn generic<C>(conn: &mut C, room: i64) -> QueryResult<usize>
 where
     C: Connection,
@@ -38,7 +38,7 @@ where
         .await
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn impl_trait(
     conn: &mut impl Connection,
     room: i64,
@@ -46,12 +46,12 @@ async fn impl_trait(
     Ok(std::iter::once(insert(conn.pg(), room, "impl").await?))
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn by_value(mut conn: deadpool::Object<AsyncPgConnection>, room: i64) -> QueryResult<usize> {
     insert(&mut *conn, room, "by value").await
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact", conn = db)]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact", conn = db)]
 async fn renamed(db: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
     insert(db, room, "renamed").await
 }
@@ -61,7 +61,7 @@ struct Request {
     room: i64,
 }
 
-#[advisory_lock(key = "room:<request.room>", scope = "xact", conn = request.conn)]
+#[advisory_lock(key = "room:<request.room: int>", name = "room", scope = "xact", conn = request.conn)]
 async fn in_a_request(request: &mut Request) -> QueryResult<usize> {
     insert(&mut request.conn, request.room, "request").await
 }
@@ -72,7 +72,7 @@ struct Bookings<'c> {
 }
 
 impl Bookings<'_> {
-    #[advisory_lock(key = "<self.prefix>:<room>", scope = "xact", conn = self.conn)]
+    #[advisory_lock(key = "prefix:<self.prefix>:<room>", scope = "xact", conn = self.conn)]
     async fn book(&mut self, room: i64) -> QueryResult<usize> {
         struct Local(usize);
         impl Local {
@@ -84,7 +84,7 @@ impl Bookings<'_> {
         Ok(Local(insert(self.conn, room, &guest).await?).get())
     }
 
-    #[advisory_lock(key = "room:<room>", scope = "xact")]
+    #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
     async fn on(&self, conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
         insert(conn, room, &self.prefix).await
     }
@@ -124,13 +124,13 @@ impl From<Error> for RepositoryError {
 }
 
 impl Repository {
-    #[advisory_lock(key = "<self.tenant>:<room>", scope = "xact", conn = self.pool.get().await?)]
+    #[advisory_lock(key = "tenant:<self.tenant>:<room>", scope = "xact", conn = self.pool.get().await?)]
     async fn book(&self, room: i64) -> Result<usize, RepositoryError> {
         Ok(insert(conn, room, &self.tenant).await?)
     }
 }
 
-#[advisory_lock(key = "<ids.0>:<room>", scope = "xact")]
+#[advisory_lock(key = "ids:<ids.0>:<room>", scope = "xact")]
 async fn patterns(
     conn: &mut AsyncPgConnection,
     ids: (i64, i64),
@@ -145,7 +145,7 @@ struct Room {
     _floor: u8,
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn recursive(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
     if room == 0 {
         return Ok(0);
@@ -153,7 +153,7 @@ async fn recursive(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> 
     Ok(1 + Box::pin(recursive(conn, room - 1)).await?)
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn early_return<'a>(
     conn: &mut AsyncPgConnection,
     room: i64,
@@ -166,7 +166,7 @@ async fn early_return<'a>(
     Ok(Some(guest))
 }
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn not_send(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
     let local = std::rc::Rc::new(room);
     insert(conn, *local, "rc").await.inspect(|_| drop(local))

@@ -45,7 +45,7 @@ impl From<Error> for FromBoth {
 
 macro_rules! locked {
     ($name:ident, $result:ty) => {
-        #[advisory_lock(key = "room:<room>", scope = "xact")]
+        #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
         async fn $name(conn: &mut AsyncPgConnection, room: i64) -> $result {
             drop(insert(conn, room, "Ada").await);
             drop(insert(conn, room, "Grace").await);
@@ -163,7 +163,7 @@ async fn statement_timeout_and_cancel_are_not_busy() {
 
 #[tokio::test]
 async fn a_deadlock_is_told_apart() {
-    #[advisory_lock(key = "room:<first>", scope = "xact")]
+    #[advisory_lock(key = "room:<first>", name = "room", scope = "xact")]
     async fn both_rooms(
         conn: &mut AsyncPgConnection,
         first: i64,

@@ -8,7 +8,7 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 
 /// Every local of the expansion, as a parameter.
-#[advisory_lock(key = "<key>:<keys>:<held>:<result>", scope = "xact")]
+#[advisory_lock(key = "names:<key>:<keys>:<held>:<result>", scope = "xact")]
 #[expect(clippy::too_many_arguments, reason = "that is the test")]
 async fn names(
     conn: &mut AsyncPgConnection,
@@ -26,7 +26,7 @@ async fn names(
 }
 
 /// Coercion, `?` and `return` mean in the body what they mean without the attribute.
-#[advisory_lock(key = "job", scope = "xact")]
+#[advisory_lock(key = "job", name = "job", scope = "xact")]
 async fn coerces(
     conn: &mut AsyncPgConnection,
     which: u8,
@@ -40,7 +40,7 @@ async fn coerces(
 }
 
 /// A lock in a function that never ends normally still compiles without a warning.
-#[advisory_lock(key = "job", scope = "xact")]
+#[advisory_lock(key = "job", name = "job", scope = "xact")]
 async fn fails(conn: &mut AsyncPgConnection) -> QueryResult<()> {
     execute(conn, "SELECT 1").await?;
     Err(diesel::result::Error::NotFound)

@@ -36,25 +36,25 @@ macro_rules! key {
 async fn the_key_is_the_rendered_pattern() {
     let tenant = Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8);
     let day = |year, month, day| NaiveDate::from_ymd_opt(year, month, day).unwrap();
-    key!("job", () "job");
-    key!("a<<b", () "a<b");
-    key!("<tenant_id>:<date>", (tenant_id: Uuid = tenant, date: NaiveDate = day(2025, 1, 5)) "67e55044-10b1-426f-9247-bb680e5fe0c8:2025-01-05");
-    key!("<date>", (date: NaiveDate = day(-44, 3, 15)) "-0044-03-15");
-    key!("<date>", (date: NaiveDate = day(12_025, 1, 5)) "+12025-01-05");
-    key!("n:<n>", (n: i64 = i64::MIN) "n:-9223372036854775808");
-    key!("n:<n>", (n: u128 = u128::MAX) "n:340282366920938463463374607431768211455");
-    key!("<on>:<c>", (on: bool = true, c: char = ':') "true:%3A");
-    key!("<a>:<b>", (a: &str = "x:y%", b: String = "z".to_owned()) "x%3Ay%25:z");
-    key!("<a|raw>", (a: &str = "x:y%") "x:y%");
-    key!("<email|trim|lower>", (email: &str = "  User@Example.com ") "user@example.com");
-    key!("<email|trim>", (email: &str = "  a  b  ") "a  b");
-    key!("<a|display>", (a: std::net::Ipv4Addr = std::net::Ipv4Addr::LOCALHOST) "127.0.0.1");
-    key!("<r.0>:<r.1>", (r: (i64, Box<str>) = (7, "x".into())) "7:x");
+    key!("ka:job", () "ka:job");
+    key!("kb:a<<b", () "kb:a<b");
+    key!("kc:<tenant_id>:<date>", (tenant_id: Uuid = tenant, date: NaiveDate = day(2025, 1, 5)) "kc:67e55044-10b1-426f-9247-bb680e5fe0c8:2025-01-05");
+    key!("kd:<date>", (date: NaiveDate = day(-44, 3, 15)) "kd:-0044-03-15");
+    key!("ke:<date>", (date: NaiveDate = day(12_025, 1, 5)) "ke:+12025-01-05");
+    key!("kf:n:<n>", (n: i64 = i64::MIN) "kf:n:-9223372036854775808");
+    key!("kg:n:<n>", (n: u128 = u128::MAX) "kg:n:340282366920938463463374607431768211455");
+    key!("kh:<on>:<c>", (on: bool = true, c: char = ':') "kh:true:%3A");
+    key!("ki:<a>:<b>", (a: &str = "x:y%", b: String = "z".to_owned()) "ki:x%3Ay%25:z");
+    key!("kj:<a|raw>", (a: &str = "x:y%") "kj:x:y%");
+    key!("kk:<email|trim|lower>", (email: &str = "  User@Example.com ") "kk:user@example.com");
+    key!("kl:<email|trim>", (email: &str = "  a  b  ") "kl:a  b");
+    key!("km:<a|display>", (a: std::net::Ipv4Addr = std::net::Ipv4Addr::LOCALHOST) "km:127.0.0.1");
+    key!("kn:<r.0>:<r.1>", (r: (i64, Box<str>) = (7, "x".into())) "kn:7:x");
 }
 
 #[tokio::test]
 async fn two_argument_lists_share_a_key_only_if_they_are_equal() {
-    #[advisory_lock(key = "<a>:<b>", scope = "xact")]
+    #[advisory_lock(key = "pair:<a>:<b>", scope = "xact")]
     async fn call(
         conn: &mut AsyncPgConnection,
         db: &Database,

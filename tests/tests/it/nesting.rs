@@ -6,7 +6,7 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-#[advisory_lock(key = "room:<room>", scope = "xact")]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn fail(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
     insert(conn, room, "nobody").await?;
     Err(DieselError::NotFound)
@@ -72,7 +72,7 @@ async fn a_refused_lock_leaves_the_outer_transaction_alive() {
 
 #[tokio::test]
 async fn locked_calls_nest_in_locked_calls() {
-    #[advisory_lock(key = "outer", scope = "xact")]
+    #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
     async fn outer(conn: &mut AsyncPgConnection) -> QueryResult<bool> {
         fail(conn, 6).await.unwrap_err();
         book(conn, 7, "Ada").await
@@ -125,7 +125,7 @@ async fn a_role_whose_default_is_serializable_still_reads_what_the_holder_wrote(
 
 #[tokio::test]
 async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transaction_alive() {
-    #[advisory_lock(key = "room:<room>", scope = "xact")]
+    #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
     async fn swallow(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
         insert(conn, room, "nobody").await?;
         execute(conn, "SELECT 1 FROM no_such_table")

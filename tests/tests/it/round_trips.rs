@@ -6,19 +6,19 @@ use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 
-#[advisory_lock(key = "job", scope = "xact")]
+#[advisory_lock(key = "job", name = "job", scope = "xact")]
 async fn nothing(conn: &mut AsyncPgConnection) -> QueryResult<()> {
     _ = conn;
     Ok(())
 }
 
-#[advisory_lock(key = "job", scope = "xact")]
+#[advisory_lock(key = "job", name = "job", scope = "xact")]
 async fn refused(conn: &mut AsyncPgConnection) -> QueryResult<()> {
     _ = conn;
     Err(diesel::result::Error::NotFound)
 }
 
-#[advisory_lock(key = "job", scope = "xact")]
+#[advisory_lock(key = "job", name = "job", scope = "xact")]
 async fn one_cached_query(conn: &mut AsyncPgConnection) -> QueryResult<i32> {
     diesel::select(diesel::dsl::sql::<diesel::sql_types::Integer>("1"))
         .get_result(conn)

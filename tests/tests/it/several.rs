@@ -24,7 +24,7 @@ fn sorted(mut keys: Vec<LockedKey>) -> Vec<LockedKey> {
 }
 
 #[derive(LockKey)]
-#[lock_key("account:<id>")]
+#[lock_key("account:<id>", name = "account")]
 struct AccountLock {
     id: i64,
 }
@@ -36,7 +36,7 @@ struct Named<'a, N: advisory_runtime::KeyPart> {
     name: N,
 }
 
-#[advisory_lock(keys = ["account:<from>", "account:<to>"])]
+#[advisory_lock(keys = ["account:<from>", "account:<to>"], name = "account")]
 async fn both(
     conn: &mut AsyncPgConnection,
     db: &Database,
@@ -68,7 +68,7 @@ async fn one_declared(
     locked(db).await
 }
 
-#[advisory_lock(key = "account:<ids*>")]
+#[advisory_lock(key = "account:<ids*>", name = "account")]
 async fn each(
     conn: &mut AsyncPgConnection,
     db: &Database,
@@ -78,7 +78,7 @@ async fn each(
     locked(db).await
 }
 
-#[advisory_lock(keys = ["job", "<tenant>:<batch.ids*|trim>"], max_keys = 3)]
+#[advisory_lock(keys = ["batch-job", "batch:<tenant>:<batch.ids*|trim>"], max_keys = 3)]
 async fn few(
     conn: &mut AsyncPgConnection,
     db: &Database,
@@ -147,7 +147,7 @@ async fn the_keys_are_those_of_the_patterns_each_once() {
     };
     assert_eq!(
         few(conn, &db, 3, &batch).await.unwrap(),
-        sorted(vec![key("job"), key("3:a"), key("3:b")])
+        sorted(vec![key("batch-job"), key("batch:3:a"), key("batch:3:b")])
     );
     assert_eq!(
         fixed(conn, &db).await.unwrap(),
@@ -179,11 +179,17 @@ fn a_declared_lock_needs_no_database() {
         Key::BigInt(advisory_pattern::Derivation::Md5.key("acme:a%3Ab"))
     );
     let account = AccountLock { id: 7 };
-    assert_eq!(lock_key!("account:<account.id>"), account.key());
-    assert_eq!(lock_key!("account:<n>", with(n = 3 + 4)), account.key());
     assert_eq!(
-        lock_key!("job", derivation = "md5"),
-        Key::BigInt(advisory_pattern::Derivation::Md5.key("job"))
+        lock_key!("account:<account.id: int>", name = "account"),
+        account.key()
+    );
+    assert_eq!(
+        lock_key!("account:<n: int>", name = "account", with(n = 3 + 4)),
+        account.key()
+    );
+    assert_eq!(
+        lock_key!("md5-job", derivation = "md5"),
+        Key::BigInt(advisory_pattern::Derivation::Md5.key("md5-job"))
     );
 }
 
@@ -264,14 +270,14 @@ async fn an_empty_slice_and_too_many_keys_are_errors_before_any_sql() {
 async fn a_key_without_a_pattern_is_named_by_its_number() {
     let db = database().await;
     let mut conn = db.connect().await;
-    #[advisory_lock(key = (7, 8))]
+    #[advisory_lock(key = (9, 8))]
     async fn swallow(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         drop(execute(conn, "SELECT 1 FROM no_such_table").await);
         Ok(())
     }
     let error = swallow(&mut conn).await.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::RolledBack { lock, .. }) if lock == "(7, 8)"),
+        matches!(Error::find(&error), Some(Error::RolledBack { lock, .. }) if lock == "(9, 8)"),
         "{error:?}"
     );
     let held = xact::begin(&mut conn, AccountLock { id: 1 }).await.unwrap();
@@ -282,7 +288,7 @@ async fn a_key_without_a_pattern_is_named_by_its_number() {
 /// Two that take the same accounts in opposite order would each wait for the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_in_opposite_directions_never_deadlock() {
-    #[advisory_lock(keys = ["account:<from>", "account:<to>"])]
+    #[advisory_lock(keys = ["account:<from>", "account:<to>"], name = "account")]
     async fn transfer(conn: &mut AsyncPgConnection, from: i64, to: i64) -> QueryResult<()> {
         insert(conn, from, "out").await?;
         insert(conn, to, "in").await.map(drop)

@@ -1,0 +1,114 @@
+//! The record that a site leaves in the program: a static of flat bytes in a section of its own.
+
+use crate::args::Args;
+use advisory_pattern::{Derivation, LockedKey, MODULE_PATH, Record, encode_key};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::quote_spanned;
+use std::path::Path;
+use syn::LitStr;
+
+/// What a record says beside what the arguments say.
+pub(crate) struct Entry<'a> {
+    /// `fn`, `struct` or `macro`.
+    pub(crate) kind: &'a str,
+    pub(crate) function: String,
+    pub(crate) purpose: Option<String>,
+    pub(crate) scope: &'a str,
+    pub(crate) derivation: Derivation,
+    /// Each key as written, and as far as it is known.
+    pub(crate) keys: Vec<(String, Option<LockedKey>)>,
+    pub(crate) span: Span,
+}
+
+/// An item that the linker keeps, also where the function is never called.
+pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let text = |literal: &Option<LitStr>| literal.as_ref().map(LitStr::value);
+    let (file, line) = place(entry.span);
+    let slim = cfg!(feature = "slim-inventory");
+    let (written, keys) = entry
+        .keys
+        .into_iter()
+        .map(|(written, key)| (written, encode_key(key.as_ref())))
+        .unzip();
+    let record = Record {
+        kind: entry.kind.to_owned(),
+        name: text(&args.name),
+        component: text(&args.component),
+        purpose: entry.purpose.filter(|_| !slim),
+        written,
+        keys,
+        derivation: entry.derivation.name().to_owned(),
+        scope: entry.scope.to_owned(),
+        mode: "exclusive".to_owned(),
+        allow_overlap: args
+            .allow_overlap
+            .iter()
+            .map(|(other, why)| (other.value(), why.value()))
+            .collect(),
+        allow_ambiguous: text(&args.allow_ambiguous),
+        module: MODULE_PATH.to_owned(),
+        function: entry.function,
+        file: if slim { String::new() } else { file },
+        line: if slim { 0 } else { line },
+        krate: variable("CARGO_PKG_NAME"),
+        version: variable("CARGO_PKG_VERSION"),
+        ..Record::default()
+    };
+    let encoded = record.encode();
+    // Only the compiler knows the module that the item stands in.
+    let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
+    let core = quote_spanned!(here=> #krate::__private::core);
+    quote_spanned!(here=>
+        const _: () = {
+            const TEXT: &str = #core::concat!(#before, #core::module_path!(), #behind);
+            #[used]
+            #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__advisory"))]
+            #[cfg_attr(windows, unsafe(link_section = ".advsry"))]
+            #[cfg_attr(not(any(target_vendor = "apple", windows)), unsafe(link_section = ".advisory"))]
+            static RECORD: [u8; TEXT.len()] = match TEXT.as_bytes().first_chunk() {
+                #core::option::Option::Some(text) => *text,
+                #core::option::Option::None => [0; TEXT.len()],
+            };
+        };
+    )
+}
+
+/// The first line of the doc comment among a function's or a type's attributes.
+pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
+    let mut tokens = head.clone().into_iter();
+    while let Some(token) = tokens.next() {
+        let TokenTree::Punct(punct) = &token else {
+            return None;
+        };
+        let Some(TokenTree::Group(attribute)) = (punct.as_char() == '#').then(|| tokens.next())?
+        else {
+            return None;
+        };
+        let mut inside = attribute.stream().into_iter();
+        let is_doc = matches!(inside.next(), Some(TokenTree::Ident(name)) if name == "doc");
+        if is_doc && let Ok(line) = syn::parse2::<LitStr>(inside.skip(1).collect()) {
+            return Some(line.value().trim().to_owned()).filter(|line| !line.is_empty());
+        }
+    }
+    None
+}
+
+/// The file relative to its crate's manifest, and the line.
+fn place(span: Span) -> (String, u32) {
+    let span = span.unwrap();
+    let file = span.file();
+    let absolute = std::env::current_dir().unwrap_or_default().join(&file);
+    let manifest = variable("CARGO_MANIFEST_DIR");
+    let relative = absolute
+        .strip_prefix(Path::new(&manifest))
+        .map(|path| path.display().to_string());
+    (
+        relative.unwrap_or(file),
+        u32::try_from(span.line()).unwrap_or(0),
+    )
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}

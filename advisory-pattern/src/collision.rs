@@ -1,0 +1,184 @@
+//! Are two locks one lock, two that never meet, or two that can collide?
+//!
+//! The macro asks it of the sites of one crate, the program of all its sites, the command of whole artifacts: one piece of code, so
+//! that they agree.
+
+use std::fmt;
+
+use crate::{Derivation, Language, Pattern, Shape, Witness, overlap, witness};
+
+/// In `allow_overlap`: every other lock, with a name or without.
+const ANY: &str = "*";
+
+/// One lock as a site names it.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    key: LockedKey,
+    derivation: Derivation,
+    name: Option<String>,
+    allowed: Vec<String>,
+    language: Language,
+}
+
+/// What a lock's key is known to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockedKey {
+    /// A pattern whose placeholders have their shapes: see [`Pattern::shaped`].
+    Pattern(Pattern),
+    /// A fixed number of the `bigint` key space.
+    BigInt(i64),
+    /// Two numbers of the `(int, int)` key space, as far as they are fixed.
+    IntInt(Option<i32>, Option<i32>),
+}
+
+/// Why two locks cannot stand side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Collision {
+    /// Both patterns can render one key.
+    Key(Witness),
+    /// Both are one number, here as text.
+    Number(String),
+    /// One name stands for two keys.
+    Name(String),
+}
+
+impl Lock {
+    /// Describes a lock. `name` is what the site says in `name = "…"`; `allowed` the other locks' names in `allow_overlap`.
+    #[must_use]
+    pub fn new(
+        key: LockedKey,
+        derivation: Derivation,
+        name: Option<String>,
+        allowed: Vec<String>,
+    ) -> Self {
+        let language = match &key {
+            // No placeholder is left without a shape, so none is asked for.
+            LockedKey::Pattern(pattern) => pattern.language(|_| Shape::Text),
+            LockedKey::BigInt(_) | LockedKey::IntInt(..) => Language::of_parts([]),
+        };
+        Self {
+            key,
+            derivation,
+            name,
+            allowed,
+            language,
+        }
+    }
+
+    /// Gives the lock's name, if its site says one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Finds out how this lock and another, different site's one collide. `None`: they are one lock on purpose, or never meet.
+    ///
+    /// They are one lock when they have the same name and the same key (text, shapes, filters and derivation; what placeholders are
+    /// called is no part of it). Two equal keys without a name collide: sharing is said, not guessed.
+    #[must_use]
+    pub fn collision(&self, there: &Self) -> Option<Collision> {
+        if let (Some(name), Some(other)) = (&self.name, &there.name)
+            && name == other
+        {
+            return (!self.is_same_key(there)).then(|| Collision::Name(name.clone()));
+        }
+        let allows = |one: &Self, other: &Self| {
+            let names = |allowed: &String| allowed == ANY || other.name.as_ref() == Some(allowed);
+            one.allowed.iter().any(names)
+        };
+        if allows(self, there) || allows(there, self) {
+            return None;
+        }
+        match (&self.key, &there.key) {
+            (LockedKey::Pattern(_), LockedKey::Pattern(_)) => {
+                let meets =
+                    self.derivation == there.derivation && overlap(&self.language, &there.language);
+                meets
+                    .then(|| witness(&self.language, &there.language))?
+                    .map(Collision::Key)
+            }
+            (LockedKey::IntInt(a, b), LockedKey::IntInt(c, d)) => {
+                let meets = |here: Option<i32>, there: Option<i32>| {
+                    here.is_none() || there.is_none() || here == there
+                };
+                let number =
+                    |here: Option<i32>, there: Option<i32>| here.or(there).unwrap_or_default();
+                (meets(*a, *c) && meets(*b, *d))
+                    .then(|| Collision::Number(format!("({}, {})", number(*a, *c), number(*b, *d))))
+            }
+            _ => {
+                let number = self.number()?;
+                (there.number() == Some(number)).then(|| Collision::Number(number.to_string()))
+            }
+        }
+    }
+
+    fn is_same_key(&self, there: &Self) -> bool {
+        match (&self.key, &there.key) {
+            (LockedKey::Pattern(here), LockedKey::Pattern(other)) => {
+                here.same_form(other) && self.derivation == there.derivation
+            }
+            (here, other) => here == other,
+        }
+    }
+
+    /// The `bigint` that the lock always is.
+    fn number(&self) -> Option<i64> {
+        match &self.key {
+            LockedKey::BigInt(number) => Some(*number),
+            LockedKey::Pattern(pattern) => {
+                pattern.constant().map(|text| self.derivation.key(&text))
+            }
+            LockedKey::IntInt(..) => None,
+        }
+    }
+}
+
+/// ``both can render "t1:x": here tenant = "t1", …``, ``both are the number 42``, ``one name for two keys: `booking` ``
+impl fmt::Display for Collision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(witness) => witness.fmt(f),
+            Self::Number(number) => write!(f, "both are the number {number}"),
+            Self::Name(name) => write!(
+                f,
+                "`{name}` names both, and the keys differ in text, shapes or derivation"
+            ),
+        }
+    }
+}
+
+impl Collision {
+    /// Says what is wrong; `here` and `there` are the two keys as written.
+    #[must_use]
+    pub fn headline(&self, here: &str, there: &str) -> String {
+        match self {
+            Self::Key(_) | Self::Number(_) => {
+                format!("advisory lock keys can collide: `{here}` and `{there}`")
+            }
+            Self::Name(name) => {
+                format!("advisory lock `{name}` has two keys: `{here}` and `{there}`")
+            }
+        }
+    }
+
+    /// Says what to write instead; `key` is the pattern of the site that is told, `word` its function or type, if it has a name.
+    #[must_use]
+    pub fn help(&self, key: &str, word: Option<&str>) -> String {
+        match self {
+            Self::Key(_) => {
+                let own = word.map_or_else(String::new, |word| format!(": `{word}:{key}`"));
+                format!(
+                    "if they are one lock, give both the same `name = \"…\"` or declare it once; if not, start one key with its own \
+                     word{own}"
+                )
+            }
+            Self::Number(_) => {
+                "if they are one lock, give both the same `name = \"…\"`; if not, take another number".to_owned()
+            }
+            Self::Name(_) => {
+                "one name is one text with the same shapes and derivation: write the same key, shapes included, or another name".to_owned()
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! How is a lock site written into a program, and read out of its bytes again?
+//!
+//! The macro puts one record a site into a section of its own; the program's tests and the command read them without running
+//! anything. A record is flat text between two control characters, so that it needs no relocation and survives any linker.
+
+use std::fmt;
+
+use crate::{Derivation, Lock, LockedKey, parse};
+
+/// Starts a record.
+const START: char = '\u{1e}';
+/// Stands between a record's fields.
+const FIELD: char = '\u{1f}';
+/// Stands between the parts of a field that has several.
+const PART: char = '\u{1c}';
+/// Ends a record.
+const END: char = '\u{1d}';
+/// What stands behind [`START`]. The version is the format's: a reader refuses a newer one.
+const MAGIC: &str = "advisory lock site";
+/// The format that this crate writes.
+pub const RECORD_VERSION: u32 = 1;
+/// A record is never longer: what claims to be is none.
+const LONGEST: usize = 64 * 1024;
+
+/// One lock site as its program carries it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Record {
+    /// `fn`, `struct` for a declared lock, or `macro` for `lock_key!`.
+    pub kind: String,
+    /// The lock's name, if the site says one.
+    pub name: Option<String>,
+    /// Which part of the program it belongs to, if the site says so.
+    pub component: Option<String>,
+    /// The first line of the doc comment.
+    pub purpose: Option<String>,
+    /// The keys as written: patterns, or expressions.
+    pub written: Vec<String>,
+    /// The keys as they are compared, by [`encode_key`].
+    pub keys: Vec<String>,
+    /// How the rendered key becomes a number.
+    pub derivation: String,
+    /// `xact`, `session`, `lease`; `none` for a declared key, which is held where it is used.
+    pub scope: String,
+    /// `exclusive` or `shared`.
+    pub mode: String,
+    /// How long it waits, if the site says so.
+    pub wait: Option<String>,
+    /// How long the body may run, if the site says so.
+    pub max_hold: Option<String>,
+    /// The isolation level, if the site says one.
+    pub isolation: Option<String>,
+    /// The other locks' names that this one may overlap, each with the reason.
+    pub allow_overlap: Vec<(String, String)>,
+    /// Why the pattern may be ambiguous.
+    pub allow_ambiguous: Option<String>,
+    /// The module's path.
+    pub module: String,
+    /// The function, or the declared type.
+    pub function: String,
+    /// The source file, relative to the crate's manifest.
+    pub file: String,
+    /// Its line.
+    pub line: u32,
+    /// The crate.
+    pub krate: String,
+    /// The crate's version.
+    pub version: String,
+}
+
+/// Why bytes that start like a record are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The record has no end: the file is cut short.
+    Truncated,
+    /// The record is of a format that this reader is too old for.
+    Newer(String),
+    /// A field is not what the format says.
+    Malformed(String),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => write!(f, "a lock site's record has no end: the file is cut short"),
+            Self::Newer(version) => write!(
+                f,
+                "a lock site's record has format {version}, and this reader knows up to {RECORD_VERSION}: update it"
+            ),
+            Self::Malformed(field) => write!(f, "a lock site's record has a wrong field: {field}"),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+/// A field that only the compiler can give where the site stands: the macro splices `module_path!()` in.
+pub const MODULE_PATH: &str = "\u{1a}";
+
+impl Record {
+    /// Writes the record. Control characters in values become spaces.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = format!("{START}{MAGIC}{FIELD}{RECORD_VERSION}");
+        for (name, value) in self.fields() {
+            text.push(FIELD);
+            text.push_str(name);
+            text.push('=');
+            text.push_str(&value);
+        }
+        text.push(END);
+        text
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![
+            ("kind", clean(&self.kind)),
+            ("written", parts(&self.written)),
+            ("keys", parts(&self.keys)),
+            ("derivation", clean(&self.derivation)),
+            ("scope", clean(&self.scope)),
+            ("mode", clean(&self.mode)),
+            (
+                "module",
+                if self.module == MODULE_PATH {
+                    self.module.clone()
+                } else {
+                    clean(&self.module)
+                },
+            ),
+            ("function", clean(&self.function)),
+            ("file", clean(&self.file)),
+            ("line", self.line.to_string()),
+            ("crate", clean(&self.krate)),
+            ("version", clean(&self.version)),
+        ];
+        let optional = [
+            ("name", &self.name),
+            ("component", &self.component),
+            ("purpose", &self.purpose),
+            ("wait", &self.wait),
+            ("max_hold", &self.max_hold),
+            ("isolation", &self.isolation),
+            ("allow_ambiguous", &self.allow_ambiguous),
+        ];
+        fields.extend(
+            optional
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, clean(value.as_ref()?)))),
+        );
+        for (other, reason) in &self.allow_overlap {
+            fields.push(("allow_overlap", parts([other, reason])));
+        }
+        fields
+    }
+
+    /// Reads one record's text, without its start and end. Fields that it does not know are skipped.
+    fn decode(text: &str) -> Result<Self, RecordError> {
+        let mut fields = text.split(FIELD);
+        let version = fields
+            .next()
+            .and_then(|head| head.strip_prefix(MAGIC))
+            .map(|_| fields.next());
+        let version = version.flatten().unwrap_or_default();
+        match version.parse::<u32>() {
+            Ok(version) if version <= RECORD_VERSION => {}
+            Ok(_) => return Err(RecordError::Newer(version.to_owned())),
+            Err(_) => return Err(RecordError::Malformed(format!("version `{version}`"))),
+        }
+        let mut record = Self::default();
+        for field in fields {
+            let Some((name, value)) = field.split_once('=') else {
+                return Err(RecordError::Malformed(format!("`{field}`")));
+            };
+            let value = shown(value);
+            match name {
+                "kind" => record.kind = value,
+                "name" => record.name = Some(value),
+                "component" => record.component = Some(value),
+                "purpose" => record.purpose = Some(value),
+                "written" => record.written = value.split(PART).map(str::to_owned).collect(),
+                "keys" => record.keys = value.split(PART).map(str::to_owned).collect(),
+                "derivation" => record.derivation = value,
+                "scope" => record.scope = value,
+                "mode" => record.mode = value,
+                "wait" => record.wait = Some(value),
+                "max_hold" => record.max_hold = Some(value),
+                "isolation" => record.isolation = Some(value),
+                "allow_ambiguous" => record.allow_ambiguous = Some(value),
+                "allow_overlap" => {
+                    let (other, reason) = value.split_once(PART).unwrap_or((&value, ""));
+                    record
+                        .allow_overlap
+                        .push((other.to_owned(), reason.to_owned()));
+                }
+                "module" => record.module = value,
+                "function" => record.function = value,
+                "file" => record.file = value,
+                "line" => {
+                    let line = value.parse();
+                    record.line =
+                        line.map_err(|_| RecordError::Malformed(format!("line `{value}`")))?;
+                }
+                "crate" => record.krate = value,
+                "version" => record.version = value,
+                _ => {}
+            }
+        }
+        Ok(record)
+    }
+
+    /// Gives the bytes that every record starts with, to pass over files that hold none.
+    #[must_use]
+    pub fn marker() -> Vec<u8> {
+        // Made here and not a constant, or the reader would find itself in every program that holds it.
+        std::iter::once(START as u8)
+            .chain(MAGIC.bytes())
+            .chain([FIELD as u8])
+            .collect()
+    }
+
+    /// Finds every record in a program's bytes, sorted, each once. The bytes can be anything.
+    ///
+    /// # Errors
+    /// The first record that starts and cannot be read.
+    pub fn find_all(bytes: &[u8]) -> Result<Vec<Self>, RecordError> {
+        let start = Self::marker();
+        let mut records = Vec::new();
+        let mut rest = bytes;
+        while let Some(at) = rest.iter().position(|byte| *byte == START as u8) {
+            rest = &rest[at..];
+            if !rest.starts_with(&start) {
+                rest = &rest[1..];
+                continue;
+            }
+            let reach = &rest[1..rest.len().min(LONGEST)];
+            // Cut at the next start too: a record that lost its end must not swallow its neighbour.
+            let Some(end) = reach
+                .iter()
+                .position(|byte| *byte == END as u8 || *byte == START as u8)
+            else {
+                return Err(RecordError::Truncated);
+            };
+            if reach[end] != END as u8 {
+                return Err(RecordError::Truncated);
+            }
+            let text = std::str::from_utf8(&reach[..end]);
+            let text =
+                text.map_err(|_| RecordError::Malformed("text that is not UTF-8".to_owned()))?;
+            records.push(Self::decode(text)?);
+            rest = &reach[end..];
+        }
+        records.sort();
+        records.dedup();
+        Ok(records)
+    }
+
+    /// The site's locks as they are compared, each with its key as written. A key that says nothing before run time is left out.
+    ///
+    /// # Errors
+    /// A key or a derivation that this version cannot read.
+    pub fn locks(&self) -> Result<Vec<(String, Lock)>, RecordError> {
+        let derivation = Derivation::from_name(&self.derivation)
+            .ok_or_else(|| RecordError::Malformed(format!("derivation `{}`", self.derivation)))?;
+        let allowed: Vec<String> = self
+            .allow_overlap
+            .iter()
+            .map(|(other, _)| other.clone())
+            .collect();
+        let mut locks = Vec::new();
+        for (index, key) in self.keys.iter().enumerate() {
+            let Some(locked) = decode_key(key)? else {
+                continue;
+            };
+            let written = self.written.get(index).unwrap_or(key).clone();
+            locks.push((
+                written,
+                Lock::new(locked, derivation, self.name.clone(), allowed.clone()),
+            ));
+        }
+        Ok(locks)
+    }
+}
+
+/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`; `?` for an expression that says nothing.
+#[must_use]
+pub fn encode_key(key: Option<&LockedKey>) -> String {
+    let half =
+        |number: &Option<i32>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    match key {
+        Some(LockedKey::Pattern(pattern)) => format!("pattern {pattern}"),
+        Some(LockedKey::BigInt(number)) => format!("number {number}"),
+        Some(LockedKey::IntInt(first, second)) => {
+            format!("number ({},{})", half(first), half(second))
+        }
+        None => "?".to_owned(),
+    }
+}
+
+/// Reads what [`encode_key`] writes; `None` for an expression that says nothing.
+///
+/// # Errors
+/// A key that this version cannot read.
+pub fn decode_key(text: &str) -> Result<Option<LockedKey>, RecordError> {
+    let malformed = || RecordError::Malformed(format!("key `{text}`"));
+    if text == "?" {
+        return Ok(None);
+    }
+    if let Some(pattern) = text.strip_prefix("pattern ") {
+        let pattern = parse(pattern).map_err(|_| malformed())?;
+        return Ok(Some(LockedKey::Pattern(pattern)));
+    }
+    let number = text.strip_prefix("number ").ok_or_else(malformed)?;
+    let Some(pair) = number.strip_prefix('(') else {
+        let number = number.parse().map_err(|_| malformed())?;
+        return Ok(Some(LockedKey::BigInt(number)));
+    };
+    let pair = pair.strip_suffix(')').and_then(|pair| pair.split_once(','));
+    let (first, second) = pair.ok_or_else(malformed)?;
+    let half = |half: &str| match half {
+        "?" => Ok(None),
+        digits => digits.parse().map(Some).map_err(|_| malformed()),
+    };
+    Ok(Some(LockedKey::IntInt(half(first)?, half(second)?)))
+}
+
+/// What a file says reaches people's terminals, so nothing in it may steer one.
+fn shown(value: &str) -> String {
+    let steers = |c: char| c.is_control() && c != PART && !MODULE_PATH.contains(c);
+    value.replace(steers, " ")
+}
+
+fn clean(value: &str) -> String {
+    value.replace(char::is_control, " ")
+}
+
+fn parts<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> String {
+    let values: Vec<String> = values
+        .into_iter()
+        .map(|value| clean(value.as_ref()))
+        .collect();
+    values.join(&PART.to_string())
+}

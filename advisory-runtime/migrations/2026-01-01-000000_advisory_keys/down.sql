@@ -1,0 +1,10 @@
+-- Without IF EXISTS and CASCADE: a function that is gone, or that an index or a view still uses, is somebody's to decide about.
+-- (PostgreSQL 14 drops a generated column with the function that it calls; later releases refuse.)
+-- Locks that are held stay held until their sessions release them or end.
+DROP FUNCTION
+    advisory_key(pg_catalog.text),
+    advisory_escape(pg_catalog.text),
+    email_to_lock_id(pg_catalog.text),
+    generate_lock_id(pg_catalog.text, pg_catalog.text),
+    acquire_cleanup_lock(pg_catalog.text),
+    release_cleanup_lock(pg_catalog.text);

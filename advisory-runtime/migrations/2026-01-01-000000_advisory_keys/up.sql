@@ -1,0 +1,149 @@
+-- Which number does the Rust side lock? These functions give other programs the same one, in SQL. PostgreSQL 14 to 18.
+--
+-- They are made in the first schema of the `search_path`. If this fails with "function … already exists" (42723), a function of that
+-- name and signature is there already, perhaps a recipe's own: see what it computes and who calls it, then drop it or rename it.
+-- Nothing is ever replaced.
+--
+-- Nobody but the owner and superusers may call them. Grant each to whoever needs it; one needs no other:
+--     GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;
+-- PUBLIC is refused because HTTP gateways publish every function that their role may call, and who may take a lock on any key can
+-- stop those who need it. Where ALTER DEFAULT PRIVILEGES grants new functions to a gateway's roles, revoke that as well.
+--
+-- Why they look as they do:
+-- * Each stands alone. With the `search_path` pinned none could name another without knowing its schema.
+-- * NULL raises 22004. pg_try_advisory_lock(NULL) takes no lock and returns NULL, and `IF NOT NULL` goes on as if it were held.
+-- * convert_to() is STABLE, because a superuser can replace a conversion, and these are IMMUTABLE, so that an index or a generated
+--   column can hold a key. In a UTF8 database it converts nothing; elsewhere a replaced conversion would change keys.
+-- * COLLATE "C" makes `lower` change A to Z only, and `replace` compare bytes. Unicode's tables and a database's collation change
+--   between releases and machines; a changed key un-locks a fleet that is half upgraded.
+
+-- The number that `advisory_runtime` locks for a rendered key: the first 8 bytes, big-endian, of its SHA-256 in UTF-8.
+CREATE FUNCTION advisory_key(rendered pg_catalog.text) RETURNS pg_catalog.int8
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY INVOKER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF rendered IS NULL THEN
+        RAISE EXCEPTION 'advisory_key: argument "rendered" is NULL' USING ERRCODE = '22004';
+    END IF;
+    RETURN ('x' OPERATOR(pg_catalog.||) pg_catalog.encode(
+        pg_catalog.substring(pg_catalog.sha256(pg_catalog.convert_to(rendered, 'UTF8')), 1, 8),
+        'hex'
+    ))::pg_catalog.bit(64)::pg_catalog.int8;
+END
+$$;
+
+-- A text as a placeholder renders it: `%` and `:` escaped, so that a `:` in a key is always the pattern's own.
+--     advisory_key('booking:' || advisory_escape(guest))    -- the pattern "booking:<guest>"
+CREATE FUNCTION advisory_escape(value pg_catalog.text) RETURNS pg_catalog.text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY INVOKER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF value IS NULL THEN
+        RAISE EXCEPTION 'advisory_escape: argument "value" is NULL' USING ERRCODE = '22004';
+    END IF;
+    RETURN pg_catalog.replace(
+        pg_catalog.replace(value COLLATE pg_catalog."C", '%', '%25'),
+        ':', '%3A'
+    );
+END
+$$;
+
+-- The four below bear the names of a recipe in circulation, and its parameters' names, because gateways call by name. They compute what
+-- it computes, without pgcrypto, save where `lower` meets a letter outside ASCII, or a Turkish database: the recipe follows the
+-- database's locale, under which 'É' becomes 'é'; here it stays. Programs that use both need lower-case input there.
+
+-- The pattern "<email|trim|lower|raw>".
+CREATE FUNCTION email_to_lock_id(p_email pg_catalog.text) RETURNS pg_catalog.int8
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY INVOKER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_email IS NULL THEN
+        RAISE EXCEPTION 'email_to_lock_id: argument "p_email" is NULL' USING ERRCODE = '22004';
+    END IF;
+    RETURN ('x' OPERATOR(pg_catalog.||) pg_catalog.encode(
+        pg_catalog.substring(pg_catalog.sha256(pg_catalog.convert_to(
+            pg_catalog.lower(pg_catalog.btrim(p_email) COLLATE pg_catalog."C"),
+            'UTF8'
+        )), 1, 8),
+        'hex'
+    ))::pg_catalog.bit(64)::pg_catalog.int8;
+END
+$$;
+
+-- The pattern "cleanup:<key|trim|lower|raw>" when the namespace is 'cleanup'. The namespace is taken as it is: one with a `:` in it can
+-- meet another namespace's key.
+CREATE FUNCTION generate_lock_id(p_namespace pg_catalog.text, p_key pg_catalog.text) RETURNS pg_catalog.int8
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY INVOKER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_namespace IS NULL THEN
+        RAISE EXCEPTION 'generate_lock_id: argument "p_namespace" is NULL' USING ERRCODE = '22004';
+    END IF;
+    IF p_key IS NULL THEN
+        RAISE EXCEPTION 'generate_lock_id: argument "p_key" is NULL' USING ERRCODE = '22004';
+    END IF;
+    RETURN ('x' OPERATOR(pg_catalog.||) pg_catalog.encode(
+        pg_catalog.substring(pg_catalog.sha256(pg_catalog.convert_to(
+            p_namespace OPERATOR(pg_catalog.||) ':'
+                OPERATOR(pg_catalog.||) pg_catalog.lower(pg_catalog.btrim(p_key) COLLATE pg_catalog."C"),
+            'UTF8'
+        )), 1, 8),
+        'hex'
+    ))::pg_catalog.bit(64)::pg_catalog.int8;
+END
+$$;
+
+-- Takes the session-level lock on email_to_lock_id(p_email) if it is free, and says whether it did. It is held until this session
+-- releases it as often as it took it, or ends; a rollback does not free it.
+--
+-- Neither function raises a NOTICE: it would tell a log the number, and who guesses an address can check the guess against it.
+CREATE FUNCTION acquire_cleanup_lock(p_email pg_catalog.text) RETURNS pg_catalog.bool
+    LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_email IS NULL THEN
+        RAISE EXCEPTION 'acquire_cleanup_lock: argument "p_email" is NULL' USING ERRCODE = '22004';
+    END IF;
+    RETURN pg_catalog.pg_try_advisory_lock(('x' OPERATOR(pg_catalog.||) pg_catalog.encode(
+        pg_catalog.substring(pg_catalog.sha256(pg_catalog.convert_to(
+            pg_catalog.lower(pg_catalog.btrim(p_email) COLLATE pg_catalog."C"),
+            'UTF8'
+        )), 1, 8),
+        'hex'
+    ))::pg_catalog.bit(64)::pg_catalog.int8);
+END
+$$;
+
+-- Releases what acquire_cleanup_lock took in this session. False, with PostgreSQL's own warning that names no number, when this session
+-- does not hold it: then something else ran unlocked, or the lock is stranded in another session of a pool.
+CREATE FUNCTION release_cleanup_lock(p_email pg_catalog.text) RETURNS pg_catalog.bool
+    LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_email IS NULL THEN
+        RAISE EXCEPTION 'release_cleanup_lock: argument "p_email" is NULL' USING ERRCODE = '22004';
+    END IF;
+    RETURN pg_catalog.pg_advisory_unlock(('x' OPERATOR(pg_catalog.||) pg_catalog.encode(
+        pg_catalog.substring(pg_catalog.sha256(pg_catalog.convert_to(
+            pg_catalog.lower(pg_catalog.btrim(p_email) COLLATE pg_catalog."C"),
+            'UTF8'
+        )), 1, 8),
+        'hex'
+    ))::pg_catalog.bit(64)::pg_catalog.int8);
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION
+    advisory_key(pg_catalog.text),
+    advisory_escape(pg_catalog.text),
+    email_to_lock_id(pg_catalog.text),
+    generate_lock_id(pg_catalog.text, pg_catalog.text),
+    acquire_cleanup_lock(pg_catalog.text),
+    release_cleanup_lock(pg_catalog.text)
+FROM PUBLIC;

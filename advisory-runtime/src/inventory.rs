@@ -1,0 +1,127 @@
+//! The lock sites of this program, for its own tests.
+//!
+//! Every use of the attribute, of `#[derive(LockKey)]` and of `lock_key!` leaves a record in the program, also where the
+//! function is never called. The compiler tells of collisions inside one crate; a test that calls [`assert_no_collisions`] tells
+//! of those between crates:
+//!
+//! ```no_run
+//! // In a `#[test]` of the program:
+//! advisory_runtime::inventory::assert_no_collisions();
+//! ```
+//!
+//! A crate that the program names in its manifest and nowhere in its source is not linked, so its sites are not here.
+
+pub use advisory_pattern::Record as Site;
+use std::fmt;
+
+/// Why the sites could not be read, or do not go together.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InventoryError {
+    /// The program's own file could not be read.
+    Unreadable(std::io::Error),
+    /// A record in it is none that this version can read.
+    Record(advisory_pattern::RecordError),
+    /// Locks that can collide, as a text that names both places and a key that both can render.
+    Collisions(Vec<String>),
+}
+
+impl fmt::Display for InventoryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(_) => {
+                write!(f, "the program's own file can't be read for its lock sites")
+            }
+            Self::Record(_) => write!(
+                f,
+                "the program holds a lock site's record that can't be read"
+            ),
+            Self::Collisions(found) => f.write_str(&found.join("\n\n")),
+        }
+    }
+}
+
+impl std::error::Error for InventoryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreadable(error) => Some(error),
+            Self::Record(error) => Some(error),
+            Self::Collisions(_) => None,
+        }
+    }
+}
+
+/// Reads the lock sites of the running program, sorted, out of its own file.
+///
+/// # Errors
+///
+/// [`InventoryError::Unreadable`], such as when the file was deleted since; [`InventoryError::Record`].
+pub fn sites() -> Result<Vec<Site>, InventoryError> {
+    let program = std::env::current_exe().and_then(std::fs::read);
+    Site::find_all(&program.map_err(InventoryError::Unreadable)?).map_err(InventoryError::Record)
+}
+
+/// Finds every two sites of the running program whose locks can collide.
+///
+/// # Errors
+///
+/// Those of [`sites`]; [`InventoryError::Collisions`] with every pair.
+pub fn check() -> Result<(), InventoryError> {
+    let found = collisions(&sites()?)?;
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(InventoryError::Collisions(found))
+    }
+}
+
+/// [`check`], for a test.
+///
+/// # Panics
+///
+/// When two locks can collide, or the program's own file cannot be read.
+#[expect(clippy::panic, reason = "an assertion of a user's test")]
+pub fn assert_no_collisions() {
+    if let Err(error) = check() {
+        panic!("{error}");
+    }
+}
+
+fn collisions(sites: &[Site]) -> Result<Vec<String>, InventoryError> {
+    let mut locks = Vec::new();
+    for site in sites {
+        for (key, lock) in site.locks().map_err(InventoryError::Record)? {
+            locks.push((site, key, lock));
+        }
+    }
+    let mut found = Vec::new();
+    for (index, (here, key, lock)) in locks.iter().enumerate() {
+        for (there, other, earlier) in &locks[..index] {
+            if std::ptr::eq(*here, *there) {
+                continue;
+            }
+            if let Some(collision) = lock.collision(earlier) {
+                found.push(format!(
+                    "{}\n --> {}\n --> {}\n  = {collision}\n  = help: {}",
+                    collision.headline(key, other),
+                    place(here),
+                    place(there),
+                    collision.help(key, None),
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn place(site: &Site) -> String {
+    let Site {
+        krate,
+        file,
+        line,
+        kind,
+        function,
+        ..
+    } = site;
+    format!("{krate}: {file}:{line} ({kind} `{function}`)")
+}

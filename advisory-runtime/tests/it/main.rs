@@ -1,0 +1,24 @@
+//! Which texts and numbers do values become? None of it needs a database.
+//!
+//! The texts are golden: a changed key un-locks a fleet that is half upgraded. One that fails here is a bug, or a migration
+//! that the changelog describes under "Keys".
+
+mod cost;
+mod dates;
+mod declared;
+mod injective;
+mod matcher;
+mod texts;
+
+/// The rendered key of a declared lock with one value.
+macro_rules! rendered {
+    ($pattern:tt, $type:ty: $value:expr) => {{
+        #[derive(advisory_runtime::LockKey)]
+        #[lock_key($pattern, allow_overlap("*", "texts are compared, nothing is locked"))]
+        struct Lock {
+            v: $type,
+        }
+        advisory_runtime::LockKey::rendered(&Lock { v: $value })
+    }};
+}
+pub(crate) use rendered;

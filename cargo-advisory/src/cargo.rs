@@ -1,0 +1,57 @@
+//! Which files does `cargo build` make of the selection?
+//!
+//! Cargo names them itself, fresh ones too, so nothing is guessed from directories.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Builds, with cargo's own messages on the standard error, and gives the artifacts that can hold lock sites.
+pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--message-format=json-render-diagnostics"])
+        .args(flags)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Failure::Input(format!("can't run cargo: {error}")))?;
+    if !built.status.success() {
+        let code = built.status.code().and_then(|code| u8::try_from(code).ok());
+        return Err(Failure::Cargo(code.unwrap_or(101)));
+    }
+    let messages = built.stdout.split(|byte| *byte == b'\n');
+    let mut found: Vec<PathBuf> = messages
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .flat_map(|message: Value| artifacts(&message))
+        .collect();
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn artifacts(message: &Value) -> Vec<PathBuf> {
+    let kinds = message["target"]["kind"].as_array();
+    // These run while cargo builds, and are no part of the program.
+    let is_tool = kinds
+        .into_iter()
+        .flatten()
+        .any(|kind| kind == "proc-macro" || kind == "custom-build");
+    if message["reason"] != "compiler-artifact" || is_tool {
+        return Vec::new();
+    }
+    let files = message["filenames"].as_array().into_iter().flatten();
+    let files = files.chain(Some(&message["executable"]));
+    files
+        .filter_map(Value::as_str)
+        .map(PathBuf::from)
+        // Metadata, debug information and import libraries hold no more than the artifact beside them.
+        .filter(|file| {
+            let extension = file.extension().and_then(|extension| extension.to_str());
+            !matches!(extension, Some("rmeta" | "d" | "pdb" | "dwp" | "dSYM" | "exp"))
+        })
+        .collect()
+}

@@ -1,0 +1,45 @@
+//! Where does the answer go, how wide is it there, and does it have colours?
+//!
+//! Styles are always written; `anstream` takes them out where they do not belong: in a pipe, a file, or with `NO_COLOR`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anstyle::{AnsiColor, Style};
+
+use crate::failure::Failure;
+
+pub(crate) const PLAIN: Style = Style::new();
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const KEY: Style = AnsiColor::Green.on_default();
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
+
+/// Writes to the file, or to the standard output.
+pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
+    if let Some(path) = to {
+        let text = anstream::adapter::strip_str(text).to_string();
+        return fs::write(path, text).map_err(|error| Failure::file(path, error));
+    }
+    match anstream::stdout().write_all(text.as_bytes()) {
+        // Nobody reads any more: `cargo advisory dump | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => {
+            written.map_err(|error| Failure::Input(format!("standard output: {error}")))
+        }
+    }
+}
+
+/// Writes a message for people, beside the answer.
+pub(crate) fn note(text: &str) {
+    // There is nowhere left to complain to.
+    drop(anstream::stderr().write_all(text.as_bytes()));
+}
+
+/// The columns that a table on the standard output can use; `None` if it is no terminal, or goes to a file.
+pub(crate) fn width(to: Option<&Path>) -> Option<usize> {
+    let width = terminal_size::terminal_size_of(io::stdout()).filter(|_| to.is_none());
+    width.map(|(width, _)| usize::from(width.0))
+}

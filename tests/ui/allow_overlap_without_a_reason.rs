@@ -1,0 +1,11 @@
+#![allow(unused)]
+use advisory_runtime::{KeyPart, LockKey, advisory_lock, lock_key};
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[advisory_lock(key = "slot:<slot>", allow_overlap("other"))]
+async fn create(conn: &mut AsyncPgConnection, slot: i64) -> QueryResult<()> {
+    Ok(())
+}
+
+fn main() {}
