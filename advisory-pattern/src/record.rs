@@ -3,9 +3,8 @@
 //! The macro puts one record a site into a section of its own; the program's tests and the command read them without running
 //! anything. A record is flat text between two control characters, so that it needs no relocation and survives any linker.
 
-use std::fmt;
-
-use crate::{Derivation, Lock, LockedKey, parse};
+use crate::locked_key::decode_key;
+use crate::{Derivation, Lock, RecordError};
 
 /// Starts a record.
 const START: char = '\u{1e}';
@@ -35,7 +34,7 @@ pub struct Record {
     pub purpose: Option<String>,
     /// The keys as written: patterns, or expressions.
     pub written: Vec<String>,
-    /// The keys as they are compared, by [`encode_key`].
+    /// The keys as they are compared, by [`encode_key`](crate::encode_key).
     pub keys: Vec<String>,
     /// How the rendered key becomes a number.
     pub derivation: String,
@@ -66,33 +65,6 @@ pub struct Record {
     /// The crate's version.
     pub version: String,
 }
-
-/// Why bytes that start like a record are none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// The record has no end: the file is cut short.
-    Truncated,
-    /// The record is of a format that this reader is too old for.
-    Newer(String),
-    /// A field is not what the format says.
-    Malformed(String),
-}
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => write!(f, "a lock site's record has no end: the file is cut short"),
-            Self::Newer(version) => write!(
-                f,
-                "a lock site's record has format {version}, and this reader knows up to {RECORD_VERSION}: update it"
-            ),
-            Self::Malformed(field) => write!(f, "a lock site's record has a wrong field: {field}"),
-        }
-    }
-}
-
-impl std::error::Error for RecordError {}
 
 /// A field that only the compiler can give where the site stands: the macro splices `module_path!()` in.
 pub const MODULE_PATH: &str = "\u{1a}";
@@ -172,37 +144,37 @@ impl Record {
             let Some((name, value)) = field.split_once('=') else {
                 return Err(RecordError::Malformed(format!("`{field}`")));
             };
-            let value = shown(value);
+            let text = || clean(value);
+            let texts = || value.split(PART).map(clean).collect();
             match name {
-                "kind" => record.kind = value,
-                "name" => record.name = Some(value),
-                "component" => record.component = Some(value),
-                "purpose" => record.purpose = Some(value),
-                "written" => record.written = value.split(PART).map(str::to_owned).collect(),
-                "keys" => record.keys = value.split(PART).map(str::to_owned).collect(),
-                "derivation" => record.derivation = value,
-                "scope" => record.scope = value,
-                "mode" => record.mode = value,
-                "wait" => record.wait = Some(value),
-                "max_hold" => record.max_hold = Some(value),
-                "isolation" => record.isolation = Some(value),
-                "allow_ambiguous" => record.allow_ambiguous = Some(value),
+                "kind" => record.kind = text(),
+                "name" => record.name = Some(text()),
+                "component" => record.component = Some(text()),
+                "purpose" => record.purpose = Some(text()),
+                "written" => record.written = texts(),
+                "keys" => record.keys = texts(),
+                "derivation" => record.derivation = text(),
+                "scope" => record.scope = text(),
+                "mode" => record.mode = text(),
+                "wait" => record.wait = Some(text()),
+                "max_hold" => record.max_hold = Some(text()),
+                "isolation" => record.isolation = Some(text()),
+                "allow_ambiguous" => record.allow_ambiguous = Some(text()),
                 "allow_overlap" => {
-                    let (other, reason) = value.split_once(PART).unwrap_or((&value, ""));
-                    record
-                        .allow_overlap
-                        .push((other.to_owned(), reason.to_owned()));
+                    let (other, reason) = value.split_once(PART).unwrap_or((value, ""));
+                    record.allow_overlap.push((clean(other), clean(reason)));
                 }
-                "module" => record.module = value,
-                "function" => record.function = value,
-                "file" => record.file = value,
+                "module" if value == MODULE_PATH => record.module = value.to_owned(),
+                "module" => record.module = text(),
+                "function" => record.function = text(),
+                "file" => record.file = text(),
                 "line" => {
                     let line = value.parse();
                     record.line =
                         line.map_err(|_| RecordError::Malformed(format!("line `{value}`")))?;
                 }
-                "crate" => record.krate = value,
-                "version" => record.version = value,
+                "crate" => record.krate = text(),
+                "version" => record.version = text(),
                 _ => {}
             }
         }
@@ -282,54 +254,7 @@ impl Record {
     }
 }
 
-/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`; `?` for an expression that says nothing.
-#[must_use]
-pub fn encode_key(key: Option<&LockedKey>) -> String {
-    let half =
-        |number: &Option<i32>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
-    match key {
-        Some(LockedKey::Pattern(pattern)) => format!("pattern {pattern}"),
-        Some(LockedKey::BigInt(number)) => format!("number {number}"),
-        Some(LockedKey::IntInt(first, second)) => {
-            format!("number ({},{})", half(first), half(second))
-        }
-        None => "?".to_owned(),
-    }
-}
-
-/// Reads what [`encode_key`] writes; `None` for an expression that says nothing.
-///
-/// # Errors
-/// A key that this version cannot read.
-pub fn decode_key(text: &str) -> Result<Option<LockedKey>, RecordError> {
-    let malformed = || RecordError::Malformed(format!("key `{text}`"));
-    if text == "?" {
-        return Ok(None);
-    }
-    if let Some(pattern) = text.strip_prefix("pattern ") {
-        let pattern = parse(pattern).map_err(|_| malformed())?;
-        return Ok(Some(LockedKey::Pattern(pattern)));
-    }
-    let number = text.strip_prefix("number ").ok_or_else(malformed)?;
-    let Some(pair) = number.strip_prefix('(') else {
-        let number = number.parse().map_err(|_| malformed())?;
-        return Ok(Some(LockedKey::BigInt(number)));
-    };
-    let pair = pair.strip_suffix(')').and_then(|pair| pair.split_once(','));
-    let (first, second) = pair.ok_or_else(malformed)?;
-    let half = |half: &str| match half {
-        "?" => Ok(None),
-        digits => digits.parse().map(Some).map_err(|_| malformed()),
-    };
-    Ok(Some(LockedKey::IntInt(half(first)?, half(second)?)))
-}
-
-/// What a file says reaches people's terminals, so nothing in it may steer one.
-fn shown(value: &str) -> String {
-    let steers = |c: char| c.is_control() && c != PART && !MODULE_PATH.contains(c);
-    value.replace(steers, " ")
-}
-
+/// What a record says reaches people's terminals, so nothing in it may steer one; nor may it end the record.
 fn clean(value: &str) -> String {
     value.replace(char::is_control, " ")
 }
