@@ -44,8 +44,9 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The connection was lost while the commit was on its way: it may have happened or not. Never retried here; look
-    /// for the effect of the body before you run it again.
+    /// The connection was lost before the commit was answered: it may have happened or not. Never retried here; look for
+    /// the effect of the body before you run it again. A connection that was lost in the body already, such as by
+    /// `idle_in_transaction_session_timeout`, looks the same from here.
     CommitUnknown {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -158,7 +159,8 @@ impl fmt::Display for Error {
             Self::StaleSnapshot { lock } => write!(
                 f,
                 "advisory lock `{lock}` was asked for inside a REPEATABLE READ or SERIALIZABLE transaction, which would not \
-                 see what the holder before wrote: take the lock outside of it"
+                 see what the holder before wrote: take the lock outside of it, or begin it READ COMMITTED where it is the \
+                 role's default that is stricter"
             ),
             Self::ForeignTransaction { lock } => write!(
                 f,

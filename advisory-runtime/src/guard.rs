@@ -59,12 +59,12 @@ impl<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Held<'o, O, P> {
     /// Leaves the transaction behind: cancelled, rolled back, and the connection closed.
     ///
     /// What runs is cancelled by a request of its own connection, which can arrive late. A connection that went on could
-    /// have its next, innocent query cancelled; so the session ends itself behind the rollback, and Diesel is told.
+    /// have its next, innocent query cancelled, or commit it where the caller believes to be in a transaction; so the session
+    /// rolls back and ends itself, and Diesel is told.
     pub(crate) fn abandon(&mut self) {
         self.unfinished = false;
         let runtime = self.runtime.take();
         let conn = self.pg();
-        enqueue(conn, sql::ROLLBACK);
         // Twice, since the request can hit the first.
         enqueue(conn, sql::TERMINATE);
         enqueue(conn, sql::TERMINATE);

@@ -56,6 +56,8 @@ mod convert;
 #[cfg(feature = "diesel-async")]
 mod error;
 #[cfg(feature = "diesel-async")]
+mod finish;
+#[cfg(feature = "diesel-async")]
 mod guard;
 #[cfg(feature = "diesel-async")]
 mod keys;

@@ -10,10 +10,16 @@ use std::num::NonZeroU32;
 
 /// What the server's error text contains when the transaction is not the one that begin opened.
 pub(crate) const ENDED: &str = "advisory:transaction-ended";
-/// What it contains when a transaction is open that Diesel does not know of.
-pub(crate) const FOREIGN: &str = "advisory:foreign-transaction";
+/// What it contains when a transaction is open that Diesel does not know of, which this message must not commit.
+const FOREIGN: &str = "advisory:foreign-transaction";
 /// What it contains when the outer transaction reads from a snapshot older than the lock.
 pub(crate) const STALE: &str = "advisory:stale-snapshot";
+
+/// A client that dies while it waits leaves the queue. Left alone where the user has set it, on servers before 14, and on
+/// platforms where setting it is an error.
+const NOTICE_DEAD_CLIENT: &str = "CASE WHEN pg_catalog.current_setting('client_connection_check_interval',true) \
+     OPERATOR(pg_catalog.=) '0' AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
+     THEN pg_catalog.set_config('client_connection_check_interval','1000',true) END";
 
 /// Opens a transaction that holds the keys, in one message.
 ///
@@ -26,13 +32,8 @@ pub(crate) fn begin(token: u64, keys: &[Key]) -> String {
     sql.push_str("SET TRANSACTION ISOLATION LEVEL READ COMMITTED;SELECT pg_catalog.set_config('advisory.token','");
     push(&mut sql, token);
     sql.push_str("',true)");
-    // A client that dies while it waits leaves the queue. Left alone where the user has set it, on servers before 14,
-    // and on platforms where setting it is an error.
-    sql.push_str(
-        ",CASE WHEN pg_catalog.current_setting('client_connection_check_interval',true) OPERATOR(pg_catalog.=) '0' \
-         AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
-         THEN pg_catalog.set_config('client_connection_check_interval','1000',true) END",
-    );
+    sql.push(',');
+    sql.push_str(NOTICE_DEAD_CLIENT);
     // In the implicit transaction of this message the two clocks are one reading.
     sql.push_str(",CAST(CASE WHEN pg_catalog.now() OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp() THEN '1' ELSE '");
     sql.push_str(FOREIGN);
@@ -46,12 +47,19 @@ pub(crate) fn begin(token: u64, keys: &[Key]) -> String {
 ///
 /// Under REPEATABLE READ and SERIALIZABLE the outer snapshot is older than the lock: what the holder before us wrote
 /// would not be seen, so it is refused.
-pub(crate) fn begin_nested(outer: NonZeroU32, keys: &[Key]) -> String {
-    let mut sql = String::with_capacity(448);
+pub(crate) fn begin_nested(outer: NonZeroU32, token: u64, keys: &[Key]) -> String {
+    let mut sql = String::with_capacity(768);
     sql.push_str("SAVEPOINT diesel_savepoint_");
     push(&mut sql, outer);
+    // Undone with the savepoint, so that one of the same name is told apart.
+    sql.push_str(";SELECT pg_catalog.set_config('advisory.token_");
+    push(&mut sql, outer);
+    sql.push_str("','");
+    push(&mut sql, token);
+    sql.push_str("',true),");
+    sql.push_str(NOTICE_DEAD_CLIENT);
     sql.push_str(
-        ";SELECT CAST(CASE WHEN pg_catalog.left(pg_catalog.current_setting('transaction_isolation'),4) \
+        ",CAST(CASE WHEN pg_catalog.left(pg_catalog.current_setting('transaction_isolation'),4) \
          OPERATOR(pg_catalog.=) 'read' THEN '1' ELSE '",
     );
     sql.push_str(STALE);
@@ -70,9 +78,13 @@ pub(crate) fn commit(token: u64) -> String {
     )
 }
 
-/// Commits the savepoint; the keys stay locked to the end of the outer transaction.
-pub(crate) fn release_savepoint(outer: NonZeroU32) -> String {
-    format!("RELEASE SAVEPOINT diesel_savepoint_{outer}")
+/// Commits the savepoint, if it is still the one that [`begin_nested`] set; the keys stay locked to the end of the outer
+/// transaction.
+pub(crate) fn release_savepoint(outer: NonZeroU32, token: u64) -> String {
+    format!(
+        "SELECT CAST(CASE WHEN pg_catalog.current_setting('advisory.token_{outer}',true) OPERATOR(pg_catalog.=) '{token}' \
+         THEN '1' ELSE '{ENDED}' END AS pg_catalog.int4);RELEASE SAVEPOINT diesel_savepoint_{outer}"
+    )
 }
 
 /// Undoes the savepoint and frees the keys that were taken under it.
@@ -86,9 +98,12 @@ pub(crate) const ROLLBACK: &str = "ROLLBACK";
 /// Fails in an aborted transaction and nowhere else.
 pub(crate) const PROBE: &str = "SELECT";
 
-/// Ends the session, and the transaction first, should a cancel request have hit the [`ROLLBACK`] before it.
-pub(crate) const TERMINATE: &str =
-    "ROLLBACK;SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid())";
+/// Rolls back, and leaves the session in a failed transaction: it holds no lock and refuses whatever comes.
+pub(crate) const DOOM: &str = "ROLLBACK;BEGIN;SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";
+
+/// Rolls back and ends the session. Where that is refused, as after a SET ROLE, it is left as [`DOOM`] leaves it.
+pub(crate) const TERMINATE: &str = "ROLLBACK;BEGIN;SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());\
+     SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";
 
 /// The session's `lock_timeout` in milliseconds, 0 for none, as text.
 pub(crate) const LOCK_TIMEOUT: &str =

@@ -5,10 +5,10 @@
 //! helper that takes an async closure costs every generic caller's future its `Send`.
 
 use crate::error::LockName;
+use crate::finish::{doom, outcome};
 pub use crate::guard::Held;
-use crate::guard::{depth, enter, is_broken, return_to, status};
+use crate::guard::{depth, enter, is_broken, status};
 use crate::{Connection, Error, Key, LockKey, error, sql};
-use diesel::result::Error as DieselError;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,12 +80,10 @@ pub async fn begin_at<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
         }
     };
     held.outer = outer;
+    held.token = next_token();
     let message = match outer {
-        None => {
-            held.token = next_token();
-            sql::begin(held.token, keys)
-        }
-        Some(outer) => sql::begin_nested(outer, keys),
+        None => sql::begin(held.token, keys),
+        Some(outer) => sql::begin_nested(outer, held.token, keys),
     };
     held.unfinished = true;
     let sent = Instant::now();
@@ -97,8 +95,7 @@ pub async fn begin_at<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
         Err(error) => {
             let waited = sent.elapsed();
             let conn = held.pg();
-            leave_refused_begin(conn, outer, &error).await;
-            let error = if error::has_marker(&error, sql::FOREIGN) {
+            let error = if leave_refused(conn, outer).await {
                 Error::ForeignTransaction { lock: name.text() }
             } else if error::has_marker(&error, sql::STALE) {
                 Error::StaleSnapshot { lock: name.text() }
@@ -164,133 +161,34 @@ where
     O: ?Sized,
     P: Fn(&mut O) -> &mut AsyncPgConnection,
 {
-    let (outer, token, lock) = (held.outer, held.token, held.lock);
-    // Another depth than begin left means that the body has begun or ended transactions through Diesel and not in pairs; a
-    // broken connection, that a future inside it was dropped.
-    match (depth(held.pg()), result) {
-        (Ok(now), result) if now == Some(inside(outer)) => {
-            let conn = held.pg();
-            let result = match (result, outer) {
-                (Ok(value), None) => commit(conn, token, lock)
-                    .await
-                    .map(|()| value)
-                    .map_err(convert),
-                (Ok(value), Some(outer)) => release(conn, outer, lock)
-                    .await
-                    .map(|()| value)
-                    .map_err(convert),
-                (Err(error), outer) => {
-                    roll_back(conn, outer).await;
-                    Err(error)
-                }
-            };
-            held.unfinished = false;
-            result
-        }
-        (now, result) => {
-            held.abandon();
-            result.and_then(|_| {
-                let lock = lock.text();
-                Err(convert(match now {
-                    Ok(_) => Error::TransactionEnded { lock },
-                    Err(source) => Error::RolledBack { lock, source },
-                }))
-            })
-        }
-    }
-}
-
-async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: LockName) -> Result<(), Error> {
-    let Err(error) = conn.batch_execute(&sql::commit(token)).await else {
-        return_to(conn, None);
-        return Ok(());
+    let error = match outcome(&mut held, result.is_ok()).await {
+        Ok(()) => return result,
+        Err(error) => error,
     };
-    // What happened is read off the session's state, because Diesel hides the SQLSTATE and messages are translated.
-    let ended = error::has_marker(&error, sql::ENDED);
-    let aborted = ended || conn.batch_execute(sql::PROBE).await.is_err();
-    let alive = !aborted || conn.batch_execute(sql::ROLLBACK).await.is_ok();
-    if alive {
-        return_to(conn, None);
-    } else {
-        status(conn).set_in_error();
-    }
-    let lock = lock.text();
-    Err(if ended {
-        Error::TransactionEnded { lock }
-    } else if !alive {
-        Error::CommitUnknown {
-            lock,
-            source: error,
-        }
-    } else if aborted {
-        Error::RolledBack {
-            lock,
-            source: error,
-        }
-    } else {
-        Error::Database(error)
-    })
+    // The body's own error is never lost to what happened afterwards.
+    result.and_then(|_| Err(convert(error)))
 }
 
-async fn release(
-    conn: &mut AsyncPgConnection,
-    outer: NonZeroU32,
-    lock: LockName,
-) -> Result<(), Error> {
-    let Err(error) = conn.batch_execute(&sql::release_savepoint(outer)).await else {
-        return_to(conn, Some(outer));
-        return Ok(());
-    };
-    if error::is_connection_lost(&error) {
-        status(conn).set_in_error();
-        return Err(Error::Database(error));
-    }
-    let lock = lock.text();
-    if conn
-        .batch_execute(&sql::rollback_to_savepoint(outer))
-        .await
-        .is_ok()
-    {
-        return_to(conn, Some(outer));
-        Err(Error::RolledBack {
-            lock,
-            source: error,
-        })
-    } else {
-        // The savepoint is gone, and with it the transaction that the caller believes to be in.
-        status(conn).set_in_error();
-        Err(Error::TransactionEnded { lock })
-    }
-}
-
-/// Undoes the body; when the server does not answer, marks the connection as broken and lets the body's own error stand.
-async fn roll_back(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>) {
-    let undone = match outer {
-        None => conn.batch_execute(sql::ROLLBACK).await,
-        Some(outer) => conn.batch_execute(&sql::rollback_to_savepoint(outer)).await,
-    };
-    match undone {
-        Ok(()) => return_to(conn, outer),
-        Err(_) => status(conn).set_in_error(),
-    }
-}
-
-/// A refused begin leaves the session idle; inside a transaction the savepoint is undone, so that the outer one goes on.
-async fn leave_refused_begin(
-    conn: &mut AsyncPgConnection,
-    outer: Option<NonZeroU32>,
-    error: &DieselError,
-) {
-    if error::is_connection_lost(error) {
-        status(conn).set_in_error();
-    } else if let Some(outer) = outer
+/// Leaves a refused begin behind: a session that is idle, an outer transaction that goes on, or a connection that says it is
+/// broken. `true`: a transaction is open that Diesel does not know of, and begin's error has doomed it.
+async fn leave_refused(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>) -> bool {
+    if let Some(outer) = outer
         && conn
             .batch_execute(&sql::rollback_to_savepoint(outer))
             .await
-            .is_err()
+            .is_ok()
     {
-        status(conn).set_in_error();
+        return false;
     }
+    match (conn.batch_execute(sql::PROBE).await, outer) {
+        (Err(error), _) if error::is_connection_lost(&error) => status(conn).set_in_error(),
+        // There is no outer transaction any more, and the caller goes on as if there were.
+        (Ok(()), Some(_)) => doom(conn).await,
+        // The outer transaction had failed before, so there was no savepoint; Diesel's own ROLLBACK still ends it.
+        (Err(_), Some(_)) | (Ok(()), None) => {}
+        (Err(_), None) => return true,
+    }
+    false
 }
 
 /// The session's `lock_timeout` in milliseconds; `None` when it is off.
@@ -303,11 +201,6 @@ async fn lock_timeout(conn: &mut AsyncPgConnection) -> Option<u128> {
         .parse()
         .ok()
         .filter(|milliseconds| *milliseconds > 0)
-}
-
-/// The depth inside a transaction or savepoint opened at `outer`.
-fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
-    outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1))
 }
 
 /// A number that no other transaction of this session can have.

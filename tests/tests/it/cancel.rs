@@ -5,7 +5,7 @@ use advisory_runtime::{Connection, Error, advisory_lock, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -272,16 +272,12 @@ fn a_runtime_that_shuts_down_leaves_nothing() {
     let url = db.url().to_owned();
     let (reach, reached) = oneshot::channel();
     working.spawn(async move {
-        let mut conn = <AsyncPgConnection as diesel_async::AsyncConnection>::establish(&url)
-            .await
-            .unwrap();
+        let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
         work(&mut conn, 8, Body::Idle(reach)).await
     });
     let url = db.url().to_owned();
     working.spawn(async move {
-        let mut conn = <AsyncPgConnection as diesel_async::AsyncConnection>::establish(&url)
-            .await
-            .unwrap();
+        let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
         book(&mut conn, 7, "Ada").await
     });
     observing.block_on(async {
@@ -323,4 +319,91 @@ async fn caught<F: Future>(future: F) -> std::thread::Result<F::Output> {
     .await;
     drop(future);
     result
+}
+
+#[tokio::test]
+async fn dropped_in_the_commit_the_connection_says_that_it_is_broken() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let held = xact::begin(&mut conn, 1).await.unwrap();
+    let finished = polled(pin!(xact::finish(held, Ok::<_, Error>(()))), 1).await;
+    assert!(!finished);
+    assert_broken(book(&mut conn, 7, "Ada").await);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_diesels_own_dropped_begin_left_is_refused() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    {
+        let transaction = pin!(conn.transaction::<(), DieselError, _>(async |_| Ok(())));
+        assert!(!polled(transaction, 1).await);
+    }
+    assert_broken(book(&mut conn, 7, "Ada").await);
+}
+
+#[tokio::test]
+async fn dropped_with_a_connection_that_the_function_took_from_a_pool() {
+    struct Repository(diesel_async::pooled_connection::deadpool::Pool<AsyncPgConnection>);
+    impl Repository {
+        #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?)]
+        async fn work(&self, room: i64, reach: oneshot::Sender<()>) -> anyhow::Result<()> {
+            insert(conn, room, "half done").await?;
+            reach.send(()).unwrap();
+            pending().await
+        }
+    }
+    let db = database().await;
+    let repository = Repository(db.deadpool(1));
+    let (reach, reached) = oneshot::channel();
+    dropped(repository.work(7, reach), async { reached.await.unwrap() }).await;
+    db.until_quiet().await;
+    Pool::Deadpool(repository.0).works(&db, 7).await;
+}
+
+/// Where a session may not end itself, as after some a SET ROLE, it has to refuse what comes instead.
+#[tokio::test]
+async fn where_a_session_may_not_end_itself_nothing_more_is_committed_on_it() {
+    #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
+    async fn outer(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+        let (reach, reached) = oneshot::channel();
+        dropped(work(conn, 7, Body::Idle(reach)), async {
+            reached.await.unwrap();
+        })
+        .await;
+        insert(conn, 1, "after the drop").await.unwrap_err();
+        Ok(())
+    }
+    let db = database().await;
+    let role = format!("app_{}", std::process::id());
+    db.run("REVOKE EXECUTE ON FUNCTION pg_terminate_backend FROM PUBLIC")
+        .await;
+    db.run(&format!(
+        "CREATE ROLE {role}; GRANT ALL ON booking TO {role}"
+    ))
+    .await;
+    let mut conn = db.connect().await;
+    execute(&mut conn, &format!("SET ROLE {role}"))
+        .await
+        .unwrap();
+    let error = outer(&mut conn).await.unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+        "{error:?}"
+    );
+    assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [0, 0]);
+    db.until_no_locks().await;
+    drop(conn);
+    db.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
+        .await;
+}
+
+fn assert_broken<T: std::fmt::Debug>(result: QueryResult<T>) {
+    let error = result.unwrap_err();
+    let found = Error::find(&error);
+    assert!(
+        matches!(found, Some(Error::BrokenConnection { .. })),
+        "{error:?}"
+    );
 }

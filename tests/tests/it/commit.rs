@@ -1,7 +1,7 @@
 //! An `Ok` is committed, or the caller is told that it is not.
 
 use crate::bookings::{book, committed, database, execute, insert};
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::{Proxy, pid_of};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -116,7 +116,7 @@ async fn a_transaction_left_open_through_diesel_is_not_committed() {
     let mut conn = db.connect().await;
     let error = begin(&mut conn).await.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        matches!(Error::find(&error), Some(Error::RolledBack { .. })),
         "{error:?}"
     );
     db.until_quiet().await;
@@ -239,4 +239,80 @@ async fn a_transaction_begun_by_plain_sql_is_refused_and_not_committed() {
     );
     execute(&mut conn, "ROLLBACK").await.unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
+}
+
+fn says_broken(result: &QueryResult<bool>) -> bool {
+    let error = result.as_ref().err().and_then(|error| Error::find(error));
+    matches!(error, Some(Error::BrokenConnection { .. }))
+}
+
+#[tokio::test]
+async fn a_connection_lost_in_the_body_says_that_it_is_broken() {
+    #[advisory_lock(key = "job", name = "job", scope = "xact")]
+    async fn lost(
+        conn: &mut AsyncPgConnection,
+        db: &advisory_tests::Database,
+        is_ok: bool,
+    ) -> QueryResult<()> {
+        let pid = pid_of(conn).await;
+        db.terminate(pid).await;
+        if is_ok {
+            Ok(())
+        } else {
+            Err(DieselError::NotFound)
+        }
+    }
+    let db = database().await;
+    for is_ok in [false, true] {
+        let mut conn = db.connect().await;
+        lost(&mut conn, &db, is_ok).await.unwrap_err();
+        let next = book(&mut conn, 7, "Ada").await;
+        assert!(says_broken(&next), "{is_ok}: {next:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_lost_before_the_begin_says_that_it_is_broken() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    db.terminate(pid).await;
+    book(&mut conn, 7, "Ada").await.unwrap_err();
+    let next = book(&mut conn, 7, "Ada").await;
+    assert!(says_broken(&next), "{next:?}");
+}
+
+#[tokio::test]
+async fn a_guard_does_not_commit_another_guards_transaction() {
+    let db = database().await;
+    let (mut one, mut two) = (db.connect().await, db.connect().await);
+    let mut first = xact::begin(&mut one, 1).await.unwrap();
+    let mut second = xact::begin(&mut two, 2).await.unwrap();
+    std::mem::swap(first.conn(), second.conn());
+    for held in [first, second] {
+        let result = xact::finish(held, Ok::<_, Error>(())).await;
+        assert!(
+            matches!(result, Err(Error::TransactionEnded { .. })),
+            "{result:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_begun_by_plain_sql_is_refused_at_any_level_and_in_any_state() {
+    use diesel_async::SimpleAsyncConnection;
+    for begin in [
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1",
+        "BEGIN; SELECT 1 FROM no_such_table",
+    ] {
+        let db = database().await;
+        let mut conn = db.connect().await;
+        drop(conn.batch_execute(begin).await);
+        let error = book(&mut conn, 8, "Ada").await.unwrap_err();
+        let found = Error::find(&error);
+        assert!(
+            matches!(found, Some(Error::ForeignTransaction { .. })),
+            "{begin}: {error:?}"
+        );
+    }
 }

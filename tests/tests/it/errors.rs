@@ -205,3 +205,16 @@ fn an_error_prints_itself_or_gives_its_cause_and_never_both() {
     assert_eq!(database.to_string(), cause().to_string());
     assert!(database.source().is_none());
 }
+
+#[tokio::test]
+async fn a_shorter_statement_timeout_is_not_busy() {
+    let (_db, _holder, mut conn) = busy().await;
+    execute(&mut conn, "SET lock_timeout = '10s'")
+        .await
+        .unwrap();
+    execute(&mut conn, "SET statement_timeout = '50ms'")
+        .await
+        .unwrap();
+    let error = query_result(&mut conn, 7).await.unwrap_err();
+    assert!(Error::find(&error).is_none(), "{error:?}");
+}

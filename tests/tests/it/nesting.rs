@@ -2,9 +2,12 @@
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::pid_of;
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{
+    AnsiTransactionManager, AsyncConnection, AsyncPgConnection, TransactionManager,
+};
 
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
 async fn fail(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
@@ -150,7 +153,7 @@ async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transa
 
 #[tokio::test]
 async fn a_nested_call_that_commits_by_hand_is_found_out() {
-    #[advisory_lock(key = "inner", scope = "xact")]
+    #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
     async fn commit(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         execute(conn, "COMMIT").await.map(drop)
     }
@@ -175,5 +178,140 @@ async fn inside_diesels_test_transaction_nothing_is_committed() {
     assert!(!book(&mut conn, 7, "Grace").await.unwrap());
     drop(conn);
     db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}
+
+#[tokio::test]
+async fn a_connection_lost_in_a_nested_body_dooms_the_outer_transaction() {
+    #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
+    async fn lost(conn: &mut AsyncPgConnection, db: &advisory_tests::Database) -> QueryResult<()> {
+        let pid = pid_of(conn).await;
+        db.terminate(pid).await;
+        Ok(())
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let result = conn.transaction::<(), DieselError, _>(async |conn| {
+        let error = lost(conn, &db).await.unwrap_err();
+        assert!(matches!(error, DieselError::DatabaseError(..)), "{error:?}");
+        Ok(())
+    });
+    result.await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_nested_call_that_commits_by_hand_and_fails_dooms_the_outer_transaction() {
+    #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
+    async fn commit(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+        execute(conn, "COMMIT").await?;
+        Err(DieselError::NotFound)
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let result = conn.transaction::<(), DieselError, _>(async |conn| {
+        commit(conn).await.unwrap_err();
+        insert(conn, 1, "on its own").await.unwrap_err();
+        Ok(())
+    });
+    result.await.unwrap_err();
+    assert_eq!(committed(&db, 1).await, 0);
+}
+
+#[tokio::test]
+async fn a_call_inside_a_transaction_ended_by_hand_dooms_what_is_left() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let result = conn.transaction::<(), DieselError, _>(async |conn| {
+        execute(conn, "COMMIT").await?;
+        book(conn, 7, "Ada").await.unwrap_err();
+        insert(conn, 1, "on its own").await.unwrap_err();
+        Ok(())
+    });
+    result.await.unwrap_err();
+    assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [0, 0]);
+}
+
+#[tokio::test]
+async fn a_call_inside_a_failed_transaction_leaves_it_for_diesel_to_roll_back() {
+    let db = database().await;
+    let pool = db.deadpool(1);
+    {
+        let mut conn = pool.get().await.unwrap();
+        let result = conn.transaction::<(), DieselError, _>(async |conn| {
+            book(conn, 1, "Ada").await?;
+            drop(execute(conn, "SELECT 1 FROM no_such_table").await);
+            book(conn, 2, "Ada").await.unwrap_err();
+            Err(DieselError::NotFound)
+        });
+        assert!(matches!(result.await, Err(DieselError::NotFound)));
+    }
+    // The connection idles in its pool: nothing but the rollback can have freed the lock.
+    db.until_quiet().await;
+    assert!(
+        book(&mut pool.get().await.unwrap(), 1, "Grace")
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
+    #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
+    async fn begin_anew(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+        insert(conn, 1, "undone").await?;
+        AnsiTransactionManager::rollback_transaction(conn).await?;
+        AnsiTransactionManager::begin_transaction(conn).await?;
+        insert(conn, 3, "without the lock").await.map(drop)
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.transaction::<_, DieselError, _>(async |conn| {
+        let error = begin_anew(conn).await.unwrap_err();
+        let found = Error::find(&error);
+        assert!(
+            matches!(found, Some(Error::TransactionEnded { .. })),
+            "{error:?}"
+        );
+        insert(conn, 2, "outer").await
+    })
+    .await
+    .unwrap();
+    let rows = [
+        committed(&db, 1).await,
+        committed(&db, 2).await,
+        committed(&db, 3).await,
+    ];
+    assert_eq!(rows, [0, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_transaction_dropped_inside_the_body_is_rolled_back_before_the_call_returns() {
+    #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
+    async fn give_up(conn: &mut AsyncPgConnection, is_ok: bool) -> QueryResult<()> {
+        let (reach, reached) = tokio::sync::oneshot::channel();
+        let transaction = conn.transaction::<(), DieselError, _>(async |conn| {
+            insert(conn, 7, "half done").await?;
+            reach.send(()).unwrap();
+            std::future::pending().await
+        });
+        tokio::select! {
+            biased;
+            _ = transaction => {}
+            _ = reached => {}
+        }
+        if is_ok {
+            Ok(())
+        } else {
+            Err(DieselError::NotFound)
+        }
+    }
+    let db = database().await;
+    for is_ok in [true, false] {
+        let mut conn = db.connect().await;
+        let error = give_up(&mut conn, is_ok).await.unwrap_err();
+        assert_eq!(db.locks().await, [], "gone when the call has returned");
+        let rolled_back = matches!(Error::find(&error), Some(Error::RolledBack { .. }));
+        assert_eq!(rolled_back, is_ok, "{error:?}");
+    }
     assert_eq!(committed(&db, 7).await, 0);
 }
