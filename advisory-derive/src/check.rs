@@ -5,7 +5,7 @@ use crate::errors::Errors;
 use crate::function::Function;
 use crate::key::KeyPattern;
 use crate::locked::Locked;
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 
 /// Keys that each parse, under the names that the function gives them.
 pub(crate) fn keys(locked: &Locked, function: &Function, errors: &mut Errors) {
@@ -66,4 +66,28 @@ pub(crate) fn same_connection(connection: &Connection, function: &Function, erro
             "this `{name}` does not hold the lock, the one from before the body does: {instead}"
         ),
     );
+}
+
+/// With `conn = self.conn` the body has `self` under another name, and the text of a format string is not looked into.
+pub(crate) fn no_self_in_text(connection: &Connection, function: &Function, errors: &mut Errors) {
+    if let Connection::Place { root, .. } = connection
+        && root == "self"
+        && let Some(literal) = text_with_self(function.body.stream())
+    {
+        let wanted =
+            "the text can't name `self` here: write `\"{}\", self` in place of `\"{self}\"`";
+        errors.at(literal.span(), wanted);
+    }
+}
+
+fn text_with_self(tokens: TokenStream) -> Option<TokenTree> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Group(group) => text_with_self(group.stream()),
+        TokenTree::Literal(literal) => {
+            let text = literal.to_string().replace("{{", "");
+            let names_self = text.contains("{self}") || text.contains("{self:");
+            names_self.then_some(TokenTree::Literal(literal))
+        }
+        _ => None,
+    })
 }

@@ -1,8 +1,9 @@
 //! Where a site's connection comes from, and what to write where there is none.
 
 use crate::errors::Errors;
-use crate::function::{Function, Param, Receiver};
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use crate::function::Function;
+use crate::params::{Param, Receiver};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
 /// Where the connection comes from.
 pub(crate) enum Connection {
@@ -14,6 +15,24 @@ pub(crate) enum Connection {
     },
     /// An expression, evaluated by the function and bound as `conn`.
     Expression(TokenStream),
+}
+
+/// An expression that gives a connection, as far as that can be told from its tokens.
+fn taken(expression: TokenStream, errors: &mut Errors) -> Option<Connection> {
+    let text = expression.to_string().replace(' ', "");
+    let get = text.strip_suffix(".await").unwrap_or(&text);
+    if get.ends_with(".get()") {
+        let span = expression
+            .into_iter()
+            .last()
+            .map_or_else(Span::call_site, |token| token.span());
+        let wanted = format_args!(
+            "a pool gives its connection later, or an error: write `conn = {get}.await?`"
+        );
+        errors.at(span, wanted);
+        return None;
+    }
+    Some(Connection::Expression(expression))
 }
 
 /// The one given, else the parameter `conn`.
@@ -46,7 +65,7 @@ pub(crate) fn find(
     }
     let fields: TokenStream = tokens.collect();
     let Some(TokenTree::Ident(root)) = first.filter(|_| is_fields(&fields)) else {
-        return Some(Connection::Expression(given));
+        return taken(given, errors);
     };
     if root == "self" {
         let Some(by) = function.receiver else {
@@ -101,6 +120,13 @@ fn place(
 ) -> Option<Connection> {
     let root = param.names.iter().find(|bound| *bound == name)?.clone();
     let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
+        (true, false) if param.ty.to_string().contains("Pool") => {
+            let wanted = format_args!(
+                "`{name}` is a pool: write `conn = {name}.get().await?`, which gives a connection"
+            );
+            errors.at(root.span(), wanted);
+            return None;
+        }
         (true, false) => {
             errors.at(
                 root.span(),

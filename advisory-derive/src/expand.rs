@@ -1,9 +1,9 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
 use crate::connection::Connection;
-use crate::function::Receiver;
 use crate::key::{KeyPattern, Names, writer};
 use crate::locked::Key;
+use crate::params::Receiver;
 use crate::receiver::renamed;
 use crate::site::Site;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -39,31 +39,32 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
             #body
         }
     );
-    quote_spanned! {here=>
-        #head {
-            #record
-            let returns = #returns;
-            let convert = {
-                #[allow(unused_imports, reason = "which of them is used depends on the error type")]
-                use #private::{ConvertBoth as _, ConvertDiesel as _, ConvertNeither as _, ConvertOwn as _};
-                #convert
-            };
-            #keys
-            #take
-            let mut held = match #private::begin_at(#owner, #place, lock, &mut keys).await {
-                #private::core::result::Result::Ok(held) => held,
-                #private::core::result::Result::Err(error) => return #private::core::result::Result::Err(convert(error)),
-            };
-            let result: #output = {
-                #[allow(unused_mut, reason = "only a body that borrows it once more needs it")]
-                let mut #name = held.conn();
-                let result = #body.await;
-                result
-            };
-            #private::same(&returns, &result);
-            #private::finish_with(held, result, convert).await
-        }
+    let steps = quote_spanned! {here=>
+        let returns = #returns;
+        let convert = {
+            #[allow(unused_imports, reason = "which of them is used depends on the error type")]
+            use #private::{ConvertBoth as _, ConvertDiesel as _, ConvertNeither as _, ConvertOwn as _};
+            #convert
+        };
+        #keys
+        #take
+        let mut held = match #private::begin_at(#owner, #place, lock, &mut keys).await {
+            #private::core::result::Result::Ok(held) => held,
+            #private::core::result::Result::Err(error) => return #private::core::result::Result::Err(convert(error)),
+        };
+        let result: #output = {
+            #[allow(unused_mut, reason = "only a body that borrows it once more needs it")]
+            let mut #name = held.conn();
+            let result = #body.await;
+            result
+        };
+        #private::same(&returns, &result);
+        #private::finish_with(held, result, convert).await
+    };
+    if site.function.is_boxed {
+        return quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) });
     }
+    quote_spanned!(here=> #head { #record #steps })
 }
 
 /// How the body gets at its connection while the guard holds it.
@@ -86,10 +87,12 @@ fn connected(site: &Site) -> Connected {
     match &site.connection {
         Connection::Expression(expression) => {
             let name = Ident::new("conn", Span::call_site());
+            let first = expression.clone().into_iter().next();
+            let at = first.map_or(here, |token| token.span().resolved_at(here));
             Connected {
                 take: quote_spanned!(here=> let mut taken = #expression;),
-                owner: quote_spanned!(here=> &mut taken),
-                place: quote_spanned!(here=> |taken| #krate::Connection::pg(taken)),
+                owner: quote_spanned!(at=> &mut taken),
+                place: quote_spanned!(at=> |taken| #krate::Connection::pg(taken)),
                 name,
                 body,
             }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod boxed;
 mod check;
 mod connection;
 mod declared;
@@ -11,6 +12,7 @@ mod expand;
 mod function;
 mod key;
 mod locked;
+mod params;
 mod receiver;
 mod record;
 mod seen;

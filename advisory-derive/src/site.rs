@@ -39,6 +39,7 @@ impl Site {
         check::keys(&locked, &function, errors);
         let connection = connection::find(args.conn.clone(), &function, errors)?;
         check::same_connection(&connection, &function, errors);
+        check::no_self_in_text(&connection, &function, errors);
         let known = locked.known(&locked.names(&function));
         let word = function.name.to_string();
         if errors.is_empty() {

@@ -80,7 +80,7 @@ pub mod __private {
     pub use crate::part::Displayed;
     pub use advisory_pattern::{Derivation, Filter};
     pub use core;
-    pub use std::string::String;
+    pub use std::{boxed::Box, string::String};
 
     #[cfg(feature = "diesel-async")]
     pub use crate::convert::{

@@ -72,7 +72,7 @@ struct Bookings<'c> {
 }
 
 impl Bookings<'_> {
-    #[advisory_lock(key = "prefix:<self.prefix>:<room>", scope = "xact", conn = self.conn)]
+    #[advisory_lock(key = "prefix:<self.prefix>:<room>", name = "prefix", scope = "xact", conn = self.conn)]
     async fn book(&mut self, room: i64) -> QueryResult<usize> {
         struct Local(usize);
         impl Local {
@@ -244,4 +244,78 @@ async fn the_pools_own_error_arrives_as_itself() {
     };
     let error = repository.book(1).await.unwrap_err();
     assert!(matches!(error, RepositoryError::Pool(_)), "{error:?}");
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
+async fn with_bounds<F: Fn(i64) -> i64, T: Into<(i64, i64)>>(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    shift: F,
+    pair: T,
+) -> QueryResult<usize>
+where
+    F: Send,
+    T: Send,
+{
+    let (_, guest) = pair.into();
+    insert(conn, shift(room), &guest.to_string()).await
+}
+
+/// A trait that services know; the lock is on the PostgreSQL implementation alone.
+#[async_trait::async_trait]
+trait Rooms {
+    async fn book(&mut self, room: i64, guest: &str) -> QueryResult<usize>;
+    async fn move_to(&self, conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize>;
+    async fn close(&self, room: i64) -> anyhow::Result<usize>;
+}
+
+#[async_trait::async_trait]
+impl Rooms for PgRooms {
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.conn)]
+    async fn book(&mut self, room: i64, guest: &str) -> QueryResult<usize> {
+        if guest.is_empty() {
+            return Err(diesel::result::Error::NotFound);
+        }
+        let guest = format!("{}{guest}", self.prefix);
+        insert(&mut self.conn, room, &guest).await
+    }
+
+    #[advisory_lock(key = "prefix:<self.prefix>:<room>", name = "prefix")]
+    async fn move_to(&self, conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
+        insert(conn, room, &self.prefix).await
+    }
+
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.pool.get().await?)]
+    async fn close(&self, room: i64) -> anyhow::Result<usize> {
+        Ok(insert(conn, room, &self.prefix).await?)
+    }
+}
+
+struct PgRooms {
+    conn: AsyncPgConnection,
+    pool: deadpool::Pool<AsyncPgConnection>,
+    prefix: String,
+}
+
+#[tokio::test]
+async fn an_async_trait_is_locked_on_its_postgresql_implementation() {
+    let db = database().await;
+    let mut rooms = PgRooms {
+        conn: db.connect().await,
+        pool: db.deadpool(1),
+        prefix: "p".into(),
+    };
+    let other = &mut db.connect().await;
+    with_bounds(other, 1, |room| room + 10, (0, 1))
+        .await
+        .unwrap();
+    let service: &mut (dyn Rooms + Send + Sync) = &mut rooms;
+    send(service.book(1, "Ada")).await.unwrap();
+    send(service.book(1, "")).await.unwrap_err();
+    send(service.move_to(other, 2)).await.unwrap();
+    send(service.close(3)).await.unwrap();
+    for room in [1, 2, 3, 11] {
+        assert_eq!(committed(&db, room).await, 1, "room {room}");
+    }
+    db.until_quiet().await;
 }
