@@ -27,7 +27,7 @@ use quote::quote;
 ///
 /// ```ignore
 /// #[advisory_lock(key = "<tenant_id>:<date>", scope = "xact")]
-/// async fn book(conn: &mut AsyncPgConnection, tenant_id: Uuid, date: NaiveDate) -> QueryResult<Booking> { … }
+/// async fn book(conn: &mut AsyncPgConnection, tenant_id: Uuid, date: NaiveDate) -> QueryResult<Booking> { /* … */ }
 /// ```
 ///
 /// | argument | value | meaning |
@@ -113,7 +113,7 @@ fn lock(
 /// pub struct AccountLock { pub id: AccountId }
 ///
 /// #[advisory_lock(keys = [AccountLock { id: from }, AccountLock { id: to }])]
-/// async fn transfer(conn: &mut AsyncPgConnection, from: AccountId, to: AccountId) -> QueryResult<()> { … }
+/// async fn transfer(conn: &mut AsyncPgConnection, from: AccountId, to: AccountId) -> QueryResult<()> { /* … */ }
 /// ```
 ///
 /// Placeholders name fields. Behind the pattern there can be `derivation = "…"` and `allow_ambiguous = "reason"`, as for

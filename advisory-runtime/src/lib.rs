@@ -22,14 +22,22 @@
 //!
 //! The attribute is sugar over [`xact::begin`] and [`xact::finish`]: what one can do, the other can.
 //!
+//! # Keys
+//!
+//! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
+//! [`macro@LockKey`] declares a lock once, as a type; [`lock_key!`] gives the [`Key`] of a pattern to code outside an
+//! attribute; [`macro@KeyPart`] lets a newtype stand in a key; [`migration`] gives other programs the same numbers in SQL.
+//! Keys that can collide are a compile error inside one crate; [`inventory`] has the sites of the whole program.
+//!
 //! # Features
 //!
 //! | feature | what it adds |
 //! | --- | --- |
-//! | none | [`KeyPart`] and [`Key`], for crates that name keys and never see a database |
+//! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and never see a database |
 //! | `diesel-async` | the attribute, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
 //! | `bb8`, `deadpool` | [`Connection`] for the pooled connections of diesel-async |
-//! | `uuid`, `chrono`, `time`, `jiff` | [`KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
+//! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
+//! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "diesel-async"),
