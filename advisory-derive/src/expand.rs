@@ -59,7 +59,10 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
             result
         };
         #private::same(&returns, &result);
-        #private::finish_with(held, result, convert).await
+        match #private::finish_at(held, #private::core::result::Result::is_ok(&result)).await {
+            #private::core::result::Result::Ok(()) => result,
+            #private::core::result::Result::Err(error) => #private::core::result::Result::Err(convert(error)),
+        }
     };
     if site.function.is_boxed {
         return quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) });

@@ -10,51 +10,56 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::num::NonZeroU32;
 
 /// Commits when the body was `Ok`, else rolls back. `Ok` is what the caller asked for; after a body's error it never fails.
-pub(crate) async fn outcome<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
-    held: &mut Held<'_, O, P>,
-    is_ok: bool,
-) -> Result<(), Error> {
+pub(crate) async fn outcome<O: ?Sized>(held: &mut Held<'_, O>, is_ok: bool) -> Result<(), Error> {
     let (outer, token, lock) = (held.outer, held.token, held.lock);
     let now = depth(held.pg());
-    if !matches!(now, Ok(now) if now == Some(inside(outer))) {
-        return unbalanced(held, now, is_ok).await;
+    if matches!(now, Ok(now) if now == Some(inside(outer))) {
+        let outcome = settle(held.pg(), outer, token, lock, is_ok).await;
+        held.unfinished = false;
+        return outcome;
     }
-    let conn = held.pg();
-    let outcome = match outer {
+    // The body has begun or ended transactions through Diesel and not in pairs, or a future inside it was dropped. What is
+    // open on the server is unknown, so the session is ended, and waited for: the lock is gone when the function returns.
+    held.abandon();
+    drop(held.pg().batch_execute(sql::PROBE).await);
+    if is_ok {
+        Err(unbalanced(now, outer, lock))
+    } else {
+        Ok(())
+    }
+}
+
+async fn settle(
+    conn: &mut AsyncPgConnection,
+    outer: Option<NonZeroU32>,
+    token: u64,
+    lock: LockName,
+    is_ok: bool,
+) -> Result<(), Error> {
+    match outer {
         _ if !is_ok => {
             roll_back(conn, outer).await;
             Ok(())
         }
         None => commit(conn, token, lock).await,
         Some(outer) => release(conn, outer, token, lock).await,
-    };
-    held.unfinished = false;
-    outcome
+    }
 }
 
-/// Another depth than begin left: the body has begun or ended transactions through Diesel and not in pairs, or a future inside
-/// it was dropped. What is open on the server is unknown, so the session is ended, and waited for: the lock is gone when the
-/// function returns.
-async fn unbalanced<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
-    held: &mut Held<'_, O, P>,
+fn unbalanced(
     now: Result<Option<NonZeroU32>, DieselError>,
-    is_ok: bool,
-) -> Result<(), Error> {
-    let (outer, lock) = (held.outer, held.lock.text());
-    held.abandon();
-    // Answered by nobody, or by a transaction that refuses everything.
-    drop(held.pg().batch_execute(sql::PROBE).await);
-    if !is_ok {
-        return Ok(());
-    }
-    Err(match now {
+    outer: Option<NonZeroU32>,
+    lock: LockName,
+) -> Error {
+    let lock = lock.text();
+    match now {
         Err(source) => Error::RolledBack { lock, source },
         Ok(now) if now > Some(inside(outer)) => {
             let source = DieselError::BrokenTransactionManager;
             Error::RolledBack { lock, source }
         }
         Ok(_) => Error::TransactionEnded { lock },
-    })
+    }
 }
 
 async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: LockName) -> Result<(), Error> {

@@ -16,14 +16,18 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use tokio::runtime::Handle;
 
+/// From what the guard borrows to the connection. A function's address and not a closure's own type, so that a thousand lock
+/// sites are compiled as one.
+pub(crate) type Place<O> = fn(&mut O) -> &mut AsyncPgConnection;
+
 /// A lock being taken, held or released, together with the place that the connection stands in.
 ///
 /// Dropping it abandons the connection: a statement still running is cancelled, the transaction is rolled back, the
 /// session ends, and Diesel is told that the connection is broken, so that a pool discards it.
 #[must_use = "dropping a held lock rolls its transaction back"]
-pub struct Held<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> {
+pub struct Held<'o, O: ?Sized> {
     owner: &'o mut O,
-    place: P,
+    place: Place<O>,
     /// The depth of the transaction around this one, by Diesel's count.
     pub(crate) outer: Option<NonZeroU32>,
     pub(crate) token: u64,
@@ -33,8 +37,8 @@ pub struct Held<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> {
     runtime: Option<Handle>,
 }
 
-impl<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Held<'o, O, P> {
-    pub(crate) fn new(owner: &'o mut O, place: P, lock: LockName) -> Self {
+impl<'o, O: ?Sized> Held<'o, O> {
+    pub(crate) fn new(owner: &'o mut O, place: Place<O>, lock: LockName) -> Self {
         let runtime = Handle::try_current().ok();
         Self {
             owner,
@@ -78,7 +82,7 @@ impl<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Held<'o, O, P> {
     }
 }
 
-impl<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Drop for Held<'_, O, P> {
+impl<O: ?Sized> Drop for Held<'_, O> {
     fn drop(&mut self) {
         if self.unfinished {
             self.abandon();
@@ -86,7 +90,7 @@ impl<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> Drop for Held<'_, O, P>
     }
 }
 
-impl<O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection> std::fmt::Debug for Held<'_, O, P> {
+impl<O: ?Sized> std::fmt::Debug for Held<'_, O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Held")
             .field("lock", &self.lock.text())

@@ -7,15 +7,12 @@
 use crate::error::LockName;
 use crate::finish::{doom, outcome};
 pub use crate::guard::Held;
-use crate::guard::{depth, enter, is_broken, status};
+use crate::guard::{Place, depth, enter, is_broken, status};
 use crate::{Connection, Error, Key, LockKey, error, sql};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-
-/// What [`begin`] returns: the lock on a connection that the caller has at hand.
-pub type HeldOn<'c, C> = Held<'c, C, fn(&mut C) -> &mut AsyncPgConnection>;
 
 /// Opens a transaction that holds the advisory lock on `key`.
 ///
@@ -55,72 +52,76 @@ pub type HeldOn<'c, C> = Held<'c, C, fn(&mut C) -> &mut AsyncPgConnection>;
 /// # }
 /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
 /// ```
-pub async fn begin<C: Connection>(conn: &mut C, key: impl LockKey) -> Result<HeldOn<'_, C>, Error> {
-    let place: fn(&mut C) -> &mut AsyncPgConnection = C::pg;
-    begin_at(conn, place, key.pattern(), &mut [key.key()]).await
+pub async fn begin<C: Connection>(conn: &mut C, key: impl LockKey) -> Result<Held<'_, C>, Error> {
+    begin_at(conn, C::pg, key.pattern(), &mut [key.key()]).await
 }
 
 /// [`begin`] for a connection that is part of something else, and several keys.
 #[doc(hidden)]
-pub async fn begin_at<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
+pub async fn begin_at<'o, O: ?Sized>(
     owner: &'o mut O,
-    place: P,
+    place: Place<O>,
     lock: &'static str,
     keys: &mut [Key],
-) -> Result<Held<'o, O, P>, Error> {
+) -> Result<Held<'o, O>, Error> {
     keys.sort_unstable();
-    let name = LockName::new(lock, keys);
-    let mut held = Held::new(owner, place, name);
-    let conn = held.pg();
-    let outer = match depth(conn) {
-        Ok(Some(outer)) => Some(outer),
-        Ok(None) if !is_broken(conn) => None,
-        _ => {
-            return Err(Error::BrokenConnection { lock: name.text() });
-        }
-    };
-    held.outer = outer;
+    let lock = LockName::new(lock, keys);
+    let mut held = Held::new(owner, place, lock);
+    held.outer = outer_depth(held.pg(), lock)?;
     held.token = next_token();
-    let message = match outer {
+    let message = match held.outer {
         None => sql::begin(held.token, keys),
         Some(outer) => sql::begin_nested(outer, held.token, keys),
     };
     held.unfinished = true;
-    let sent = Instant::now();
-    match held.pg().batch_execute(&message).await {
-        Ok(()) => {
-            enter(held.pg()).map_err(Error::Database)?;
-            Ok(held)
-        }
-        Err(error) => {
-            let waited = sent.elapsed();
-            let conn = held.pg();
-            let error = if leave_refused(conn, outer).await {
-                Error::ForeignTransaction { lock: name.text() }
-            } else if error::has_marker(&error, sql::STALE) {
-                Error::StaleSnapshot { lock: name.text() }
-            } else if error::is_deadlock(&error) {
-                Error::Deadlock {
-                    lock: name.text(),
-                    source: error,
-                }
-            } else if error::is_interrupted(&error)
-                && lock_timeout(conn)
-                    .await
-                    .is_some_and(|timeout| waited.as_millis() >= timeout)
-            {
-                Error::TimedOut {
-                    lock: name.text(),
-                    waited,
-                    source: error,
-                }
-            } else {
-                Error::Database(error)
-            };
-            held.unfinished = false;
-            Err(error)
-        }
+    let outer = held.outer;
+    let begun = send(held.pg(), &message, outer, lock).await;
+    held.unfinished = begun.is_ok();
+    begun.map(|()| held)
+}
+
+/// The depth of the transaction around the call.
+fn outer_depth(conn: &mut AsyncPgConnection, lock: LockName) -> Result<Option<NonZeroU32>, Error> {
+    match depth(conn) {
+        Ok(Some(outer)) => Ok(Some(outer)),
+        Ok(None) if !is_broken(conn) => Ok(None),
+        _ => Err(Error::BrokenConnection { lock: lock.text() }),
     }
+}
+
+/// Sends begin's message, and tells apart what its refusal means.
+async fn send(
+    conn: &mut AsyncPgConnection,
+    message: &str,
+    outer: Option<NonZeroU32>,
+    lock: LockName,
+) -> Result<(), Error> {
+    let sent = Instant::now();
+    let Err(source) = conn.batch_execute(message).await else {
+        return enter(conn).map_err(Error::Database);
+    };
+    let waited = sent.elapsed();
+    let is_foreign = leave_refused(conn, outer).await;
+    let is_over = error::is_interrupted(&source)
+        && lock_timeout(conn)
+            .await
+            .is_some_and(|timeout| waited.as_millis() >= timeout);
+    let lock = lock.text();
+    Err(if is_foreign {
+        Error::ForeignTransaction { lock }
+    } else if error::has_marker(&source, sql::STALE) {
+        Error::StaleSnapshot { lock }
+    } else if error::is_deadlock(&source) {
+        Error::Deadlock { lock, source }
+    } else if is_over {
+        Error::TimedOut {
+            lock,
+            waited,
+            source,
+        }
+    } else {
+        Error::Database(source)
+    })
 }
 
 /// Commits if the result is `Ok`, rolls back if it is `Err`, and releases the lock.
@@ -141,32 +142,21 @@ pub async fn begin_at<'o, O: ?Sized, P: Fn(&mut O) -> &mut AsyncPgConnection>(
 ///
 /// Not cancel safe: whether a dropped commit happened is not known. No lock and no open transaction is left, as for
 /// [`begin`].
-pub async fn finish<T, E, O, P>(held: Held<'_, O, P>, result: Result<T, E>) -> Result<T, E>
+pub async fn finish<T, E, O>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E>
 where
     E: From<Error>,
     O: ?Sized,
-    P: Fn(&mut O) -> &mut AsyncPgConnection,
 {
-    finish_with(held, result, E::from).await
+    match finish_at(held, result.is_ok()).await {
+        Ok(()) => result,
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// [`finish`] with a conversion of the caller's.
+/// [`finish`] without the body's value. It never fails after a body's error, which is never lost to what happened afterwards.
 #[doc(hidden)]
-pub async fn finish_with<T, E, O, P>(
-    mut held: Held<'_, O, P>,
-    result: Result<T, E>,
-    convert: impl FnOnce(Error) -> E,
-) -> Result<T, E>
-where
-    O: ?Sized,
-    P: Fn(&mut O) -> &mut AsyncPgConnection,
-{
-    let error = match outcome(&mut held, result.is_ok()).await {
-        Ok(()) => return result,
-        Err(error) => error,
-    };
-    // The body's own error is never lost to what happened afterwards.
-    result.and_then(|_| Err(convert(error)))
+pub async fn finish_at<O: ?Sized>(mut held: Held<'_, O>, is_ok: bool) -> Result<(), Error> {
+    outcome(&mut held, is_ok).await
 }
 
 /// Leaves a refused begin behind: a session that is idle, an outer transaction that goes on, or a connection that says it is
