@@ -164,7 +164,7 @@ impl Record {
                     let (other, reason) = value.split_once(PART).unwrap_or((value, ""));
                     record.allow_overlap.push((clean(other), clean(reason)));
                 }
-                "module" if value == MODULE_PATH => record.module = value.to_owned(),
+                "module" if value == MODULE_PATH => MODULE_PATH.clone_into(&mut record.module),
                 "module" => record.module = text(),
                 "function" => record.function = text(),
                 "file" => record.file = text(),
@@ -181,22 +181,16 @@ impl Record {
         Ok(record)
     }
 
-    /// Gives the bytes that every record starts with, to pass over files that hold none.
-    #[must_use]
-    pub fn marker() -> Vec<u8> {
-        // Made here and not a constant, or the reader would find itself in every program that holds it.
-        std::iter::once(START as u8)
-            .chain(MAGIC.bytes())
-            .chain([FIELD as u8])
-            .collect()
-    }
-
     /// Finds every record in a program's bytes, sorted, each once. The bytes can be anything.
     ///
     /// # Errors
     /// The first record that starts and cannot be read.
     pub fn find_all(bytes: &[u8]) -> Result<Vec<Self>, RecordError> {
-        let start = Self::marker();
+        // Made here and not a constant, or the reader would find itself in every program that holds it.
+        let start: Vec<u8> = std::iter::once(START as u8)
+            .chain(MAGIC.bytes())
+            .chain([FIELD as u8])
+            .collect();
         let mut records = Vec::new();
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| *byte == START as u8) {

@@ -13,7 +13,7 @@ use object::{File, FileKind, Object, ObjectSection};
 use crate::failure::Failure;
 
 /// The records' section in ELF, in Mach-O (behind its segment) and in PE or COFF.
-const SECTIONS: [&str; 4] = [".advisory", ".note.advisory", "__advisory", ".advsry"];
+const SECTIONS: [&str; 3] = [".advisory", "__advisory", ".advsry"];
 
 /// How files start that hold a program's bytes, but no sections that can be found: Rust's metadata, LLVM's bitcode, WebAssembly.
 const COMPILED: [&[u8]; 3] = [b"rust", b"BC\xC0\xDE", b"\0asm"];
@@ -33,7 +33,9 @@ impl fmt::Display for Trouble {
         match self {
             Self::Record(error) => error.fmt(f),
             Self::Damaged(error) => write!(f, "the file is cut short or damaged: {error}"),
-            Self::Foreign => f.write_str("no program, library or object file (ELF, Mach-O, PE or an archive of them)"),
+            Self::Foreign => f.write_str(
+                "no program, library or object file (ELF, Mach-O, PE or an archive of them)",
+            ),
         }
     }
 }
@@ -128,9 +130,6 @@ fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Vec<Record>) -> Res
 
 /// Reads the records wherever they stand.
 fn scan(bytes: &[u8], found: &mut Vec<Record>) -> Result<(), RecordError> {
-    // Most files hold none, and this is the fastest way to tell.
-    if memchr::memmem::find(bytes, &Record::marker()).is_some() {
-        found.extend(Record::find_all(bytes)?);
-    }
+    found.extend(Record::find_all(bytes)?);
     Ok(())
 }

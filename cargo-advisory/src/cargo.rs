@@ -30,6 +30,10 @@ pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
         .collect();
     found.sort();
     found.dedup();
+    if found.is_empty() {
+        let why = "`cargo build` names no program or library for this selection";
+        return Err(Failure::Input(why.to_owned()));
+    }
     Ok(found)
 }
 
@@ -51,7 +55,10 @@ fn artifacts(message: &Value) -> Vec<PathBuf> {
         // Metadata, debug information and import libraries hold no more than the artifact beside them.
         .filter(|file| {
             let extension = file.extension().and_then(|extension| extension.to_str());
-            !matches!(extension, Some("rmeta" | "d" | "pdb" | "dwp" | "dSYM" | "exp"))
+            !matches!(
+                extension,
+                Some("rmeta" | "d" | "pdb" | "dwp" | "dSYM" | "exp")
+            )
         })
         .collect()
 }

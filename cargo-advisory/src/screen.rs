@@ -26,9 +26,7 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
         // Nobody reads any more: `cargo advisory dump | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => {
-            written.map_err(|error| Failure::Input(format!("standard output: {error}")))
-        }
+        written => written.map_err(|error| Failure::Input(format!("standard output: {error}"))),
     }
 }
 

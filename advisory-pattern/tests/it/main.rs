@@ -2,11 +2,13 @@
 
 mod ambiguity;
 mod brute_force;
+mod collision;
 mod derivation;
 mod escape;
 mod overlap;
 mod parse;
 mod pattern;
+mod record;
 mod shape;
 mod speed;
 mod suggest;

@@ -1,0 +1,204 @@
+//! Which words does the command understand?
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+use crate::selection;
+
+/// In which form an answer is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// For people: a table, or messages.
+    Table,
+    Json,
+    Markdown,
+}
+
+const CODES: &str = "\
+Exit codes:
+    0  nothing was found
+    1  a check found something
+    2  wrong use, or a file that can't be read
+  101  `cargo build` failed";
+
+/// Describes the whole command line, as cargo calls it.
+pub(crate) fn command() -> Command {
+    let styles = Styles::styled()
+        .header(AnsiColor::Green.on_default().bold())
+        .usage(AnsiColor::Green.on_default().bold())
+        .literal(AnsiColor::Cyan.on_default().bold())
+        .placeholder(AnsiColor::Cyan.on_default());
+    let advisory = words("advisory");
+    Command::new("cargo")
+        .bin_name("cargo")
+        .styles(styles)
+        .subcommand_required(true)
+        .subcommand(advisory)
+}
+
+/// Describes it under the name that it is called by: shells complete `cargo-advisory`, and zsh `cargo advisory` with it.
+pub(crate) fn words(name: &'static str) -> Command {
+    Command::new(name)
+        .about("Lists and checks the advisory locks of a program, out of its artifacts")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([dump(), check(), build(), key(), completions()])
+        .after_help(CODES)
+}
+
+fn dump() -> Command {
+    let dump = Command::new("dump")
+        .about("Lists the lock sites: as a table, as JSON, or as a registry document to commit")
+        .long_about(
+            "Builds the selection, or takes the artifacts given, and lists the lock sites in them. Nothing is run: every use of the \
+             attribute leaves a record in the program.\n\nA build also reads the libraries on the way. An artifact that is named has \
+             only what its linker kept: not a crate that stands in a manifest and nowhere in the source, nor what a static library \
+             loses without `--whole-archive`. The last line says which crates were seen.",
+        )
+        .arg(format(&["table", "json", "markdown"]))
+        .arg(output())
+        .arg(count())
+        .arg(artifact());
+    selection::arguments(dump)
+}
+
+fn check() -> Command {
+    let file = |name: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(ValueHint::FilePath)
+    };
+    let check = Command::new("check")
+        .about("Fails if locks can collide, or if they are not what they were")
+        .long_about(
+            "Builds the selection, or takes the artifacts given, and compares every two lock sites across all crates: they have to be \
+             one lock on purpose, or never share a key.",
+        )
+        .arg(format(&["text", "json"]))
+        .arg(output())
+        .arg(
+            file("registry")
+                .action(ArgAction::Append)
+                .help("The committed document, JSON or Markdown: fails if it is out of date (line numbers may be)"),
+        )
+        .arg(
+            file("with")
+                .action(ArgAction::Append)
+                .help("The inventory, as JSON, of another service on the same database: fails if locks collide with its locks"),
+        )
+        .arg(
+            file("against")
+                .help("The inventory, as JSON, of the release before: fails if a lock's key has changed since"),
+        )
+        .arg(
+            Arg::new("allow-key-change")
+                .long("allow-key-change")
+                .value_name("NAME")
+                .action(ArgAction::Append)
+                .requires("against")
+                .help("The name, or the function's path, of a lock whose key changes on purpose"),
+        )
+        .arg(count())
+        .arg(artifact());
+    selection::arguments(check).after_help(CODES)
+}
+
+fn build() -> Command {
+    let build = Command::new("build")
+        .about("Builds, writes `<artifact>.advisory.json` beside each artifact, and fails if locks can collide")
+        .arg(format(&["text", "json"]));
+    selection::arguments(build).after_help(CODES)
+}
+
+fn key() -> Command {
+    Command::new("key")
+        .about("Prints the numbers that a key becomes, and the SQL that finds its holder")
+        .arg(
+            Arg::new("text")
+                .value_name("KEY")
+                .required(true)
+                .allow_hyphen_values(true)
+                .help("The key as rendered, such as `booking:42`"),
+        )
+        .arg(format(&["table", "json"]))
+        .arg(output())
+}
+
+fn completions() -> Command {
+    Command::new("completions")
+        .about("Prints a completion script for a shell")
+        .long_about(
+            "Prints a script that completes `cargo-advisory`; in zsh, saved as `_cargo-advisory` on the `fpath`, it also completes \
+             `cargo advisory`.",
+        )
+        .arg(
+            Arg::new("shell")
+                .value_name("SHELL")
+                .required(true)
+                .value_parser(value_parser!(Shell)),
+        )
+}
+
+fn format(known: &'static [&'static str]) -> Arg {
+    Arg::new("format")
+        .long("format")
+        .value_name("FORMAT")
+        .value_parser(known.to_vec())
+        .default_value(known[0])
+        .help("How the answer is written")
+}
+
+fn output() -> Arg {
+    Arg::new("output")
+        .short('o')
+        .long("output")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(ValueHint::FilePath)
+        .help("Writes the answer to a file")
+}
+
+fn count() -> Arg {
+    Arg::new("keys")
+        .long("keys")
+        .value_name("NUMBER")
+        .value_parser(value_parser!(u64))
+        .default_value("1000")
+        .help("The registry document gives the odds of a collision for so many keys")
+}
+
+fn artifact() -> Arg {
+    Arg::new("artifact")
+        .long("artifact")
+        .value_name("FILE")
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(ValueHint::FilePath)
+        .conflicts_with_all(selection::names())
+        .help("Reads a program, library or archive instead of building")
+}
+
+/// Gives the format that was asked for.
+pub(crate) fn format_of(matches: &ArgMatches) -> Format {
+    match matches.get_one::<String>("format").map(String::as_str) {
+        Some("json") => Format::Json,
+        Some("markdown") => Format::Markdown,
+        _ => Format::Table,
+    }
+}
+
+/// Gives a file that was named.
+pub(crate) fn path<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a PathBuf> {
+    matches.get_one::<PathBuf>(name)
+}
+
+/// Gives every file that was named.
+pub(crate) fn paths(matches: &ArgMatches, name: &str) -> Vec<PathBuf> {
+    let paths = matches.get_many::<PathBuf>(name);
+    paths.into_iter().flatten().cloned().collect()
+}

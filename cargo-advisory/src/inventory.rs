@@ -1,0 +1,126 @@
+//! Which lock sites do these files hold together, and how is one named to people?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use advisory_pattern::{Derivation, LockedKey, Record, decode_key};
+
+use crate::artifact;
+use crate::failure::Failure;
+
+/// The lock sites of one or more artifacts, by crate and place.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Inventory {
+    pub(crate) sites: Vec<Record>,
+}
+
+impl Inventory {
+    /// Puts sites in order; the same site out of two artifacts is one site.
+    pub(crate) fn of(sites: impl IntoIterator<Item = Record>) -> Self {
+        let sites: BTreeSet<Record> = sites.into_iter().collect();
+        let mut sites: Vec<Record> = sites.into_iter().collect();
+        sites.sort_by(|a, b| place(a).cmp(&place(b)));
+        Self { sites }
+    }
+
+    /// Reads artifacts.
+    pub(crate) fn read(files: &[PathBuf]) -> Result<Self, Failure> {
+        let mut sites = Vec::new();
+        for file in files {
+            sites.extend(artifact::read(file)?);
+        }
+        Ok(Self::of(sites))
+    }
+
+    /// Says how many sites of which crates there are: what the linker left out is not among them.
+    pub(crate) fn summary(&self) -> String {
+        let mut crates: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for site in &self.sites {
+            *crates.entry((&site.krate, &site.version)).or_default() += 1;
+        }
+        let counts: Vec<String> = crates
+            .iter()
+            .map(|((name, version), sites)| format!("{name} {version} ({sites})"))
+            .collect();
+        let some = |count: usize, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        let sites = some(self.sites.len(), "lock site");
+        if self.sites.is_empty() {
+            return "no lock sites".to_owned();
+        }
+        let crates = some(crates.len(), "crate");
+        format!("{sites} in {crates}: {}", counts.join(", "))
+    }
+}
+
+fn place(site: &Record) -> impl Ord + '_ {
+    let Record {
+        krate,
+        version,
+        file,
+        line,
+        module,
+        function,
+        ..
+    } = site;
+    (krate, version, file, line, module, function)
+}
+
+/// One key of a site.
+pub(crate) struct Key<'a> {
+    /// As written: a pattern or an expression.
+    pub(crate) written: &'a str,
+    /// What is known of it.
+    pub(crate) known: Option<LockedKey>,
+    pub(crate) derivation: Option<Derivation>,
+}
+
+impl Key<'_> {
+    /// The `bigint` that the lock always is.
+    pub(crate) fn number(&self) -> Option<i64> {
+        match self.known.as_ref()? {
+            LockedKey::BigInt(number) => Some(*number),
+            LockedKey::Pattern(pattern) => Some(self.derivation?.key(&pattern.constant()?)),
+            LockedKey::IntInt(..) => None,
+        }
+    }
+
+    /// Which of PostgreSQL's two key spaces it is in.
+    pub(crate) const fn space(&self) -> Option<&'static str> {
+        match self.known {
+            Some(LockedKey::IntInt(..)) => Some("(int, int)"),
+            Some(_) => Some("bigint"),
+            None => None,
+        }
+    }
+}
+
+/// The site's keys; it has been read without an error, so each can be.
+pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
+    let keys = site.keys.iter().enumerate();
+    keys.map(|(index, key)| Key {
+        written: site.written.get(index).unwrap_or(key),
+        known: decode_key(key).ok().flatten(),
+        derivation: Derivation::from_name(&site.derivation),
+    })
+    .collect()
+}
+
+/// `bookings::slot::create`
+pub(crate) fn path(site: &Record) -> String {
+    match site.kind.as_str() {
+        "macro" => format!("{}::lock_key!", site.module),
+        _ => format!("{}::{}", site.module, site.function),
+    }
+}
+
+/// `src/slot.rs:24`; a slim inventory does not know.
+pub(crate) fn file_line(site: &Record) -> String {
+    match (site.file.as_str(), site.line) {
+        ("", _) => String::new(),
+        (file, 0) => file.to_owned(),
+        (file, line) => format!("{file}:{line}"),
+    }
+}

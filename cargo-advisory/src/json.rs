@@ -1,0 +1,194 @@
+//! How is an inventory written as JSON, and read again?
+//!
+//! The schema is documented in this crate's README. A reader refuses a newer version and skips members that it does not know.
+
+use std::path::Path;
+
+use advisory_pattern::{Derivation, LockedKey, Record};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+use crate::inventory::{Inventory, Key, keys};
+
+/// The schema that this command writes.
+const VERSION: u64 = 1;
+
+/// Writes the inventory, a member a line, with a newline at the end.
+pub(crate) fn write(inventory: &Inventory) -> String {
+    let sites: Vec<Value> = inventory.sites.iter().map(site).collect();
+    pretty(&json!({ "version": VERSION, "sites": sites }))
+}
+
+/// Writes any value as the command's answers are written.
+pub(crate) fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// One site, in the order that people read.
+pub(crate) fn site(site: &Record) -> Value {
+    let keys = keys(site);
+    let first = keys.first();
+    // A number is not derived.
+    let is_derived = keys.iter().any(|key| pattern(key).is_some());
+    let exceptions: Vec<Value> = site
+        .allow_overlap
+        .iter()
+        .map(|(name, reason)| json!({ "name": name, "reason": reason }))
+        .collect();
+    json!({
+        "name": site.name,
+        "pattern": first.and_then(pattern),
+        "number": first.and_then(Key::number),
+        "key_space": first.and_then(Key::space),
+        "derivation": is_derived.then_some(&site.derivation),
+        "scope": site.scope,
+        "mode": site.mode,
+        "wait": site.wait,
+        "max_hold": site.max_hold,
+        "isolation": site.isolation,
+        "component": site.component,
+        "purpose": site.purpose,
+        "kind": site.kind,
+        "module": site.module,
+        "function": site.function,
+        "file": site.file,
+        "line": site.line,
+        "crate": site.krate,
+        "crate_version": site.version,
+        "keys": keys.iter().map(key).collect::<Vec<_>>(),
+        "allow_overlap": exceptions,
+        "allow_ambiguous": site.allow_ambiguous,
+    })
+}
+
+fn pattern(key: &Key<'_>) -> Option<String> {
+    matches!(key.known, Some(LockedKey::Pattern(_))).then(|| key.written.to_owned())
+}
+
+fn key(key: &Key<'_>) -> Value {
+    let (shaped, pair) = match &key.known {
+        Some(LockedKey::Pattern(pattern)) => (Some(pattern.to_string()), None),
+        Some(LockedKey::IntInt(first, second)) => (None, Some([first, second])),
+        _ => (None, None),
+    };
+    json!({
+        "written": key.written,
+        "shaped": shaped,
+        "number": key.number(),
+        "pair": pair,
+        "key_space": key.space(),
+    })
+}
+
+/// Reads what [`write`] writes, from the file of that name.
+pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
+    let wrong = |why: String| Failure::file(path, why);
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| wrong(format!("not an inventory in JSON: {error}")))?;
+    match value["version"].as_u64() {
+        Some(version) if version <= VERSION => {}
+        Some(version) => {
+            return Err(wrong(format!(
+                "the inventory has version {version}, and this command knows up to {VERSION}: update it"
+            )));
+        }
+        None => {
+            return Err(wrong(
+                "not an inventory: `version` is no whole number".to_owned(),
+            ));
+        }
+    }
+    let Some(sites) = value["sites"].as_array() else {
+        return Err(wrong("not an inventory: `sites` is no array".to_owned()));
+    };
+    let sites: Result<Vec<Record>, Failure> = sites
+        .iter()
+        .enumerate()
+        .map(|(at, value)| {
+            let site = record(value).map_err(|why| wrong(format!("sites[{at}]: {why}")))?;
+            let locks = site.locks();
+            locks.map_err(|error| wrong(format!("sites[{at}]: {error}")))?;
+            Ok(site)
+        })
+        .collect();
+    Ok(Inventory::of(sites?))
+}
+
+fn record(value: &Value) -> Result<Record, String> {
+    let site = value.as_object().ok_or("no object")?;
+    let line = match site.get("line") {
+        None | Some(Value::Null) => Some(0),
+        Some(line) => line.as_u64().and_then(|line| u32::try_from(line).ok()),
+    };
+    let mut record = Record {
+        kind: text(site, "kind")?.unwrap_or_else(|| "fn".to_owned()),
+        name: text(site, "name")?,
+        component: text(site, "component")?,
+        purpose: text(site, "purpose")?,
+        derivation: text(site, "derivation")?
+            .unwrap_or_else(|| Derivation::default().name().to_owned()),
+        scope: text(site, "scope")?.unwrap_or_default(),
+        mode: text(site, "mode")?.unwrap_or_default(),
+        wait: text(site, "wait")?,
+        max_hold: text(site, "max_hold")?,
+        isolation: text(site, "isolation")?,
+        allow_ambiguous: text(site, "allow_ambiguous")?,
+        module: text(site, "module")?.unwrap_or_default(),
+        function: text(site, "function")?.ok_or("`function` is missing")?,
+        file: text(site, "file")?.unwrap_or_default(),
+        line: line.ok_or("`line` is no line number")?,
+        krate: text(site, "crate")?.ok_or("`crate` is missing")?,
+        version: text(site, "crate_version")?.unwrap_or_default(),
+        ..Record::default()
+    };
+    let keys = site.get("keys").and_then(Value::as_array);
+    for key in keys.ok_or("`keys` is no array")? {
+        let key = key.as_object().ok_or("`keys` holds no objects")?;
+        let compared = compared(key)?;
+        let written = text(key, "written")?.unwrap_or_else(|| compared.clone());
+        record.written.push(written);
+        record.keys.push(compared);
+    }
+    for exception in site
+        .get("allow_overlap")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let exception = exception
+            .as_object()
+            .ok_or("`allow_overlap` holds no objects")?;
+        let name = text(exception, "name")?.unwrap_or_default();
+        let reason = text(exception, "reason")?.unwrap_or_default();
+        record.allow_overlap.push((name, reason));
+    }
+    Ok(record)
+}
+
+/// The key as a record holds it.
+fn compared(key: &Map<String, Value>) -> Result<String, String> {
+    if let Some(shaped) = text(key, "shaped")? {
+        return Ok(format!("pattern {shaped}"));
+    }
+    let half = |half: &Value| match half {
+        Value::Null => "?".to_owned(),
+        number => number.to_string(),
+    };
+    match (key.get("pair"), key.get("number")) {
+        (Some(Value::Array(pair)), _) => {
+            let halves: Vec<String> = pair.iter().map(half).collect();
+            Ok(format!("number ({})", halves.join(",")))
+        }
+        (_, Some(number @ Value::Number(_))) => Ok(format!("number {number}")),
+        _ => Ok("?".to_owned()),
+    }
+}
+
+fn text(object: &Map<String, Value>, member: &str) -> Result<Option<String>, String> {
+    match object.get(member) {
+        None | Some(Value::Null) => Ok(None),
+        // As in a record: nothing may steer the terminal that shows it.
+        Some(Value::String(text)) => Ok(Some(text.replace(char::is_control, " "))),
+        Some(_) => Err(format!("`{member}` is no text")),
+    }
+}

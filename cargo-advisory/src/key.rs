@@ -1,0 +1,71 @@
+//! Which numbers can a rendered key become, and who holds them?
+
+use std::fmt::Write;
+use std::path::Path;
+
+use advisory_pattern::Derivation;
+use serde_json::{Map, Value};
+
+use crate::failure::Failure;
+use crate::screen::{self, BOLD, DIM, KEY};
+use crate::{cli, json};
+
+/// Answers `cargo advisory key`.
+pub(crate) fn run(text: &str, format: cli::Format, to: Option<&Path>) -> Result<(), Failure> {
+    let answer = if format == cli::Format::Json {
+        let numbers = Derivation::ALL
+            .into_iter()
+            .map(|derivation| (derivation.name().to_owned(), derivation.key(text).into()));
+        json::pretty(&Value::Object(numbers.collect::<Map<String, Value>>()))
+    } else {
+        screen(text)
+    };
+    screen::write(to, &answer)
+}
+
+fn screen(text: &str) -> String {
+    let mut screen = format!(
+        "{BOLD}DERIVATION        {:>20}  {:>10}  {:>10}{BOLD:#}\n",
+        "NUMBER", "CLASSID", "OBJID"
+    );
+    for derivation in Derivation::ALL {
+        let number = derivation.key(text);
+        let (high, low) = halves(number);
+        let name = derivation.name();
+        // A `String` takes everything.
+        let _ = writeln!(
+            screen,
+            "{name:16}  {KEY}{number:>20}{KEY:#}  {high:>10}  {low:>10}"
+        );
+    }
+    let _ = write!(
+        screen,
+        "\n{DIM}-- Who holds it, and who waits, whichever derivation they use:{DIM:#}\n{}",
+        holders(text)
+    );
+    screen
+}
+
+/// PostgreSQL shows the number's halves as unsigned integers.
+fn halves(number: i64) -> (u32, u32) {
+    let number = number.cast_unsigned();
+    let half = |half: u64| u32::try_from(half & u64::from(u32::MAX)).unwrap_or_default();
+    (half(number >> 32), half(number))
+}
+
+fn holders(text: &str) -> String {
+    let keys = Derivation::ALL.map(|derivation| {
+        let (high, low) = halves(derivation.key(text));
+        format!("('{}', {high}::oid, {low}::oid)", derivation.name())
+    });
+    format!(
+        "SELECT k.derivation, l.pid, l.mode, l.granted, a.application_name, a.state, a.query\n\
+         FROM (VALUES\n  {}\n) AS k (derivation, classid, objid)\n\
+         JOIN pg_catalog.pg_locks AS l ON l.classid = k.classid AND l.objid = k.objid\n\
+         LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid\n\
+         WHERE l.locktype = 'advisory' AND l.objsubid = 1\n  \
+         AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())\n\
+         ORDER BY l.granted DESC, l.pid;\n",
+        keys.join(",\n  ")
+    )
+}

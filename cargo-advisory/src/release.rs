@@ -1,0 +1,130 @@
+//! Did a lock's key change since the release before?
+//!
+//! While a fleet is half upgraded, old and new processes have to lock the same number, or they do not exclude each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use advisory_pattern::{LockedKey, Record};
+
+use crate::finding::{Finding, Place};
+use crate::inventory::{Inventory, keys, path};
+
+/// What makes a lock the same lock in two releases: its name, or its function.
+type Sites<'a> = BTreeMap<String, Vec<&'a Record>>;
+
+/// Finds the locks of the release before whose key this one no longer takes.
+pub(crate) fn changes(
+    inventory: &Inventory,
+    before: &Inventory,
+    from: &Path,
+    allowed: &[String],
+) -> Vec<Finding> {
+    let now = by(inventory, |site| Some(path(site)));
+    let named = by(inventory, |site| site.name.clone());
+    let mut findings = Vec::new();
+    for (name, old) in by(before, |site| site.name.clone()) {
+        let new = named.get(&name).or_else(|| now.get(&path(old[0])));
+        findings.extend(change(&name, &old, new, from, allowed));
+    }
+    let unnamed = |site: &Record| site.name.is_none().then(|| path(site));
+    for (function, old) in by(before, unnamed) {
+        findings.extend(change(&function, &old, now.get(&function), from, allowed));
+    }
+    findings
+}
+
+fn by(inventory: &Inventory, what: impl Fn(&Record) -> Option<String>) -> Sites<'_> {
+    let mut sites = Sites::new();
+    for site in &inventory.sites {
+        if let Some(what) = what(site) {
+            sites.entry(what).or_default().push(site);
+        }
+    }
+    sites
+}
+
+fn change(
+    what: &str,
+    old: &[&Record],
+    new: Option<&Vec<&Record>>,
+    from: &Path,
+    allowed: &[String],
+) -> Option<Finding> {
+    // A lock that is gone excludes nobody, nor does the release before need it to.
+    let new = new?;
+    let is_declared = |site: &&Record| {
+        allowed.contains(&path(site)) || site.name.as_ref().is_some_and(|it| allowed.contains(it))
+    };
+    if allowed.iter().any(|name| name == what) || new.iter().any(is_declared) {
+        return None;
+    }
+    let all = |sites: &[&Record]| -> BTreeSet<String> {
+        sites.iter().flat_map(|site| forms(site)).collect()
+    };
+    let (before, now) = (all(old), all(new));
+    let is_lost = before.difference(&now).next().is_some();
+    // Fewer functions of one path (methods of several types) and no other key: one of them was removed.
+    let is_removed = new.len() < old.len() && now.is_subset(&before);
+    if !is_lost || is_removed {
+        return None;
+    }
+    let lost = |site: &&&Record| forms(site).iter().any(|form| !now.contains(form));
+    let was = old.iter().find(lost).or(old.first())?;
+    let gained = |site: &&&Record| forms(site).iter().any(|form| !before.contains(form));
+    let is = new.iter().find(gained).or(new.first())?;
+    Some(Finding {
+        kind: "key-change",
+        message: format!(
+            "the key of advisory lock `{what}` has changed: {} to {}",
+            written(was),
+            written(is)
+        ),
+        places: vec![
+            Place::site(is, None, "has the new key"),
+            Place::site(was, Some(from), "has the old key"),
+        ],
+        notes: vec![
+            "processes of the two releases would not exclude each other while both run".to_owned(),
+        ],
+        help: format!(
+            "keep the old key, or take both keys for one release; if no two releases ever run side by side: `--allow-key-change {what}`"
+        ),
+    })
+}
+
+/// The keys as far as they decide who excludes whom: not what placeholders are called.
+fn forms(site: &Record) -> Vec<String> {
+    let space = if site.scope == "lease" { "lease " } else { "" };
+    let keys = keys(site);
+    let forms = keys.iter().zip(&site.keys).filter_map(|(key, raw)| {
+        let form = match &key.known {
+            // What is only known at run time can't be compared.
+            None => return None,
+            Some(LockedKey::Pattern(pattern)) => {
+                let mut pattern = pattern.clone();
+                for part in &mut pattern.parts {
+                    if let advisory_pattern::Part::Placeholder(placeholder) = part {
+                        placeholder.path = vec!["_".to_owned()];
+                        placeholder.slice = false;
+                    }
+                }
+                format!("{} pattern {pattern}", site.derivation)
+            }
+            Some(_) => raw.clone(),
+        };
+        Some(format!("{space}{form}"))
+    });
+    forms.collect()
+}
+
+fn written(site: &Record) -> String {
+    let keys: Vec<String> = keys(site)
+        .iter()
+        .map(|key| match key.known {
+            Some(LockedKey::Pattern(_)) => format!("`{}` by {}", key.written, site.derivation),
+            _ => format!("`{}`", key.written),
+        })
+        .collect();
+    keys.join(", ")
+}

@@ -1,0 +1,110 @@
+//! Does a file that is no good give a message with its name, and exit code 2?
+
+use std::fs;
+
+use crate::programs::{Said, advisory, booking_service, file, inventory, run, shop};
+
+fn refused(said: &Said, name: &str, why: &str) {
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert_eq!(said.out, "");
+    assert!(said.err.starts_with("error: `"), "{}", said.err);
+    assert!(said.err.contains(name), "{name}: {}", said.err);
+    assert!(said.err.contains(why), "{why}: {}", said.err);
+    assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+}
+
+fn artifact(name: &str, content: &[u8], why: &str) {
+    let path = file(name, content);
+    refused(&advisory(&["dump", "--artifact", &path]), name, why);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let said = advisory(&["dump", "--artifact", "no-such-file"]);
+    refused(&said, "`no-such-file`", "");
+}
+
+#[test]
+fn a_foreign_file() {
+    artifact(
+        "foreign",
+        b"#!/bin/sh\n",
+        "no program, library or object file",
+    );
+    artifact("empty", b"", "no program, library or object file");
+}
+
+#[test]
+fn a_program_that_is_cut_short() {
+    let whole = fs::read(shop()).unwrap();
+    for part in 1..8 {
+        let cut = &whole[..whole.len() * part / 8];
+        artifact(&format!("cut-{part}"), cut, "cut short or damaged");
+    }
+}
+
+#[test]
+fn records_of_a_newer_version() {
+    let mut program = fs::read(booking_service()).unwrap();
+    let marker = b"\x1eadvisory lock site\x1f";
+    let found: Vec<usize> = (0..program.len() - marker.len())
+        .filter(|at| program[*at..].starts_with(marker))
+        .collect();
+    assert!(!found.is_empty());
+    for at in found {
+        program[at + marker.len()] = b'9';
+    }
+    artifact("newer", &program, "has format 9");
+}
+
+#[test]
+fn inventories_that_are_none() {
+    let program = booking_service();
+    let newer = inventory().replace("\"version\": 1,", "\"version\": 7,");
+    let cut = &inventory()[..400];
+    let wrong = inventory().replace("\"crate\": \"booking-service\"", "\"crate\": 5");
+    let strange = inventory().replace("<date: text>", "<date: txt>");
+    let all = [
+        ("newer.json", newer.as_str(), "has version 7"),
+        ("cut.json", cut, "not an inventory in JSON"),
+        ("no-version.json", "{}", "`version` is no whole number"),
+        ("no-sites.json", "{\"version\": 1}", "`sites` is no array"),
+        ("wrong.json", &wrong, "sites[0]: `crate` is no text"),
+        ("strange.json", &strange, "sites[0]: "),
+    ];
+    for (name, content, why) in all {
+        let path = file(name, content);
+        for flag in ["--with", "--against"] {
+            let said = advisory(&["check", "--artifact", &program, flag, &path]);
+            refused(&said, name, why);
+        }
+    }
+}
+
+#[test]
+fn a_registry_that_is_not_text() {
+    let path = file("registry.bin", [0xff, 0xfe, 0x00]);
+    let said = advisory(&[
+        "check",
+        "--artifact",
+        &booking_service(),
+        "--registry",
+        &path,
+    ]);
+    refused(&said, "registry.bin", "UTF-8");
+}
+
+#[test]
+fn an_inventory_can_not_steer_the_terminal() {
+    let hostile = inventory()
+        .replace("\"booking-service\"", "\"x\\u001b[2J\"")
+        .replace("Booking creation", "\\u001b]0;title\\u0007");
+    let (program, path) = (booking_service(), file("hostile.json", hostile));
+    let words = ["check", "--artifact", &program, "--with", &path];
+    // With the command's own colours, or they would be taken out together.
+    let said = run(&words, &[("CLICOLOR_FORCE", "1")]);
+    assert_eq!(said.code, Some(1));
+    for steers in ["\u{1b}[2J", "\u{1b}]0", "\u{7}"] {
+        assert!(!said.out.contains(steers), "{:?}", said.out);
+    }
+}

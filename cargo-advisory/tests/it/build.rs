@@ -1,0 +1,33 @@
+//! Does a build leave the inventory beside each artifact, and fail on a collision?
+
+use std::fs;
+use std::path::Path;
+
+use crate::programs::{built, inventory, shop};
+
+#[test]
+fn a_collision_between_crates_fails_the_build() {
+    let said = built();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let found = "error: advisory lock keys can collide: `<account>:<month>` and `<tenant>:<slot>`";
+    assert!(said.err.contains(found), "{}", said.err);
+    assert_eq!(said.out, "");
+}
+
+#[test]
+fn each_artifact_has_its_own_inventory_beside_it() {
+    let program = shop();
+    let beside = |program: &str| fs::read_to_string(format!("{program}.advisory.json")).unwrap();
+    let service = program.replace("shop", "booking-service");
+    assert_eq!(beside(&service), inventory());
+    assert!(!beside(&program).contains("booking-service"));
+    let library = program.replace("shop", "libledger.rlib");
+    assert!(beside(&library).contains("Settlement"));
+    // What cargo needed on the way gets none.
+    let deps = fs::read_dir(Path::new(&program).with_file_name("deps")).unwrap();
+    let names = deps.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let written: Vec<String> = names
+        .filter(|name| name.ends_with(".advisory.json"))
+        .collect();
+    assert_eq!(written, [""; 0]);
+}

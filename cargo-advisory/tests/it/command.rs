@@ -1,0 +1,72 @@
+//! Is it a command that cargo and people can call?
+
+use crate::programs::{advisory, run};
+
+#[test]
+fn help_names_every_subcommand_and_exit_code() {
+    let said = advisory(&["--help"]);
+    assert_eq!(said.code, Some(0));
+    for word in [
+        "cargo advisory <COMMAND>",
+        "dump",
+        "check",
+        "build",
+        "key",
+        "completions",
+        "Exit codes",
+    ] {
+        assert!(said.out.contains(word), "{word}: {}", said.out);
+    }
+}
+
+#[test]
+fn a_typo_is_wrong_use_and_gets_a_suggestion() {
+    let said = advisory(&["dmp"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("'dump'"), "{}", said.err);
+}
+
+#[test]
+fn an_artifact_and_a_selection_exclude_each_other() {
+    let said = advisory(&["dump", "--artifact", "shop", "--package", "shop"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("cannot be used with"), "{}", said.err);
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let plain = advisory(&["key", "booking:42"]).out;
+    assert!(!plain.contains('\u{1b}'), "{plain}");
+    let forced = run(&["key", "booking:42"], &[("CLICOLOR_FORCE", "1")]).out;
+    assert!(forced.contains('\u{1b}'), "{forced}");
+    let refused = run(&["key", "booking:42"], &[("NO_COLOR", "1")]).out;
+    assert_eq!(refused, plain);
+}
+
+#[test]
+fn every_shell_gets_completions() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let said = advisory(&["completions", shell]);
+        assert_eq!(said.code, Some(0));
+        for word in ["cargo-advisory", "allow-key-change"] {
+            assert!(said.out.contains(word), "{shell}: {word}");
+        }
+    }
+}
+
+#[test]
+fn a_build_that_fails_is_told_by_cargo() {
+    let said = advisory(&["dump", "--package", "no-such-package"]);
+    assert_eq!(said.code, Some(101));
+    assert!(said.err.contains("no-such-package"), "{}", said.err);
+    assert!(said.err.contains("`cargo build` failed"), "{}", said.err);
+}
+
+#[test]
+fn a_build_that_names_nothing_is_not_in_order() {
+    crate::programs::built();
+    let words = ["check", "--package=ledger", "--", "--help"];
+    let said = advisory(&words);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("error: `cargo build`"), "{}", said.err);
+}

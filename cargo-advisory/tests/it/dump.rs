@@ -1,0 +1,150 @@
+//! Are all lock sites listed, in each form?
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::programs::{advisory, booking_service, inventory, run, scratch, shop};
+
+#[test]
+fn the_table_is_plain_and_whole_when_piped() {
+    let said = advisory(&["dump", "--artifact", &booking_service()]);
+    assert_eq!(said.code, Some(0));
+    assert_eq!(said.out, include_str!("booking-service.txt"));
+    assert_eq!(said.err, "");
+}
+
+#[test]
+fn the_document_has_all_that_the_one_kept_by_hand_had() {
+    let said = advisory(&[
+        "dump",
+        "--format",
+        "markdown",
+        "--artifact",
+        &booking_service(),
+    ]);
+    assert_eq!(said.code, Some(0));
+    assert_eq!(said.out, include_str!("booking-service.md"));
+}
+
+#[test]
+fn the_document_gives_the_odds_for_the_keys_asked_for() {
+    let program = booking_service();
+    for (keys, count, odds) in [
+        ("0", "0", "none"),
+        ("2", "2", "1 in 4,300,000,000"),
+        ("77000", "77,000", "50 %"),
+        (
+            "18446744073709551615",
+            "18,446,744,073,709,551,615",
+            "100 %",
+        ),
+    ] {
+        let words = [
+            "dump",
+            "--format=markdown",
+            "--artifact",
+            &program,
+            "--keys",
+            keys,
+        ];
+        let said = advisory(&words);
+        let row = format!("| `fnv1a32` | 2 | 32 | {odds} | 77,000 |");
+        assert!(said.out.contains(&row), "{row}: {}", said.out);
+        let head = format!("Odds for {count} keys");
+        assert!(said.out.contains(&head), "{head}: {}", said.out);
+    }
+}
+
+#[test]
+fn json_has_every_member_of_the_schema() {
+    let value: Value = serde_json::from_str(&inventory()).unwrap();
+    assert_eq!(value["version"], 1);
+    let sites = value["sites"].as_array().unwrap();
+    assert_eq!(sites.len(), 3);
+    let readme = include_str!("../../README.md");
+    for site in sites {
+        for member in site.as_object().unwrap().keys() {
+            assert!(readme.contains(&format!("`{member}`")), "{member}");
+        }
+    }
+    let create = &sites[0];
+    assert_eq!(create["pattern"], "<tenant_id>:<date>");
+    assert_eq!(
+        create["keys"][0]["shaped"],
+        "<tenant_id: text>:<date: text>"
+    );
+    assert_eq!(create["derivation"], "fnv1a32");
+    assert_eq!(create["scope"], "xact");
+    assert_eq!(create["function"], "create");
+    assert_eq!(create["crate"], "booking-service");
+    assert_eq!(create["file"], "src/booking_repository.rs");
+    assert_eq!(create["line"], 11);
+    let clean_up = &sites[2];
+    assert_eq!(clean_up["name"], "idempotency-cleanup");
+    assert_eq!(clean_up["number"], 42_424_242);
+    assert_eq!(clean_up["key_space"], "bigint");
+    assert_eq!(clean_up["derivation"], Value::Null);
+}
+
+#[test]
+fn a_file_gets_the_answer_without_colours() {
+    let to = scratch("dump.txt");
+    let program = booking_service();
+    let words = ["dump", "--artifact", &program, "-o", &to];
+    let said = run(&words, &[("CLICOLOR_FORCE", "1")]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""));
+    assert_eq!(
+        fs::read_to_string(to).unwrap(),
+        include_str!("booking-service.txt")
+    );
+}
+
+#[test]
+fn the_selection_is_built_and_its_crates_are_named() {
+    shop();
+    let said = advisory(&["dump", "--package", "shop"]);
+    let crates = "2 lock sites in 2 crates: bookings 1.4.0 (1), ledger 1.4.0 (1)";
+    assert!(said.out.ends_with(&format!("{crates}\n")), "{}", said.out);
+}
+
+#[test]
+fn several_artifacts_are_one_inventory() {
+    let (service, shop) = (booking_service(), shop());
+    let said = advisory(&[
+        "dump",
+        "--artifact",
+        &service,
+        "--artifact",
+        &shop,
+        "--artifact",
+        &shop,
+    ]);
+    assert!(
+        said.out.contains("5 lock sites in 3 crates"),
+        "{}",
+        said.out
+    );
+}
+
+#[test]
+fn fat_lto_and_strip_leave_the_records() {
+    shop();
+    let profile = |setting: &str| format!("--config=profile.release.{setting}");
+    let settings = ["lto='fat'", "strip=true", "panic='abort'"].map(profile);
+    let mut words = vec!["dump", "--release", "--package=shop"];
+    words.extend(settings.iter().map(String::as_str));
+    let built = advisory(&words);
+    assert!(built.out.contains("2 lock sites"), "{built:?}");
+    // And the program alone, without the libraries on the way.
+    let program = shop().replace("debug", "release");
+    let said = advisory(&["dump", "--artifact", &program]);
+    assert_eq!(said.out, built.out);
+}
+
+#[test]
+fn a_program_without_locks_has_none() {
+    // The command itself, which knows what records look like.
+    let said = advisory(&["dump", "--artifact", env!("CARGO_BIN_EXE_cargo-advisory")]);
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "no lock sites\n"));
+}

@@ -1,0 +1,33 @@
+//! Which numbers does a key become, and who holds them?
+
+use crate::programs::advisory;
+
+#[test]
+fn a_key_is_shown_under_each_derivation_with_the_sql_that_finds_its_holder() {
+    let said = advisory(&["key", "booking:42"]);
+    assert_eq!(said.code, Some(0));
+    assert_eq!(said.out, include_str!("key.txt"));
+}
+
+#[test]
+fn json_is_an_object_from_derivation_to_number() {
+    let said = advisory(&["key", "booking:42", "--format", "json"]);
+    let numbers: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let known = advisory_pattern::Derivation::ALL;
+    assert_eq!(numbers.as_object().unwrap().len(), known.len());
+    for derivation in known {
+        assert_eq!(numbers[derivation.name()], derivation.key("booking:42"));
+    }
+}
+
+#[test]
+fn the_text_is_taken_as_rendered() {
+    for text in ["a%3Ab", "<tenant>", "-1", "", "日本"] {
+        let said = advisory(&["key", "--format", "json", "--", text]);
+        let numbers: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(
+            numbers["sha256"],
+            advisory_pattern::Derivation::Sha256.key(text)
+        );
+    }
+}

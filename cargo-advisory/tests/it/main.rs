@@ -1,0 +1,17 @@
+//! Does the command do what its help says, run as cargo runs it?
+#![expect(
+    clippy::unwrap_used,
+    reason = "the functions that tests share fail the test too"
+)]
+
+mod bad_input;
+mod build;
+mod check;
+mod command;
+mod dump;
+mod formats;
+mod key;
+mod programs;
+mod registry;
+mod release;
+mod services;

@@ -1,0 +1,95 @@
+//! The programs that the command is tried on: the workspace `tests/fixtures`, built once.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// What a run of the command said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs the command in the fixtures' workspace, as cargo does.
+pub(crate) fn advisory(words: &[&str]) -> Said {
+    run(words, &[])
+}
+
+/// The same with variables in its environment.
+pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .arg("advisory")
+        .args(words)
+        .current_dir(fixtures())
+        .env("CARGO_TARGET_DIR", target())
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR_FORCE")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A program without a mistake: the three locks of a registry that a team kept by hand.
+pub(crate) fn booking_service() -> String {
+    built();
+    program("booking-service")
+}
+
+/// A program whose two libraries can collide.
+pub(crate) fn shop() -> String {
+    built();
+    program("shop")
+}
+
+/// What `cargo advisory build` of all of them said.
+pub(crate) fn built() -> &'static Said {
+    static BUILT: OnceLock<Said> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        // The versions that are compiled already.
+        let lock = fixtures().join("../../Cargo.lock");
+        fs::copy(lock, fixtures().join("Cargo.lock")).unwrap();
+        advisory(&["build", "--workspace"])
+    })
+}
+
+/// A file in a directory that tests may write to; its name has to be the test's own.
+pub(crate) fn scratch(name: &str) -> String {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    path.to_str().unwrap().to_owned()
+}
+
+/// Writes such a file.
+pub(crate) fn file(name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = scratch(name);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+/// The booking service's inventory, as JSON.
+pub(crate) fn inventory() -> String {
+    advisory(&["dump", "--format", "json", "--artifact", &booking_service()]).out
+}
+
+fn program(name: &str) -> String {
+    let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+    let path = target().join("debug").join(file);
+    path.to_str().unwrap().to_owned()
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures")
+}
+
+/// The directory that the command's own tests are compiled to: most dependencies are there.
+fn target() -> PathBuf {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    tmp.parent().unwrap().to_owned()
+}

@@ -1,0 +1,62 @@
+//! Is it found out when the committed document no longer says what the program holds?
+
+use crate::programs::{Said, advisory, booking_service, file, inventory};
+
+const DOCUMENT: &str = include_str!("booking-service.md");
+
+fn registry(name: &str, document: &str) -> Said {
+    let (program, document) = (booking_service(), file(name, document));
+    advisory(&["check", "--artifact", &program, "--registry", &document])
+}
+
+#[test]
+fn what_dump_wrote_is_up_to_date() {
+    assert_eq!(registry("registry.md", DOCUMENT).code, Some(0));
+    assert_eq!(registry("registry.json", &inventory()).code, Some(0));
+}
+
+#[test]
+fn line_numbers_and_line_ends_may_differ() {
+    let moved = DOCUMENT
+        .replace("repository.rs:11", "repository.rs:99")
+        .replace('\n', "\r\n");
+    assert_eq!(registry("registry-moved.md", &moved).code, Some(0));
+    let moved = inventory().replace("\"line\": 11", "\"line\": 99");
+    assert_eq!(registry("registry-moved.json", &moved).code, Some(0));
+}
+
+#[test]
+fn a_row_that_is_old_is_shown_beside_the_new_one() {
+    let old = DOCUMENT.replace("<tenant_id>:balance:", "<tenant_id>:payment:");
+    let said = registry("registry-old.md", &old);
+    assert_eq!(said.code, Some(1));
+    for part in [
+        "registry-old.md:20",
+        "= - | `<tenant_id>:payment:<booking_id>`",
+        "= + | `<tenant_id>:balance:<booking_id>`",
+        "cargo advisory dump --format markdown -o ",
+    ] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+}
+
+#[test]
+fn a_site_is_missing_on_either_side() {
+    let old = inventory().replace("\"pay_balance\"", "\"settle\"");
+    let said = registry("registry-old.json", &old);
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.out.contains(
+            "does not have this lock site: booking_service::booking_repository::pay_balance"
+        ),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out.contains(
+            "the program does not have this lock site: booking_service::booking_repository::settle"
+        ),
+        "{}",
+        said.out
+    );
+}

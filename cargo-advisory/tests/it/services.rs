@@ -1,0 +1,43 @@
+//! Are the locks of services that share a database compared?
+
+use crate::programs::{advisory, booking_service, file, inventory};
+
+fn with(name: &str, other: &str) -> crate::programs::Said {
+    let other = file(name, other);
+    advisory(&["check", "--artifact", &booking_service(), "--with", &other])
+}
+
+#[test]
+fn a_crate_that_both_services_use_is_no_collision() {
+    let elsewhere = inventory().replace("\"line\": 11", "\"line\": 99");
+    assert_eq!(with("with-same.json", &elsewhere).code, Some(0));
+}
+
+#[test]
+fn a_collision_with_another_service_names_its_inventory() {
+    let other = inventory().replace("\"booking-service\"", "\"invoices\"");
+    let said = with("with-other.json", &other);
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.out.contains("with-other.json` is the other lock"),
+        "{}",
+        said.out
+    );
+    // The number has a name on both sides, so it is shared on purpose; the two patterns have none.
+    assert!(said.out.contains("error: 2 findings"), "{}", said.out);
+}
+
+#[test]
+fn a_shared_name_with_another_key_is_a_finding() {
+    let other = inventory()
+        .replace("\"booking-service\"", "\"invoices\"")
+        .replace("42424242", "42424243");
+    let said = with("with-name.json", &other);
+    assert!(
+        said.out.contains(
+            "advisory lock `idempotency-cleanup` has two keys: `42424242` and `42424243`"
+        ),
+        "{}",
+        said.out
+    );
+}

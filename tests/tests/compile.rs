@@ -1,0 +1,163 @@
+//! Colliding keys are an error of every command that compiles the crate, also after edits, and of none that compiles two.
+//!
+//! The crates are made here, in one target directory that lasts, and use the parts of the runtime that need no database.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A workspace of two crates, `ours` and `theirs`.
+struct Workspace(PathBuf);
+
+const ACCOUNT: &str = "
+    #[derive(advisory_runtime::LockKey)]
+    #[lock_key(\"account:<id>\")]
+    pub struct AccountLock { pub id: i64 }
+";
+
+/// Can be the same key as `ACCOUNT`.
+const MEETS: &str = "
+    pub fn key(id: i64) -> advisory_runtime::Key {
+        advisory_runtime::lock_key!(\"account:<id: int>\")
+    }
+";
+
+/// Never is.
+const APART: &str = "
+    pub fn key(id: i64) -> advisory_runtime::Key {
+        advisory_runtime::lock_key!(\"invoice:<id: int>\")
+    }
+";
+
+impl Workspace {
+    fn new(name: &str, ours: &str, theirs: &str) -> Self {
+        let root = target().join("compile").join(name);
+        let workspace = Self(root);
+        let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../advisory-runtime");
+        workspace.write(
+            "Cargo.toml",
+            "[workspace]\nmembers = [\"ours\", \"theirs\"]\nresolver = \"3\"\n",
+        );
+        workspace.write("Cargo.lock", include_str!("../../Cargo.lock"));
+        for (krate, source) in [("ours", ours), ("theirs", theirs)] {
+            let manifest = format!(
+                "[package]\nname = \"{krate}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n\
+                 advisory-runtime = {{ path = '{}' }}\n",
+                runtime.display()
+            );
+            workspace.write(&format!("{krate}/Cargo.toml"), &manifest);
+            workspace.write(&format!("{krate}/src/lib.rs"), source);
+        }
+        workspace
+    }
+
+    /// Writes a file if it differs, so that cargo sees no change where there is none.
+    fn write(&self, file: &str, text: &str) {
+        let file = self.0.join(file);
+        if std::fs::read_to_string(&file).is_ok_and(|before| before == text) {
+            return;
+        }
+        let folder = file.parent().expect("a file in a folder");
+        std::fs::create_dir_all(folder).expect("the target folder is ours");
+        std::fs::write(file, text).expect("the target folder is ours");
+    }
+
+    /// Runs cargo: its errors, and nothing when it succeeds.
+    fn cargo(&self, arguments: &[&str]) -> String {
+        let output = Command::new(env!("CARGO"))
+            .args(arguments)
+            .current_dir(&self.0)
+            .env("CARGO_TARGET_DIR", target().join("compile/target"))
+            .env("CARGO_TERM_COLOR", "never")
+            .env_remove("RUSTFLAGS")
+            .output()
+            .expect("cargo runs this test");
+        if output.status.success() {
+            return String::new();
+        }
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        printed + &String::from_utf8_lossy(&output.stdout)
+    }
+
+    fn collides(&self, arguments: &[&str]) {
+        let printed = self.cargo(arguments);
+        let headline =
+            "error: advisory lock keys can collide: `account:<id: int>` and `account:<id>`";
+        assert!(printed.contains(headline), "{arguments:?}: {printed}");
+        let place = "src/lib.rs:3:16 (struct `AccountLock`) is the other lock";
+        assert!(printed.contains(place), "{arguments:?}: {printed}");
+    }
+
+    fn compiles(&self, arguments: &[&str]) {
+        assert_eq!(self.cargo(arguments), "", "{arguments:?}");
+    }
+}
+
+/// The folder that this test was built in.
+fn target() -> PathBuf {
+    let test = std::env::current_exe().expect("this program");
+    let folder = test.ancestors().nth(3).expect("the target folder");
+    folder.join("tests")
+}
+
+#[test]
+fn every_command_that_compiles_the_crate_finds_a_collision() {
+    let workspace = Workspace::new("commands", &format!("{ACCOUNT}{MEETS}"), "");
+    for arguments in [
+        &["check", "-p", "ours"][..],
+        &["build", "-p", "ours"],
+        &["clippy", "-p", "ours"],
+        &["test", "-p", "ours", "--no-run"],
+        &["doc", "-p", "ours", "--no-deps"],
+    ] {
+        workspace.collides(arguments);
+    }
+}
+
+#[test]
+fn an_edit_brings_a_collision_and_takes_it_away() {
+    let check = &["check", "-p", "ours"][..];
+    let workspace = Workspace::new("edits", &format!("{ACCOUNT}pub mod other;"), "");
+    for round in 0..2 {
+        workspace.write("ours/src/other.rs", APART);
+        workspace.compiles(check);
+        workspace.write("ours/src/other.rs", &format!("// {round}\n{MEETS}"));
+        workspace.collides(check);
+        // The site that was there first is gone, so nothing is left to meet.
+        workspace.write("ours/src/lib.rs", "pub mod other;");
+        workspace.compiles(check);
+        workspace.write("ours/src/lib.rs", &format!("{ACCOUNT}pub mod other;"));
+        workspace.collides(check);
+    }
+}
+
+#[test]
+fn two_crates_of_a_workspace_are_compared_in_a_program_and_not_while_they_compile() {
+    let workspace = Workspace::new("crates", ACCOUNT, MEETS);
+    workspace.compiles(&["check", "--workspace"]);
+}
+
+#[test]
+fn what_is_not_compiled_does_not_collide_and_what_is_generic_does() {
+    let hidden = format!("{ACCOUNT}#[cfg(any())]\npub mod never {{ {MEETS} }}");
+    Workspace::new("cfg", &hidden, "").compiles(&["check", "-p", "ours"]);
+    let generic = format!("{ACCOUNT}pub struct S<T>(pub T);\nimpl<T: Clone> S<T> {{ {MEETS} }}");
+    Workspace::new("generic", &generic, "").collides(&["check", "-p", "ours"]);
+}
+
+/// Merged doctests are one crate made of many programs.
+#[test]
+fn doctests_do_not_collide_with_each_other() {
+    let documented = "
+        //! ```
+        //! let id = 7;
+        //! advisory_runtime::lock_key!(\"account:<id>\");
+        //! ```
+        //!
+        //! ```
+        //! let id = 8;
+        //! advisory_runtime::lock_key!(\"account:<id>\");
+        //! ```
+    ";
+    let workspace = Workspace::new("doctests", documented, "");
+    workspace.compiles(&["test", "-p", "ours", "--doc"]);
+}
