@@ -11,6 +11,7 @@
 //!
 //! A crate that the program names in its manifest and nowhere in its source is not linked, so its sites are not here.
 
+use advisory_pattern::Meeting;
 pub use advisory_pattern::Record as Site;
 use std::fmt;
 
@@ -67,7 +68,22 @@ pub fn sites() -> Result<Vec<Site>, InventoryError> {
 ///
 /// Those of [`sites`]; [`InventoryError::Collisions`] with every pair.
 pub fn check() -> Result<(), InventoryError> {
-    let found = collisions(&sites()?)?;
+    compare(&sites()?)
+}
+
+fn compare(sites: &[Site]) -> Result<(), InventoryError> {
+    let meetings = advisory_pattern::meetings(sites).map_err(InventoryError::Record)?;
+    let text = |meeting: &Meeting<'_>| {
+        format!(
+            "{}\n --> {}\n --> {}\n  = {}\n  = help: {}",
+            meeting.headline(),
+            place(meeting.here),
+            place(meeting.there),
+            meeting.collision,
+            meeting.help(),
+        )
+    };
+    let found: Vec<String> = meetings.iter().map(text).collect();
     if found.is_empty() {
         Ok(())
     } else {
@@ -87,33 +103,6 @@ pub fn assert_no_collisions() {
     }
 }
 
-fn collisions(sites: &[Site]) -> Result<Vec<String>, InventoryError> {
-    let mut locks = Vec::new();
-    for site in sites {
-        for (key, lock) in site.locks().map_err(InventoryError::Record)? {
-            locks.push((site, key, lock));
-        }
-    }
-    let mut found = Vec::new();
-    for (index, (here, key, lock)) in locks.iter().enumerate() {
-        for (there, other, earlier) in &locks[..index] {
-            if std::ptr::eq(*here, *there) {
-                continue;
-            }
-            if let Some(collision) = lock.collision(earlier) {
-                found.push(format!(
-                    "{}\n --> {}\n --> {}\n  = {collision}\n  = help: {}",
-                    collision.headline(key, other),
-                    place(here),
-                    place(there),
-                    collision.help(key, None),
-                ));
-            }
-        }
-    }
-    Ok(found)
-}
-
 fn place(site: &Site) -> String {
     let Site {
         krate,
@@ -124,4 +113,40 @@ fn place(site: &Site) -> String {
         ..
     } = site;
     format!("{krate}: {file}:{line} ({kind} `{function}`)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InventoryError, Site, compare};
+
+    #[test]
+    fn a_collision_is_told_with_both_places_and_a_key() {
+        let site = |krate: &str, key: &str| Site {
+            kind: "fn".into(),
+            written: vec![key.into()],
+            keys: vec![format!("pattern {key}")],
+            derivation: "sha256".into(),
+            function: "book".into(),
+            file: "src/lib.rs".into(),
+            line: 7,
+            krate: krate.into(),
+            ..Site::default()
+        };
+        let apart = [site("bookings", "a:<x: int>"), site("ledger", "b:<x: int>")];
+        assert!(compare(&apart).is_ok());
+        let meet = [site("bookings", "<x: int>"), site("ledger", "<y: int>")];
+        let Err(InventoryError::Collisions(found)) = compare(&meet) else {
+            unreachable!("both render 1")
+        };
+        let [text] = found.as_slice() else {
+            unreachable!("one pair: {found:?}")
+        };
+        for part in [
+            "bookings: src/lib.rs:7 (fn `book`)",
+            "ledger: src/lib.rs:7",
+            "both can render",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
 }

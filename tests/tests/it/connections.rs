@@ -247,16 +247,12 @@ async fn the_pools_own_error_arrives_as_itself() {
 }
 
 #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
-async fn with_bounds<F: Fn(i64) -> i64, T: Into<(i64, i64)>>(
+async fn with_bounds<F: Fn(i64) -> i64 + Send, T: Into<(i64, i64)>>(
     conn: &mut AsyncPgConnection,
     room: i64,
     shift: F,
     pair: T,
-) -> QueryResult<usize>
-where
-    F: Send,
-    T: Send,
-{
+) -> QueryResult<usize> {
     let (_, guest) = pair.into();
     insert(conn, shift(room), &guest.to_string()).await
 }
