@@ -80,7 +80,7 @@ fn key(key: &Key<'_>) -> Value {
     })
 }
 
-/// Reads what [`write`] writes, from the file of that name.
+/// Reads what [`write()`] writes, from the file of that name.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
     let wrong = |why: String| Failure::file(path, why);
     let value: Value = serde_json::from_str(text)

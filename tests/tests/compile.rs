@@ -5,8 +5,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A workspace of two crates, `ours` and `theirs`.
-struct Workspace(PathBuf);
+/// A workspace of two crates, `ours` and `theirs`; their packages bear its name as well, since cargo tells packages of one
+/// target directory apart by their name and their place in the workspace alone.
+struct Workspace {
+    name: &'static str,
+    root: PathBuf,
+}
 
 const ACCOUNT: &str = "
     #[derive(advisory_runtime::LockKey)]
@@ -29,9 +33,9 @@ const APART: &str = "
 ";
 
 impl Workspace {
-    fn new(name: &str, ours: &str, theirs: &str) -> Self {
+    fn new(name: &'static str, ours: &str, theirs: &str) -> Self {
         let root = target().join("compile").join(name);
-        let workspace = Self(root);
+        let workspace = Self { name, root };
         let runtime = Path::new(env!("CARGO_MANIFEST_DIR")).join("../advisory-runtime");
         workspace.write(
             "Cargo.toml",
@@ -40,8 +44,8 @@ impl Workspace {
         workspace.write("Cargo.lock", include_str!("../../Cargo.lock"));
         for (krate, source) in [("ours", ours), ("theirs", theirs)] {
             let manifest = format!(
-                "[package]\nname = \"{krate}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n\
-                 advisory-runtime = {{ path = '{}' }}\n",
+                "[package]\nname = \"{name}-{krate}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n\
+                 advisory-runtime = {{ path = '{}' }}\n\n[features]\nslim = [\"advisory-runtime/slim-inventory\"]\n",
                 runtime.display()
             );
             workspace.write(&format!("{krate}/Cargo.toml"), &manifest);
@@ -52,7 +56,7 @@ impl Workspace {
 
     /// Writes a file if it differs, so that cargo sees no change where there is none.
     fn write(&self, file: &str, text: &str) {
-        let file = self.0.join(file);
+        let file = self.root.join(file);
         if std::fs::read_to_string(&file).is_ok_and(|before| before == text) {
             return;
         }
@@ -63,9 +67,14 @@ impl Workspace {
 
     /// Runs cargo: its errors, and nothing when it succeeds.
     fn cargo(&self, arguments: &[&str]) -> String {
+        let package = format!("{}-ours", self.name);
+        let named = |argument: &&str| match *argument {
+            "ours" => package.clone(),
+            other => other.to_owned(),
+        };
         let output = Command::new(env!("CARGO"))
-            .args(arguments)
-            .current_dir(&self.0)
+            .args(arguments.iter().map(named))
+            .current_dir(&self.root)
             .env("CARGO_TARGET_DIR", target().join("compile/target"))
             .env("CARGO_TERM_COLOR", "never")
             .env_remove("RUSTFLAGS")
@@ -160,4 +169,31 @@ fn doctests_do_not_collide_with_each_other() {
     ";
     let workspace = Workspace::new("doctests", documented, "");
     workspace.compiles(&["test", "-p", "ours", "--doc"]);
+}
+
+#[test]
+fn a_slim_inventory_keeps_the_keys_and_leaves_out_purpose_and_place() {
+    let documented = ACCOUNT.replace("#[derive", "/// Moves money.\n#[derive");
+    let workspace = Workspace::new("slim", &documented, "");
+    let built = target().join("compile/target/debug/libslim_ours.rlib");
+    for (arguments, purpose, file) in [
+        (
+            &["build", "-p", "ours"][..],
+            Some("Moves money."),
+            "src/lib.rs",
+        ),
+        (&["build", "-p", "ours", "--features", "slim"], None, ""),
+    ] {
+        workspace.compiles(arguments);
+        let bytes = std::fs::read(&built).expect("what cargo has built");
+        let records = advisory_pattern::Record::find_all(&bytes).expect("our own records");
+        let [record] = records.as_slice() else {
+            panic!("one site: {records:?}")
+        };
+        assert_eq!(record.keys, ["pattern account:<id: int>"]);
+        assert_eq!(
+            (record.purpose.as_deref(), record.file.as_str()),
+            (purpose, file)
+        );
+    }
 }

@@ -12,3 +12,10 @@ fn the_readme_shows_an_error_as_the_compiler_prints_it() {
     let error = include_str!("../ui/collision_of_two_patterns.stderr");
     assert!(readme.contains(error.trim_end()), "{error}");
 }
+
+#[test]
+fn the_readme_shows_the_commands_table_as_it_is_printed() {
+    let readme = include_str!("../../README.md");
+    let table = include_str!("../../cargo-advisory/tests/it/booking-service.txt");
+    assert!(readme.contains(table.trim_end()), "{table}");
+}
