@@ -28,7 +28,11 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     } = connected(site);
     let keys = keys(site);
     let returns = quote_spanned!(at_output=> #private::returns::<#output>());
-    let convert = quote_spanned!(at_output=> |error: #krate::Error| (&&&returns).convert(error));
+    let convert = quote_spanned!(at_output=> {
+        #[allow(unused_imports, reason = "which of them is used depends on the error type")]
+        use #private::{ConvertBoth as _, ConvertDiesel as _, ConvertNeither as _, ConvertOwn as _};
+        (&&&returns).convert(error)
+    });
     // The body's statements stand in the async block itself: a block in a block would be the user's `unused_braces`. The
     // return that never runs pins the block's type, so that a mismatch lands on the user's token.
     let body = quote_spanned!(here=>
@@ -41,28 +45,26 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     );
     let steps = quote_spanned! {here=>
         let returns = #returns;
-        let convert = {
-            #[allow(unused_imports, reason = "which of them is used depends on the error type")]
-            use #private::{ConvertBoth as _, ConvertDiesel as _, ConvertNeither as _, ConvertOwn as _};
-            #convert
+        let error = 'lock: {
+            #keys
+            #take
+            let mut held = match #private::begin_at(#owner, #place, lock, &mut keys).await {
+                #private::core::result::Result::Ok(held) => held,
+                #private::core::result::Result::Err(error) => break 'lock error,
+            };
+            let result: #output = {
+                #[allow(unused_mut, reason = "only a body that borrows it once more needs it")]
+                let mut #name = held.conn();
+                let result = #body.await;
+                result
+            };
+            #private::same(&returns, &result);
+            match #private::finish_at(held, #private::core::result::Result::is_ok(&result)).await {
+                #private::core::result::Result::Ok(()) => return result,
+                #private::core::result::Result::Err(error) => break 'lock error,
+            }
         };
-        #keys
-        #take
-        let mut held = match #private::begin_at(#owner, #place, lock, &mut keys).await {
-            #private::core::result::Result::Ok(held) => held,
-            #private::core::result::Result::Err(error) => return #private::core::result::Result::Err(convert(error)),
-        };
-        let result: #output = {
-            #[allow(unused_mut, reason = "only a body that borrows it once more needs it")]
-            let mut #name = held.conn();
-            let result = #body.await;
-            result
-        };
-        #private::same(&returns, &result);
-        match #private::finish_at(held, #private::core::result::Result::is_ok(&result)).await {
-            #private::core::result::Result::Ok(()) => result,
-            #private::core::result::Result::Err(error) => #private::core::result::Result::Err(convert(error)),
-        }
+        #private::core::result::Result::Err(#convert)
     };
     if site.function.is_boxed {
         return quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) });
@@ -203,7 +205,7 @@ fn keys(site: &Site) -> TokenStream {
         let mut keys = match keys {
             #krate::__private::core::result::Result::Ok(keys) => keys,
             #krate::__private::core::result::Result::Err(error) => {
-                return #krate::__private::core::result::Result::Err(convert(error));
+                break 'lock error;
             }
         };
     )
