@@ -1,4 +1,4 @@
-//! What is declared once and used in many places: `#[derive(LockKey)]`, `#[derive(KeyPart)]`, and `lock_key!`.
+//! A key outside the attribute: `#[derive(LockKey)]`, and `lock_key!`.
 
 use crate::args::Args;
 use crate::check::used;
@@ -69,18 +69,11 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
         known: Some(fields.collect()),
         has_self: false,
     };
-    declared
-        .pattern
-        .check(&names, declared.args.allow_ambiguous.is_some(), errors);
-    if let Some(slice) = declared.pattern.slice() {
-        errors.at(
-            declared.pattern.literal.span(),
-            format_args!(
-                "`<{}>` would be several locks, and a declared lock is one: name a single value",
-                slice.source
-            ),
-        );
-    }
+    declared.check(
+        &names,
+        "several locks, and a declared lock is one: name a single value",
+        errors,
+    );
 
     let word = name.to_string();
     if errors.is_empty() {
@@ -119,80 +112,6 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
     ))
 }
 
-/// `#[derive(KeyPart)]` for a newtype or a field-less enum.
-pub(crate) fn key_part(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
-    let here = Span::mixed_site();
-    let input = parsed(input, errors)?;
-    let name = &input.ident;
-    let krate = match only(&input.attrs, "key_part")
-        .and_then(|attribute| attribute.meta.require_list().ok())
-    {
-        Some(list) => Args::parse(list.tokens.clone(), &["crate"], errors).krate,
-        None => None,
-    };
-    let krate = krate.unwrap_or_else(|| quote!(::advisory_runtime));
-    let (generics, arguments, bounds) = input.generics.split_for_impl();
-    let (shape, render) = match &input.data {
-        Data::Struct(data) if data.fields.len() == 1 => {
-            let field = data.fields.iter().next()?;
-            let (ty, member) = (&field.ty, data.fields.members().next()?);
-            (
-                quote_spanned!(here=> <#ty as #krate::KeyPart>::Shape),
-                quote_spanned!(here=> #krate::KeyPart::render(&self.#member, text)),
-            )
-        }
-        Data::Enum(data)
-            if !data.variants.is_empty()
-                && data
-                    .variants
-                    .iter()
-                    .all(|variant| variant.fields.is_empty()) =>
-        {
-            let arms = data.variants.iter().map(|variant| {
-                let (variant, text) = (&variant.ident, rendered_variant(variant, errors));
-                quote_spanned!(here=> Self::#variant { .. } => #text,)
-            });
-            let arms: Vec<_> = arms.collect();
-            (
-                quote_spanned!(here=> #krate::shape::Text),
-                quote_spanned!(here=> text.push_str(match self { #(#arms)* })),
-            )
-        }
-        _ => {
-            let wanted = format_args!(
-                "`{name}` has no one text: `KeyPart` is derived for a struct with one field and for an enum whose variants have none"
-            );
-            errors.at(name.span(), wanted);
-            return None;
-        }
-    };
-    Some(quote_spanned!(here=>
-        impl #generics #krate::KeyPart for #name #arguments #bounds {
-            type Shape = #shape;
-
-            fn render(&self, text: &mut #krate::KeyText<'_>) {
-                #render
-            }
-        }
-    ))
-}
-
-/// The variant's own name, or what `#[key_part("…")]` on it says.
-fn rendered_variant(variant: &syn::Variant, errors: &mut Errors) -> String {
-    let Some(attribute) = only(&variant.attrs, "key_part") else {
-        return variant.ident.to_string();
-    };
-    if let Ok(text) = attribute.parse_args::<LitStr>() {
-        text.value()
-    } else {
-        errors.at(
-            variant.ident.span(),
-            "write the variant's text: `#[key_part(\"text\")]`",
-        );
-        String::new()
-    }
-}
-
 /// `lock_key!("account:<id>")`: the key of names that are in scope.
 pub(crate) fn inline(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let here = Span::mixed_site();
@@ -214,18 +133,11 @@ pub(crate) fn inline(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         known: None,
         has_self: true,
     };
-    declared
-        .pattern
-        .check(&names, declared.args.allow_ambiguous.is_some(), errors);
-    if let Some(slice) = declared.pattern.slice() {
-        errors.at(
-            declared.pattern.literal.span(),
-            format_args!(
-                "`<{}>` would be several keys, and `lock_key!` is one: call it for each element",
-                slice.source
-            ),
-        );
-    }
+    declared.check(
+        &names,
+        "several keys, and `lock_key!` is one: call it for each element",
+        errors,
+    );
     if errors.is_empty() {
         declared.note(&names, "`lock_key!`".to_owned(), None, errors);
     }
@@ -274,6 +186,16 @@ impl Declared {
         })
     }
 
+    /// One lock, of names that there are; `but` says what a slice would be instead.
+    fn check(&self, names: &Names<'_>, but: &str, errors: &mut Errors) {
+        let may_be_ambiguous = self.args.allow_ambiguous.is_some();
+        self.pattern.check(names, may_be_ambiguous, errors);
+        if let Some(slice) = self.pattern.slice() {
+            let span = self.pattern.literal.span();
+            errors.at(span, format_args!("`<{}>` would be {but}", slice.source));
+        }
+    }
+
     fn note(&self, names: &Names<'_>, item: String, word: Option<&str>, errors: &mut Errors) {
         let sharing = self.args.sharing();
         seen::note(
@@ -318,11 +240,11 @@ impl Declared {
     }
 }
 
-fn parsed(input: TokenStream, errors: &mut Errors) -> Option<DeriveInput> {
+pub(crate) fn parsed(input: TokenStream, errors: &mut Errors) -> Option<DeriveInput> {
     syn::parse2(input).map_err(|error| errors.push(error)).ok()
 }
 
-fn only<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a Attribute> {
+pub(crate) fn only<'a>(attributes: &'a [Attribute], name: &str) -> Option<&'a Attribute> {
     attributes
         .iter()
         .find(|attribute| attribute.path().is_ident(name))

@@ -3,8 +3,10 @@
 //! The body is never parsed, and everything before it is passed on as it is: that costs a crate with a thousand locked
 //! functions the least, and cannot lose a span.
 
+use crate::boxed;
+use crate::errors::Errors;
 use crate::params::{self, Param, Receiver};
-use crate::{args::ungrouped, boxed, errors::Errors};
+use crate::tokens::{is_punct, is_word, ungrouped};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Error, Type};
@@ -88,10 +90,6 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
 }
 
 const NOT_A_FUNCTION: &str = "`#[advisory_lock]` goes on a function: expected `async fn`";
-
-pub(crate) fn is_word(token: &TokenTree, word: &str) -> bool {
-    matches!(token, TokenTree::Ident(ident) if ident == word)
-}
 
 /// The tokens after `->`, up to a `where` clause.
 fn written_output(tokens: Vec<TokenTree>) -> TokenStream {
@@ -179,10 +177,6 @@ impl Function {
         }
         None
     }
-}
-
-pub(crate) fn is_punct(token: &TokenTree, wanted: char) -> bool {
-    matches!(token, TokenTree::Punct(punct) if punct.as_char() == wanted)
 }
 
 fn mentions(tokens: &TokenStream, name: &str) -> bool {

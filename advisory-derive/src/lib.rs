@@ -11,12 +11,14 @@ mod errors;
 mod expand;
 mod function;
 mod key;
+mod key_part;
 mod locked;
 mod params;
 mod receiver;
 mod record;
 mod seen;
 mod site;
+mod tokens;
 
 use args::Args;
 use errors::Errors;
@@ -129,7 +131,7 @@ pub fn derive_lock_key(input: TokenStream) -> TokenStream {
 /// variant changes keys, and a changed key un-locks a fleet that is half upgraded.
 #[proc_macro_derive(KeyPart, attributes(key_part))]
 pub fn derive_key_part(input: TokenStream) -> TokenStream {
-    complete(input, declared::key_part).into()
+    complete(input, key_part::derive).into()
 }
 
 /// Gives the `Key` of a pattern whose placeholders name what is in scope, for the functions of this crate.

@@ -1,6 +1,6 @@
 //! The parameters of a function: which names they bind, and how `self` arrives.
 
-use crate::function::{is_punct, is_word};
+use crate::tokens::{is_punct, is_word};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
 /// How `self` arrives.

@@ -5,6 +5,7 @@
 //! that it never lies. This is early feedback; the proof is in the artifact.
 
 use crate::errors::Errors;
+use crate::tokens::split_at_commas;
 use advisory_pattern::{Derivation, Lock, LockedKey};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use std::path::Path;
@@ -140,7 +141,7 @@ pub(crate) fn fixed(expression: &TokenStream) -> Option<LockedKey> {
     if let [TokenTree::Group(group)] = tokens.as_slice()
         && group.delimiter() == proc_macro2::Delimiter::Parenthesis
     {
-        let parts = crate::args::split_at_commas(group.stream());
+        let parts = split_at_commas(group.stream());
         let [first, second] = parts.as_slice() else {
             return None;
         };

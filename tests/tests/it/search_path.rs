@@ -15,7 +15,6 @@ const HOSTILE: &str = "
     CREATE FUNCTION public.current_setting(text, boolean) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
     CREATE FUNCTION public.current_setting(text) RETURNS text LANGUAGE sql AS 'SELECT ''serializable''';
     CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz';
-    CREATE FUNCTION public.pg_sleep(double precision) RETURNS void LANGUAGE sql AS '';
     CREATE FUNCTION public.never(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
     CREATE OPERATOR public.= (FUNCTION = public.never, LEFTARG = text, RIGHTARG = text);
     CREATE DOMAIN public.int8 AS text CHECK (false);

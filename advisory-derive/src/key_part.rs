@@ -1,0 +1,82 @@
+//! `#[derive(KeyPart)]`: newtypes and enums without fields as values of a key.
+
+use crate::args::Args;
+use crate::declared::{only, parsed};
+use crate::errors::Errors;
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{Data, LitStr};
+
+/// `#[derive(KeyPart)]` for a newtype or a field-less enum.
+pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    let input = parsed(input, errors)?;
+    let name = &input.ident;
+    let krate = match only(&input.attrs, "key_part")
+        .and_then(|attribute| attribute.meta.require_list().ok())
+    {
+        Some(list) => Args::parse(list.tokens.clone(), &["crate"], errors).krate,
+        None => None,
+    };
+    let krate = krate.unwrap_or_else(|| quote!(::advisory_runtime));
+    let (generics, arguments, bounds) = input.generics.split_for_impl();
+    let (shape, render) = match &input.data {
+        Data::Struct(data) if data.fields.len() == 1 => {
+            let field = data.fields.iter().next()?;
+            let (ty, member) = (&field.ty, data.fields.members().next()?);
+            (
+                quote_spanned!(here=> <#ty as #krate::KeyPart>::Shape),
+                quote_spanned!(here=> #krate::KeyPart::render(&self.#member, text)),
+            )
+        }
+        Data::Enum(data)
+            if !data.variants.is_empty()
+                && data
+                    .variants
+                    .iter()
+                    .all(|variant| variant.fields.is_empty()) =>
+        {
+            let arms = data.variants.iter().map(|variant| {
+                let (variant, text) = (&variant.ident, rendered_variant(variant, errors));
+                quote_spanned!(here=> Self::#variant { .. } => #text,)
+            });
+            let arms: Vec<_> = arms.collect();
+            (
+                quote_spanned!(here=> #krate::shape::Text),
+                quote_spanned!(here=> text.push_str(match self { #(#arms)* })),
+            )
+        }
+        _ => {
+            let wanted = format_args!(
+                "`{name}` has no one text: `KeyPart` is derived for a struct with one field and for an enum whose variants have none"
+            );
+            errors.at(name.span(), wanted);
+            return None;
+        }
+    };
+    Some(quote_spanned!(here=>
+        impl #generics #krate::KeyPart for #name #arguments #bounds {
+            type Shape = #shape;
+
+            fn render(&self, text: &mut #krate::KeyText<'_>) {
+                #render
+            }
+        }
+    ))
+}
+
+/// The variant's own name, or what `#[key_part("…")]` on it says.
+fn rendered_variant(variant: &syn::Variant, errors: &mut Errors) -> String {
+    let Some(attribute) = only(&variant.attrs, "key_part") else {
+        return variant.ident.to_string();
+    };
+    if let Ok(text) = attribute.parse_args::<LitStr>() {
+        text.value()
+    } else {
+        errors.at(
+            variant.ident.span(),
+            "write the variant's text: `#[key_part(\"text\")]`",
+        );
+        String::new()
+    }
+}

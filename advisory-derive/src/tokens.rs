@@ -1,0 +1,60 @@
+//! What a token is, where the items of a list of tokens end, and what `macro_rules!` has wrapped around them.
+
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+
+/// Splits at the commas between arguments; those inside a turbofish (`get::<A, B>()`) are not.
+pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
+    let mut parts: Vec<Vec<TokenTree>> = vec![Vec::new()];
+    let (mut angles, mut before) = (0_usize, [' '; 2]);
+    for token in tokens {
+        let mut character = ' ';
+        if let TokenTree::Punct(punct) = &token {
+            character = punct.as_char();
+            match character {
+                // After `::` or inside another one: elsewhere it is "less than".
+                '<' if angles > 0 || before == [':', ':'] => angles += 1,
+                '>' if before[1] != '-' => angles = angles.saturating_sub(1),
+                ',' if angles == 0 => {
+                    parts.push(Vec::new());
+                    before = [' '; 2];
+                    continue;
+                }
+                _ => {}
+            }
+            if punct.spacing() == Spacing::Alone && character != ':' {
+                character = ' ';
+            }
+        }
+        before = [before[1], character];
+        if let Some(part) = parts.last_mut() {
+            part.push(token);
+        }
+    }
+    parts
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .map(TokenStream::from_iter)
+        .collect()
+}
+
+/// `$x:literal`, `$x:expr` and `$x:block` arrive from `macro_rules!` inside a group without delimiters.
+pub(crate) fn ungrouped(token: TokenTree) -> TokenTree {
+    match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
+            let mut inner = group.stream().into_iter();
+            match (inner.next(), inner.next()) {
+                (Some(only), None) => ungrouped(only),
+                _ => TokenTree::Group(group),
+            }
+        }
+        token => token,
+    }
+}
+
+pub(crate) fn is_word(token: &TokenTree, word: &str) -> bool {
+    matches!(token, TokenTree::Ident(ident) if ident == word)
+}
+
+pub(crate) fn is_punct(token: &TokenTree, wanted: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == wanted)
+}
