@@ -56,6 +56,13 @@ impl Args {
         for argument in split_at_commas(tokens) {
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
+            if let Some(TokenTree::Literal(literal)) = &name
+                && known.contains(&"key")
+            {
+                args.given.push("key".to_owned());
+                errors.at(literal.span(), format_args!("write `key = {literal}`"));
+                continue;
+            }
             let Some(TokenTree::Ident(name)) = name else {
                 errors.at(
                     span_of(name.as_ref()),

@@ -1,11 +1,13 @@
 //! What is wrong with a site whose parts are each well-formed.
 
+use crate::args::Args;
 use crate::connection::Connection;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::key::KeyPattern;
-use crate::locked::Locked;
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use crate::locked::{Key, Locked};
+use crate::tokens::is_punct;
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
 /// Keys that each parse, under the names that the function gives them.
 pub(crate) fn keys(locked: &Locked, function: &Function, errors: &mut Errors) {
@@ -14,6 +16,34 @@ pub(crate) fn keys(locked: &Locked, function: &Function, errors: &mut Errors) {
         pattern.check(&names, locked.may_be_ambiguous, errors);
     }
     used(&locked.with, locked.patterns(), errors);
+}
+
+/// Arguments that say something of a key pattern, where there is none, or of a slice.
+pub(crate) fn idle(args: &Args, locked: &Locked, errors: &mut Errors) {
+    let has_slice = locked.patterns().any(|pattern| pattern.slice().is_some());
+    if let Some(max) = &args.max_keys
+        && !has_slice
+        && !locked.keys.is_empty()
+    {
+        errors.at(
+            max.span(),
+            "`max_keys` is for a slice, `<ids*>`: leave it out",
+        );
+    }
+    let only_expressions = locked
+        .keys
+        .iter()
+        .all(|key| matches!(key, Key::Expression(_)));
+    if only_expressions && !locked.keys.is_empty() {
+        for name in ["derivation", "allow_ambiguous"] {
+            if args.has(name) {
+                let wanted = format_args!(
+                    "`{name}` is for a key pattern, and this key has none: write it where the key is declared"
+                );
+                errors.at(Span::call_site(), wanted);
+            }
+        }
+    }
 }
 
 /// What `with` computes stands in a key.
@@ -80,14 +110,30 @@ pub(crate) fn no_self_in_text(connection: &Connection, function: &Function, erro
     }
 }
 
+/// A literal that names `self`, among the arguments of a macro: elsewhere it is a text like any other.
 fn text_with_self(tokens: TokenStream) -> Option<TokenTree> {
-    tokens.into_iter().find_map(|token| match token {
-        TokenTree::Group(group) => text_with_self(group.stream()),
-        TokenTree::Literal(literal) => {
-            let text = literal.to_string().replace("{{", "");
-            let names_self = text.contains("{self}") || text.contains("{self:");
-            names_self.then_some(TokenTree::Literal(literal))
+    let mut after_bang = false;
+    for token in tokens {
+        let found = match &token {
+            TokenTree::Group(group) if after_bang => group.stream().into_iter().find(names_self),
+            _ => None,
+        };
+        let inside = match &token {
+            TokenTree::Group(group) => text_with_self(group.stream()),
+            _ => None,
+        };
+        if let Some(literal) = found.or(inside) {
+            return Some(literal);
         }
-        _ => None,
-    })
+        after_bang = is_punct(&token, '!');
+    }
+    None
+}
+
+fn names_self(token: &TokenTree) -> bool {
+    let TokenTree::Literal(literal) = token else {
+        return false;
+    };
+    let text = literal.to_string().replace("{{", "");
+    text.contains("{self}") || text.contains("{self:")
 }

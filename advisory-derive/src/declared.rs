@@ -85,7 +85,12 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
     let krate = declared.krate();
     // The receiver is the user's own `self`, so that a field is found whatever the hygiene of the pattern's tokens.
     let this = Ident::new("self", declared.pattern.literal.span());
-    let writes = declared.pattern.writes(&names, &krate, Some(&this));
+    // With a mistake in the pattern the type is still a key, so that its users do not fail too.
+    let writes = if errors.is_empty() {
+        declared.pattern.writes(&names, &krate, Some(&this))
+    } else {
+        TokenStream::new()
+    };
     let new = writer(declared.derivation(), &krate);
     let text = declared.pattern.literal.value();
     let (generics, arguments, bounds) = input.generics.split_for_impl();

@@ -277,9 +277,7 @@ fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
                 });
             match (last.ident.to_string().as_str(), inner) {
                 ("Box" | "Arc" | "Rc" | "Cow", Some(inner)) => last_name(inner, of_elements),
-                ("Vec" | "HashSet" | "BTreeSet", Some(inner)) if of_elements => {
-                    last_name(inner, false)
-                }
+                ("Vec", Some(inner)) if of_elements => last_name(inner, false),
                 _ => None,
             }
         }

@@ -3,9 +3,9 @@
 use crate::args::Args;
 use crate::declared::{only, parsed};
 use crate::errors::Errors;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{Data, LitStr};
+use syn::{Data, LitStr, ext::IdentExt};
 
 /// `#[derive(KeyPart)]` for a newtype or a field-less enum.
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
@@ -36,11 +36,19 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                     .iter()
                     .all(|variant| variant.fields.is_empty()) =>
         {
-            let arms = data.variants.iter().map(|variant| {
-                let (variant, text) = (&variant.ident, rendered_variant(variant, errors));
-                quote_spanned!(here=> Self::#variant { .. } => #text,)
-            });
-            let arms: Vec<_> = arms.collect();
+            let mut texts: Vec<(String, &Ident)> = Vec::new();
+            let mut arms = Vec::new();
+            for variant in &data.variants {
+                let (text, variant) = (rendered_variant(variant, errors), &variant.ident);
+                if let Some((_, other)) = texts.iter().find(|(earlier, _)| *earlier == text) {
+                    let wanted = format_args!(
+                        "`{variant}` renders as `{other}` does: give each variant a text of its own"
+                    );
+                    errors.at(variant.span(), wanted);
+                }
+                arms.push(quote_spanned!(here=> Self::#variant { .. } => #text,));
+                texts.push((text, variant));
+            }
             (
                 quote_spanned!(here=> #krate::shape::Text),
                 quote_spanned!(here=> text.push_str(match self { #(#arms)* })),
@@ -68,7 +76,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
 /// The variant's own name, or what `#[key_part("…")]` on it says.
 fn rendered_variant(variant: &syn::Variant, errors: &mut Errors) -> String {
     let Some(attribute) = only(&variant.attrs, "key_part") else {
-        return variant.ident.to_string();
+        return variant.ident.unraw().to_string();
     };
     if let Ok(text) = attribute.parse_args::<LitStr>() {
         text.value()

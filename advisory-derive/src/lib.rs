@@ -118,8 +118,8 @@ fn lock(
 /// async fn transfer(conn: &mut AsyncPgConnection, from: AccountId, to: AccountId) -> QueryResult<()> { /* … */ }
 /// ```
 ///
-/// Placeholders name fields. Behind the pattern there can be `derivation = "…"` and `allow_ambiguous = "reason"`, as for
-/// `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` need no database.
+/// Placeholders name fields. Behind the pattern there can be `name`, `component`, `derivation`, `allow_ambiguous`,
+/// `allow_overlap` and `crate`, as for `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` need no database.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn derive_lock_key(input: TokenStream) -> TokenStream {
     complete(input, declared::lock_key).into()
@@ -141,8 +141,8 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// let week = lock_key!("report:<week>", with(week = date.iso_week().week()));
 /// ```
 ///
-/// Behind the pattern there can be `with(…)`, `derivation = "…"` and `allow_ambiguous = "reason"`, as for
-/// `#[advisory_lock]`. The macro sees no types: a placeholder without a shape is any text.
+/// Behind the pattern there can be `with(…)`, `name`, `component`, `derivation`, `allow_ambiguous`, `allow_overlap` and
+/// `crate`, as for `#[advisory_lock]`. The macro sees no types: a placeholder without a shape is any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
     let expanded = complete(input, declared::inline);

@@ -45,7 +45,10 @@ impl Locked {
                 KeyArg::Expression(expression) => keys.push(Key::Expression(expression)),
             }
         }
-        let max_keys = args.max_keys.take().and_then(|max| max.base10_parse().ok());
+        let max_keys = args
+            .max_keys
+            .as_ref()
+            .and_then(|max| max.base10_parse().ok());
         Self {
             keys,
             with: args.with.take().unwrap_or_default(),

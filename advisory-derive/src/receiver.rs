@@ -26,7 +26,9 @@ pub(crate) fn renamed(tokens: TokenStream, name: &Ident) -> TokenStream {
                         in_item = true;
                         TokenTree::Ident(word)
                     }
-                    "use" => {
+                    // `+ use<'a>` in a type is no import.
+                    "use" if !matches!(next, Some(TokenTree::Punct(punct)) if punct.as_char() == '<') =>
+                    {
                         in_use = true;
                         TokenTree::Ident(word)
                     }

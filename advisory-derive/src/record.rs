@@ -4,7 +4,6 @@ use crate::args::Args;
 use advisory_pattern::{Derivation, LockedKey, MODULE_PATH, Record, encode_key};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::quote_spanned;
-use std::path::Path;
 use syn::LitStr;
 
 /// What a record says beside what the arguments say.
@@ -19,6 +18,9 @@ pub(crate) struct Entry<'a> {
     pub(crate) keys: Vec<(String, Option<LockedKey>)>,
     pub(crate) span: Span,
 }
+
+/// A registry's cell, not a page; a record has an end too.
+const LONGEST_PURPOSE: usize = 500;
 
 /// An item that the linker keeps, also where the function is never called.
 pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenStream {
@@ -88,23 +90,33 @@ pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
         let mut inside = attribute.stream().into_iter();
         let is_doc = matches!(inside.next(), Some(TokenTree::Ident(name)) if name == "doc");
         if is_doc && let Ok(line) = syn::parse2::<LitStr>(inside.skip(1).collect()) {
-            return Some(line.value().trim().to_owned()).filter(|line| !line.is_empty());
+            let text = line.value();
+            if let Some(first) = text.lines().map(str::trim).find(|line| !line.is_empty()) {
+                return Some(first.chars().take(LONGEST_PURPOSE).collect());
+            }
         }
     }
     None
 }
 
-/// The file relative to its crate's manifest, and the line.
+/// The file relative to its crate's manifest, or to what its build script wrote, and the line. Not the remapped name, which only
+/// one way to build has.
 fn place(span: Span) -> (String, u32) {
     let span = span.unwrap();
-    let file = span.file();
-    let absolute = std::env::current_dir().unwrap_or_default().join(&file);
-    let manifest = variable("CARGO_MANIFEST_DIR");
-    let relative = absolute
-        .strip_prefix(Path::new(&manifest))
-        .map(|path| path.display().to_string());
+    let file = span.local_file().unwrap_or_default();
+    let absolute = std::env::current_dir().unwrap_or_default().join(file);
+    let under = |base: &str| {
+        let base = std::env::var_os(base).filter(|base| !base.is_empty())?;
+        absolute
+            .strip_prefix(base)
+            .ok()
+            .map(|path| path.display().to_string())
+    };
+    let file = under("CARGO_MANIFEST_DIR")
+        .or_else(|| Some(format!("$OUT_DIR/{}", under("OUT_DIR")?)))
+        .unwrap_or_else(|| span.file());
     (
-        relative.unwrap_or(file),
+        file.replace('\\', "/"),
         u32::try_from(span.line()).unwrap_or(0),
     )
 }

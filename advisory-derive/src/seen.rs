@@ -145,17 +145,27 @@ pub(crate) fn fixed(expression: &TokenStream) -> Option<LockedKey> {
         let [first, second] = parts.as_slice() else {
             return None;
         };
-        let narrow = |part| number(part).and_then(|number| i32::try_from(number).ok());
-        return Some(LockedKey::IntInt(narrow(first), narrow(second)));
+        let narrow = |part| match number(part) {
+            Some(number) => i32::try_from(number).ok().map(Some),
+            // A constant is one number, and which is not known here: nothing is said of it.
+            None => (!names_constant(part)).then_some(None),
+        };
+        return Some(LockedKey::IntInt(narrow(first)?, narrow(second)?));
     }
     number(expression).map(LockedKey::BigInt)
 }
 
+fn names_constant(part: &TokenStream) -> bool {
+    part.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word.to_string().starts_with(char::is_uppercase),
+        TokenTree::Group(group) => names_constant(&group.stream()),
+        _ => false,
+    })
+}
+
 fn number(expression: &TokenStream) -> Option<i64> {
-    let text = expression.to_string().replace([' ', '_'], "");
-    let digits = text
-        .trim_end_matches("i64")
-        .trim_end_matches("i32")
-        .trim_end_matches("u32");
-    digits.parse().ok()
+    match syn::parse2(expression.clone()).ok()? {
+        syn::Lit::Int(number) => number.base10_parse().ok(),
+        _ => None,
+    }
 }

@@ -34,6 +34,7 @@ impl Site {
             errors.at(scope.span(), wanted);
         }
         let locked = Locked::new(&mut args, errors);
+        check::idle(&args, &locked, errors);
         let function = function?;
         let sharing = args.sharing();
         check::keys(&locked, &function, errors);

@@ -50,6 +50,12 @@ impl<'a> Reader<'a> {
             let message = "empty key pattern: write the key's text, `\"nightly-report\"`";
             self.refuse("", message);
         }
+        if let Some(at) = self.text.find(char::is_control) {
+            // A registry and a terminal could not show it.
+            let message =
+                "a control character can't stand in a key pattern: give it as a value, `<name>`";
+            self.refuse(&self.text[at..], message);
+        }
         let mut rest = self.text;
         while let Some(at) = rest.find(['<', '{']) {
             let (plain, special) = rest.split_at(at);

@@ -14,7 +14,8 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The lock did not come within the session's `lock_timeout` (SQLSTATE 55P03). The body did not run.
+    /// The lock did not come within the session's `lock_timeout` (SQLSTATE 55P03), which counts for each key of the call. The
+    /// body did not run.
     TimedOut {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,

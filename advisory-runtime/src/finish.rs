@@ -20,8 +20,12 @@ pub(crate) async fn outcome<O: ?Sized>(held: &mut Held<'_, O>, is_ok: bool) -> R
     }
     // The body has begun or ended transactions through Diesel and not in pairs, or a future inside it was dropped. What is
     // open on the server is unknown, so the session is ended, and waited for: the lock is gone when the function returns.
-    held.abandon();
-    drop(held.pg().batch_execute(sql::PROBE).await);
+    // Not waited for where the request did not arrive: nothing then ends what runs, while the caller keeps the connection open.
+    if let Some(cancelled) = held.abandon()
+        && matches!(cancelled.await, Ok(true))
+    {
+        drop(held.pg().batch_execute(sql::PROBE).await);
+    }
     if is_ok {
         Err(unbalanced(now, outer, lock))
     } else {

@@ -65,7 +65,7 @@ impl<'o, O: ?Sized> Held<'o, O> {
     /// What runs is cancelled by a request of its own connection, which can arrive late. A connection that went on could
     /// have its next, innocent query cancelled, or commit it where the caller believes to be in a transaction; so the session
     /// rolls back and ends itself, and Diesel is told.
-    pub(crate) fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) -> Option<tokio::task::JoinHandle<bool>> {
         self.unfinished = false;
         let runtime = self.runtime.take();
         let conn = self.pg();
@@ -73,19 +73,17 @@ impl<'o, O: ?Sized> Held<'o, O> {
         enqueue(conn, sql::TERMINATE);
         enqueue(conn, sql::TERMINATE);
         status(conn).set_in_error();
-        if let Some(runtime) = runtime {
-            let cancel = conn.cancel_token();
-            // Nobody waits for it, and there is nobody to tell when it fails: the server then notices the closed
-            // connection by itself.
-            drop(runtime.spawn(async move { cancel.cancel_query(tokio_postgres::NoTls).await }));
-        }
+        let cancel = conn.cancel_token();
+        Some(
+            runtime?.spawn(async move { cancel.cancel_query(tokio_postgres::NoTls).await.is_ok() }),
+        )
     }
 }
 
 impl<O: ?Sized> Drop for Held<'_, O> {
     fn drop(&mut self) {
         if self.unfinished {
-            self.abandon();
+            drop(self.abandon());
         }
     }
 }

@@ -5,11 +5,12 @@
 //! of those between crates:
 //!
 //! ```no_run
-//! // In a `#[test]` of the program:
+//! // In a `#[test]` of the program, with `use your_crate as _;` where it uses nothing else of it:
 //! advisory_runtime::inventory::assert_no_collisions();
 //! ```
 //!
-//! A crate that the program names in its manifest and nowhere in its source is not linked, so its sites are not here.
+//! A crate that the program names in its manifest and nowhere in its source is not linked, so its sites are not here: a test of
+//! `tests/` that does nothing else writes `use your_crate as _;`. It never sees the sites of `src/main.rs`; put the test there.
 
 use advisory_pattern::Meeting;
 pub use advisory_pattern::Record as Site;
@@ -62,16 +63,16 @@ pub fn sites() -> Result<Vec<Site>, InventoryError> {
     Site::find_all(&program.map_err(InventoryError::Unreadable)?).map_err(InventoryError::Record)
 }
 
-/// Finds every two sites of the running program whose locks can collide.
+/// Finds every two sites of the running program whose locks can collide; how many sites there are, when none do.
 ///
 /// # Errors
 ///
 /// Those of [`sites`]; [`InventoryError::Collisions`] with every pair.
-pub fn check() -> Result<(), InventoryError> {
+pub fn check() -> Result<usize, InventoryError> {
     compare(&sites()?)
 }
 
-fn compare(sites: &[Site]) -> Result<(), InventoryError> {
+fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
     let meetings = advisory_pattern::meetings(sites).map_err(InventoryError::Record)?;
     let text = |meeting: &Meeting<'_>| {
         format!(
@@ -85,7 +86,7 @@ fn compare(sites: &[Site]) -> Result<(), InventoryError> {
     };
     let found: Vec<String> = meetings.iter().map(text).collect();
     if found.is_empty() {
-        Ok(())
+        Ok(sites.len())
     } else {
         Err(InventoryError::Collisions(found))
     }
@@ -95,11 +96,16 @@ fn compare(sites: &[Site]) -> Result<(), InventoryError> {
 ///
 /// # Panics
 ///
-/// When two locks can collide, or the program's own file cannot be read.
+/// When two locks can collide, when the program's own file cannot be read, and when there is no lock site in it: then the test
+/// looks at the wrong program.
 #[expect(clippy::panic, reason = "an assertion of a user's test")]
 pub fn assert_no_collisions() {
-    if let Err(error) = check() {
-        panic!("{error}");
+    match check() {
+        Ok(0) => panic!(
+            "this test holds no lock site: write `use your_crate as _;` so that the crate is linked"
+        ),
+        Ok(_) => {}
+        Err(error) => panic!("{error}"),
     }
 }
 

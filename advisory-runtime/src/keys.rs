@@ -68,7 +68,7 @@ impl Keys {
 #[diagnostic::on_unimplemented(
     message = "`<…*>` takes a slice, and `{Self}` is none",
     label = "expected a slice, an array or a `Vec`",
-    note = "for one value write the placeholder without its `*`"
+    note = "for one value write the placeholder without its `*`; for a set `with(ids = set.iter().copied().collect::<Vec<_>>())`"
 )]
 pub trait Elements {
     type Element;

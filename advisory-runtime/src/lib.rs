@@ -20,7 +20,7 @@
 //! transaction, the lock is gone when the function has returned. Called inside one, it nests as Diesel's transactions do:
 //! `Ok` keeps the lock to the end of the outer transaction, `Err` frees it with the savepoint.
 //!
-//! The attribute is sugar over [`xact::begin`] and [`xact::finish`]: what one can do, the other can.
+//! The attribute expands to [`xact::begin`], the body and [`xact::finish`], which can be called without it.
 //!
 //! # Keys
 //!

@@ -15,7 +15,7 @@ pub trait Shape: sealed::Sealed {
 #[diagnostic::on_unimplemented(
     message = "this value renders as `{Self}`, and the key pattern takes it for `{S}`",
     label = "the shape was read off the type's name, or is written in the pattern",
-    note = "write the shape that the value has in the pattern: `<name: text>` fits every value"
+    note = "write the shape that the value has behind the placeholder's name: `: text` fits every value"
 )]
 pub trait Within<S: Shape>: Shape {}
 

@@ -109,12 +109,16 @@ pub(crate) const TERMINATE: &str = "ROLLBACK;BEGIN;SELECT pg_catalog.pg_terminat
 pub(crate) const LOCK_TIMEOUT: &str =
     "SELECT setting FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'lock_timeout'";
 
-/// One statement that takes the sorted keys in their order, each once.
+/// Takes the sorted keys in their order, each once, in as few statements as the server allows.
 fn push_lock(sql: &mut String, keys: &[Key]) {
-    let mut before = "SELECT ";
-    for key in keys.chunk_by(PartialEq::eq).filter_map(<[Key]>::first) {
-        sql.push_str(before);
-        before = ",";
+    let keys = keys.chunk_by(PartialEq::eq).filter_map(<[Key]>::first);
+    for (index, key) in keys.enumerate() {
+        sql.push_str(match index {
+            0 => "SELECT ",
+            // A target list has at most 1,664 entries.
+            _ if index % 1000 == 0 => ";SELECT ",
+            _ => ",",
+        });
         match key {
             Key::BigInt(key) => {
                 sql.push_str("pg_catalog.pg_advisory_xact_lock(CAST('");

@@ -30,14 +30,16 @@ use std::time::Instant;
 /// # Errors
 ///
 /// [`Error::TimedOut`] (55P03), [`Error::Deadlock`] (40P01), [`Error::StaleSnapshot`], [`Error::ForeignTransaction`],
-/// [`Error::BrokenConnection`], [`Error::Database`] for every other answer. After an error no lock is held, and the
-/// transaction around the call, if any, goes on.
+/// [`Error::BrokenConnection`], [`Error::Database`] for every other answer. After an error no lock of this call is held. The
+/// transaction around it goes on, unless it had failed or ended before; one that Diesel does not know of can only be rolled
+/// back. With several keys `lock_timeout` counts for each.
 ///
 /// # Cancel safety
 ///
 /// Not cancel safe: dropping the future, or what it returned, cancels the statement that is running, rolls back and closes
 /// the connection. No lock, no waiter and no open transaction is left. A pool discards the connection; one of your own has
-/// to be opened anew, also when the call was nested in a transaction, which is rolled back with it.
+/// to be opened anew, also when the call was nested in a transaction, which is rolled back with it. Where the cancel request
+/// does not arrive, as when the connection requires TLS, a statement that waits goes on until the connection is dropped.
 ///
 /// # Examples
 ///

@@ -27,6 +27,7 @@ pub struct Proxy {
 struct Record {
     seen: Mutex<Seen>,
     flowing: watch::Sender<bool>,
+    open: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -68,6 +69,7 @@ impl Proxy {
         let record = Arc::new(Record {
             seen: Mutex::default(),
             flowing: watch::Sender::new(true),
+            open: watch::Sender::new(true),
         });
         let accepting = tokio::spawn(accept(listener, server, Arc::clone(&record)));
         Self {
@@ -127,6 +129,13 @@ impl Proxy {
         self.record.flowing.send_replace(false);
     }
 
+    /// Refuses new connections, cancel requests among them; those that there are go on.
+    pub async fn refuse_connections(&self) {
+        self.record.open.send_replace(false);
+        // The listener is gone once nobody looks at the door any more.
+        self.record.open.closed().await;
+    }
+
     /// Passes on what was held back, and what follows.
     pub fn resume_forwarding(&self) {
         self.record.flowing.send_replace(true);
@@ -153,12 +162,19 @@ impl Record {
 
 async fn accept(listener: TcpListener, server: Config, record: Arc<Record>) {
     let mut connections = JoinSet::new();
-    while let Ok((client, _)) = listener.accept().await {
+    let mut open = record.open.subscribe();
+    loop {
+        let client = tokio::select! {
+            Ok((client, _)) = listener.accept() => client,
+            _ = open.wait_for(|open| !open) => break,
+        };
         while connections.try_join_next().is_some() {}
         let (server, record) = (server.clone(), Arc::clone(&record));
         // An error is a broken connection, which is what both sides see.
         connections.spawn(async move { drop(serve(client, &server, &record).await) });
     }
+    drop((listener, open));
+    while connections.join_next().await.is_some() {}
 }
 
 /// One connection, until one side or a cut ends it; then both sockets close.

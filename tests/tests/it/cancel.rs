@@ -407,3 +407,31 @@ fn assert_broken<T: std::fmt::Debug>(result: QueryResult<T>) {
         "{error:?}"
     );
 }
+
+/// Where connections need TLS, or behind some firewalls, the request to cancel does not arrive.
+#[tokio::test]
+async fn where_no_cancel_request_arrives_the_call_returns_all_the_same() {
+    #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
+    async fn outer(conn: &mut AsyncPgConnection, db: &Database) -> QueryResult<()> {
+        dropped(book(conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
+        Ok(())
+    }
+    let db = database().await;
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    let proxy = advisory_tests::Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    proxy.refuse_connections().await;
+    let error = outer(&mut conn, &db).await.unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+        "{error:?}"
+    );
+    db.until_waiters(key_of(7), 1).await;
+    // The server notices by itself that nobody is there any more.
+    drop((conn, proxy));
+    db.until_no_waiters(key_of(7)).await;
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}

@@ -313,3 +313,19 @@ async fn transfers_in_opposite_directions_never_deadlock() {
     assert_eq!(db.count("SELECT count(*) FROM booking").await, 16 * 50 * 2);
     db.until_quiet().await;
 }
+
+/// A statement's target list has at most 1,664 entries.
+#[tokio::test]
+async fn thousands_of_keys_are_taken_where_max_keys_allows_them() {
+    #[advisory_lock(key = "many:<ids*>", max_keys = 3000)]
+    async fn many(conn: &mut AsyncPgConnection, db: &Database, ids: &[i64]) -> QueryResult<usize> {
+        _ = conn;
+        Ok(locked(db).await?.len())
+    }
+    let db = database().await;
+    let ids: Vec<i64> = (0..2500).collect();
+    assert_eq!(
+        many(&mut db.connect().await, &db, &ids).await.unwrap(),
+        2500
+    );
+}

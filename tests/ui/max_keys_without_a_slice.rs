@@ -1,0 +1,11 @@
+#![allow(unused)]
+use advisory_runtime::{KeyPart, LockKey, advisory_lock, lock_key};
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[advisory_lock(keys = ["a", "b"], max_keys = 1)]
+async fn run(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    Ok(())
+}
+
+fn main() {}
