@@ -30,7 +30,7 @@ pub struct Record {
     pub name: Option<String>,
     /// Which part of the program it belongs to, if the site says so.
     pub component: Option<String>,
-    /// The first line of the doc comment.
+    /// The first line with text of the doc comment, at most 500 characters of it.
     pub purpose: Option<String>,
     /// The keys as written: patterns, or expressions.
     pub written: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Record {
     pub module: String,
     /// The function, or the declared type.
     pub function: String,
-    /// The source file, relative to the crate's manifest.
+    /// The source file, relative to the crate's manifest, or `$OUT_DIR/…` for what a build script wrote.
     pub file: String,
     /// Its line.
     pub line: u32,
