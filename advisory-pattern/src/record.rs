@@ -250,11 +250,7 @@ impl Record {
 
 /// What a record says reaches people's terminals, so nothing in it may steer one; nor may it end the record.
 fn clean(value: &str) -> String {
-    let steers = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    value.replace(steers, " ")
+    value.replace(char::is_control, " ")
 }
 
 fn parts<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> String {
