@@ -12,7 +12,7 @@ use syn::{LitInt, LitStr};
 pub(crate) struct Args {
     pub(crate) keys: Option<Vec<KeyArg>>,
     pub(crate) with: Option<Vec<(Ident, TokenStream)>>,
-    pub(crate) scope: Option<LitStr>,
+    scope: Option<String>,
     pub(crate) conn: Option<TokenStream>,
     pub(crate) derivation: Option<Derivation>,
     pub(crate) max_keys: Option<LitInt>,
@@ -114,7 +114,12 @@ impl Args {
                     errors,
                 ),
                 "keys" => set(&mut args.keys, &name, keys(value, errors), errors),
-                "scope" => set(&mut args.scope, &name, string(value, &name, errors), errors),
+                "scope" => set(
+                    &mut args.scope,
+                    &name,
+                    choice(value, &name, &["xact"], errors),
+                    errors,
+                ),
                 "conn" => set(&mut args.conn, &name, Some(value), errors),
                 "derivation" => set(
                     &mut args.derivation,
@@ -271,22 +276,35 @@ fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitSt
         .ok()
 }
 
-fn derivation(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Derivation> {
-    let literal = string(value, name, errors)?;
-    let given = literal.value();
-    let found = Derivation::from_name(&given);
-    if found.is_none() {
-        let names = Derivation::ALL.map(Derivation::name);
-        let hint = advisory_pattern::closest(&given, names).map_or_else(
-            || format!("expected `\"{}\"`", names.join("\"`, `\"")),
+/// One of a few words, quoted.
+fn choice(value: TokenStream, name: &Ident, known: &[&str], errors: &mut Errors) -> Option<String> {
+    let word: Option<Ident> = syn::parse2(value.clone()).ok();
+    let (given, span) = if let Some(word) = &word {
+        (word.to_string(), word.span())
+    } else {
+        let literal = string(value, name, errors)?;
+        (literal.value(), literal.span())
+    };
+    if !known.contains(&given.as_str()) {
+        let quoted: Vec<String> = known.iter().map(|word| format!("\"{word}\"")).collect();
+        let quoted: Vec<&str> = quoted.iter().map(String::as_str).collect();
+        let hint = advisory_pattern::closest(&given, known.iter().copied()).map_or_else(
+            || format!("expected {}", listed(&quoted)),
             |close| format!("did you mean `\"{close}\"`?"),
         );
-        errors.at(
-            literal.span(),
-            format_args!("unknown derivation `{given}`: {hint}"),
-        );
+        errors.at(span, format_args!("unknown {name} `{given}`: {hint}"));
+        return None;
     }
-    found
+    if word.is_some() {
+        errors.at(span, format_args!("write `{name} = \"{given}\"`"));
+        return None;
+    }
+    Some(given)
+}
+
+fn derivation(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Derivation> {
+    let names = Derivation::ALL.map(Derivation::name);
+    Derivation::from_name(&choice(value, name, &names, errors)?)
 }
 
 fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {

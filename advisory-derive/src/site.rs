@@ -27,12 +27,6 @@ impl Site {
         function: Option<Function>,
         errors: &mut Errors,
     ) -> Option<Self> {
-        if let Some(scope) = &args.scope
-            && scope.value() != "xact"
-        {
-            let wanted = format_args!("unknown scope `{}`: expected `\"xact\"`", scope.value());
-            errors.at(scope.span(), wanted);
-        }
         let locked = Locked::new(&mut args, errors);
         check::idle(&args, &locked, errors);
         let function = function?;
