@@ -11,6 +11,17 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Attribute, Data, DeriveInput, Fields, LitStr};
 
+/// What can stand behind a pattern; a type has nothing to compute `with`, which is the first.
+const KNOWN: [&str; 7] = [
+    "with",
+    "name",
+    "component",
+    "derivation",
+    "allow_ambiguous",
+    "allow_overlap",
+    "crate",
+];
+
 /// `#[derive(LockKey)] #[lock_key("account:<id>")] struct AccountLock { id: AccountId }`.
 pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let here = Span::mixed_site();
@@ -24,18 +35,7 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
         );
         return None;
     };
-    let declared = Declared::parse(
-        arguments.tokens.clone(),
-        &[
-            "name",
-            "component",
-            "derivation",
-            "allow_ambiguous",
-            "allow_overlap",
-            "crate",
-        ],
-        errors,
-    )?;
+    let declared = Declared::parse(arguments.tokens.clone(), &KNOWN[1..], errors)?;
     let Data::Struct(data) = &input.data else {
         errors.at(
             name.span(),
@@ -120,19 +120,7 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
 /// `lock_key!("account:<id>")`: the key of names that are in scope.
 pub(crate) fn inline(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let here = Span::mixed_site();
-    let declared = Declared::parse(
-        input,
-        &[
-            "with",
-            "name",
-            "component",
-            "derivation",
-            "allow_ambiguous",
-            "allow_overlap",
-            "crate",
-        ],
-        errors,
-    )?;
+    let declared = Declared::parse(input, &KNOWN, errors)?;
     let names = Names {
         of: "name in scope".to_owned(),
         known: None,

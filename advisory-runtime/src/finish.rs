@@ -9,8 +9,10 @@ use diesel::result::Error as DieselError;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::num::NonZeroU32;
 
-/// Commits when the body was `Ok`, else rolls back. `Ok` is what the caller asked for; after a body's error it never fails.
-pub(crate) async fn outcome<O: ?Sized>(held: &mut Held<'_, O>, is_ok: bool) -> Result<(), Error> {
+/// Commits when the body was `Ok`, else rolls back. `Ok` is what the caller asked for; it never fails after a body's error,
+/// which is never lost to what happened afterwards.
+#[doc(hidden)]
+pub async fn finish_at<O: ?Sized>(mut held: Held<'_, O>, is_ok: bool) -> Result<(), Error> {
     let (outer, token, lock) = (held.outer, held.token, held.lock);
     let now = depth(held.pg());
     if matches!(now, Ok(now) if now == Some(inside(outer))) {

@@ -97,5 +97,5 @@ pub mod __private {
     #[cfg(feature = "diesel-async")]
     pub use crate::keys::Keys;
     #[cfg(feature = "diesel-async")]
-    pub use crate::xact::{begin_at, finish_at};
+    pub use crate::{finish::finish_at, xact::begin_at};
 }

@@ -5,7 +5,7 @@
 //! helper that takes an async closure costs every generic caller's future its `Send`.
 
 use crate::error::LockName;
-use crate::finish::{doom, outcome};
+use crate::finish::{doom, finish_at};
 pub use crate::guard::Held;
 use crate::guard::{Place, depth, enter, is_broken, status};
 use crate::{Connection, Error, Key, LockKey, error, sql};
@@ -153,12 +153,6 @@ where
         Ok(()) => result,
         Err(error) => Err(error.into()),
     }
-}
-
-/// [`finish`] without the body's value. It never fails after a body's error, which is never lost to what happened afterwards.
-#[doc(hidden)]
-pub async fn finish_at<O: ?Sized>(mut held: Held<'_, O>, is_ok: bool) -> Result<(), Error> {
-    outcome(&mut held, is_ok).await
 }
 
 /// Leaves a refused begin behind: a session that is idle, an outer transaction that goes on, or a connection that says it is
