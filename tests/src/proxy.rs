@@ -88,7 +88,7 @@ impl Proxy {
     /// How often the server said `ReadyForQuery` since the start or [`Self::reset`], start-ups not counted.
     ///
     /// One simple query or one `Sync` is one, however many statements are in it, and is counted before it is passed
-    /// on. A client that drops a prepared statement tells the server later, and nobody waits: that is not counted.
+    /// on. An error reaches the client before that, so count behind a statement that succeeds. A client that drops a prepared statement tells the server later, and nobody waits: that is not counted.
     #[must_use]
     pub fn round_trips(&self) -> usize {
         self.record.seen().round_trips
