@@ -1,10 +1,13 @@
 //! What is written between the parentheses of the attribute.
 
+use crate::duration::{self, Duration, Wait};
 use crate::errors::Errors;
+use crate::key_arg::{KeyArg, computed, key, keys};
+use crate::literal::{choice, ident, listed, number, reason, span_of, string};
 use crate::seen::Sharing;
-use crate::tokens::{split_at_commas, ungrouped};
+use crate::tokens::split_at_commas;
 use advisory_pattern::Derivation;
-use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::{LitInt, LitStr};
 
 /// The arguments as written. `None` is "not given".
@@ -12,7 +15,15 @@ use syn::{LitInt, LitStr};
 pub(crate) struct Args {
     pub(crate) keys: Option<Vec<KeyArg>>,
     pub(crate) with: Option<Vec<(Ident, TokenStream)>>,
-    scope: Option<String>,
+    scope: Option<&'static str>,
+    mode: Option<&'static str>,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) on_held: Option<TokenStream>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) isolation: Option<&'static str>,
+    nested: Option<&'static str>,
+    pub(crate) queue: Option<LitInt>,
+    pub(crate) handle: Option<Ident>,
     pub(crate) conn: Option<TokenStream>,
     pub(crate) derivation: Option<Derivation>,
     pub(crate) max_keys: Option<LitInt>,
@@ -23,15 +34,7 @@ pub(crate) struct Args {
     pub(crate) allow_overlap: Vec<(LitStr, LitStr)>,
     pub(crate) krate: Option<TokenStream>,
     /// What was given at all, right or wrong.
-    given: Vec<String>,
-}
-
-/// One key as written.
-pub(crate) enum KeyArg {
-    /// A string literal: a key pattern.
-    Pattern(LitStr),
-    /// Anything else: an expression that is a `LockKey`.
-    Expression(TokenStream),
+    given: Vec<(String, Span)>,
 }
 
 impl Args {
@@ -47,7 +50,33 @@ impl Args {
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.given.iter().any(|given| given == name)
+        self.place(name).is_some()
+    }
+
+    /// Where an argument's name stands, if it was given.
+    pub(crate) fn place(&self, name: &str) -> Option<Span> {
+        let mut given = self.given.iter();
+        given.find_map(|(given, span)| (given == name).then_some(*span))
+    }
+
+    pub(crate) fn scope(&self) -> &'static str {
+        self.scope.unwrap_or("xact")
+    }
+
+    pub(crate) fn is_session(&self) -> bool {
+        self.scope() == "session"
+    }
+
+    pub(crate) fn mode(&self) -> &'static str {
+        self.mode.unwrap_or("exclusive")
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.mode() == "shared"
+    }
+
+    pub(crate) fn refuses_nested(&self) -> bool {
+        self.nested == Some("refuse")
     }
 
     /// Reads arguments of which only those of `known` make sense.
@@ -59,7 +88,7 @@ impl Args {
             if let Some(TokenTree::Literal(literal)) = &name
                 && known.contains(&"key")
             {
-                args.given.push("key".to_owned());
+                args.given.push(("key".to_owned(), literal.span()));
                 errors.at(literal.span(), format_args!("write `key = {literal}`"));
                 continue;
             }
@@ -82,7 +111,7 @@ impl Args {
                 );
                 continue;
             }
-            args.given.push(word.clone());
+            args.given.push((word.clone(), name.span()));
             if word == "with" {
                 set(
                     &mut args.with,
@@ -106,52 +135,43 @@ impl Args {
                 errors.at(name.span(), format_args!("expected `{word} = …`"));
                 continue;
             }
-            match word.as_str() {
-                "key" => set(
-                    &mut args.keys,
-                    &name,
-                    key(value, errors).map(|key| vec![key]),
-                    errors,
-                ),
-                "keys" => set(&mut args.keys, &name, keys(value, errors), errors),
-                "scope" => set(
-                    &mut args.scope,
-                    &name,
-                    choice(value, &name, &["xact"], errors),
-                    errors,
-                ),
-                "conn" => set(&mut args.conn, &name, Some(value), errors),
-                "derivation" => set(
-                    &mut args.derivation,
-                    &name,
-                    derivation(value, &name, errors),
-                    errors,
-                ),
-                "name" => set(&mut args.name, &name, string(value, &name, errors), errors),
-                "component" => set(
-                    &mut args.component,
-                    &name,
-                    string(value, &name, errors),
-                    errors,
-                ),
-                "max_keys" => set(
-                    &mut args.max_keys,
-                    &name,
-                    number(value, &name, errors),
-                    errors,
-                ),
-                "allow_ambiguous" => set(
-                    &mut args.allow_ambiguous,
-                    &name,
-                    reason(value, &name, errors),
-                    errors,
-                ),
-                _ => set(&mut args.krate, &name, Some(value), errors),
-            }
+            args.value(&name, value, errors);
         }
         args
     }
+
+    /// Reads what stands behind `name =`.
+    fn value(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
+        macro_rules! set {
+            ($slot:ident, $value:expr) => {{
+                let value = $value;
+                set(&mut self.$slot, name, value, errors);
+            }};
+        }
+        match name.to_string().as_str() {
+            "key" => set!(keys, key(value, errors).map(|key| vec![key])),
+            "keys" => set!(keys, keys(value, errors)),
+            "scope" => set!(scope, choice(value, name, &["xact", "session"], errors)),
+            "mode" => set!(mode, choice(value, name, &["exclusive", "shared"], errors)),
+            "wait" => set!(wait, duration::wait(value, name, errors)),
+            "on_held" => set!(on_held, Some(value)),
+            "max_hold" => set!(max_hold, duration::bound(value, name, errors)),
+            "isolation" => set!(isolation, choice(value, name, &ISOLATION, errors)),
+            "nested" => set!(nested, choice(value, name, &["allow", "refuse"], errors)),
+            "queue" => set!(queue, number(value, name, errors)),
+            "handle" => set!(handle, ident(value, name, errors)),
+            "conn" => set!(conn, Some(value)),
+            "derivation" => set!(derivation, derivation(value, name, errors)),
+            "name" => set!(name, string(value, name, errors)),
+            "component" => set!(component, string(value, name, errors)),
+            "max_keys" => set!(max_keys, number(value, name, errors)),
+            "allow_ambiguous" => set!(allow_ambiguous, reason(value, name, errors)),
+            _ => set!(krate, Some(value)),
+        }
+    }
 }
+
+const ISOLATION: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
 /// The only place that can say "given twice".
 fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, errors: &mut Errors) {
@@ -167,79 +187,6 @@ fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, errors: &mut Err
     } else {
         *slot = value;
     }
-}
-
-fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
-    let mut tokens = value.clone().into_iter();
-    let (first, second) = (tokens.next(), tokens.next());
-    if let (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(bang))) = (&first, &second)
-        && bang.as_char() == '!'
-    {
-        errors.at(
-            name.span(),
-            "a macro is not expanded here: write the key pattern as one string literal",
-        );
-        return None;
-    }
-    Some(syn::parse2(value.clone()).map_or(KeyArg::Expression(value), KeyArg::Pattern))
-}
-
-fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg>> {
-    let mut tokens = value.into_iter();
-    let (list, more) = (tokens.next().map(ungrouped), tokens.next());
-    match (list, more) {
-        (Some(TokenTree::Group(list)), None) if list.delimiter() == Delimiter::Bracket => {
-            let keys: Vec<_> = split_at_commas(list.stream())
-                .into_iter()
-                .filter_map(|item| key(item, errors))
-                .collect();
-            if keys.is_empty() {
-                errors.at(
-                    list.span(),
-                    "`keys` names no key: write `keys = [\"account:<from>\", \"account:<to>\"]`",
-                );
-            }
-            Some(keys)
-        }
-        (list, _) => {
-            let wanted = "`keys` is a list: write `keys = [\"account:<from>\", \"account:<to>\"]`, or `key = …` for one key";
-            errors.at(span_of(list.as_ref()), wanted);
-            None
-        }
-    }
-}
-
-/// `with(name = expression, …)`.
-fn computed(
-    group: Option<TokenTree>,
-    name: &Ident,
-    errors: &mut Errors,
-) -> Option<Vec<(Ident, TokenStream)>> {
-    const WANTED: &str = "write `with(name = expression)` and `<name>` in the key";
-    let Some(TokenTree::Group(group)) = group else {
-        errors.at(name.span(), WANTED);
-        return None;
-    };
-    let mut values = Some(Vec::new());
-    for value in split_at_commas(group.stream()) {
-        let mut tokens = value.into_iter();
-        let (name, equals) = (tokens.next(), tokens.next());
-        let expression: TokenStream = tokens.collect();
-        match (name, equals) {
-            (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(punct)))
-                if punct.as_char() == '=' && !expression.is_empty() =>
-            {
-                if let Some(values) = &mut values {
-                    values.push((name, expression));
-                }
-            }
-            (name, _) => {
-                errors.at(span_of(name.as_ref()), WANTED);
-                values = None;
-            }
-        }
-    }
-    values
 }
 
 /// `allow_overlap("other-name", "reason")`.
@@ -264,85 +211,7 @@ fn overlap(
     None
 }
 
-fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
-    let first = value.clone().into_iter().next();
-    let written = value.to_string();
-    let wanted = match &first {
-        Some(TokenTree::Ident(word)) if *word == written => format!("write `{name} = \"{word}\"`"),
-        _ => format!("`{name}` is a string literal: write `{name} = \"…\"`"),
-    };
-    syn::parse2(value)
-        .map_err(|_| errors.at(span_of(first.as_ref()), wanted))
-        .ok()
-}
-
-/// One of a few words, quoted.
-fn choice(value: TokenStream, name: &Ident, known: &[&str], errors: &mut Errors) -> Option<String> {
-    let word: Option<Ident> = syn::parse2(value.clone()).ok();
-    let (given, span) = if let Some(word) = &word {
-        (word.to_string(), word.span())
-    } else {
-        let literal = string(value, name, errors)?;
-        (literal.value(), literal.span())
-    };
-    if !known.contains(&given.as_str()) {
-        let quoted: Vec<String> = known.iter().map(|word| format!("\"{word}\"")).collect();
-        let quoted: Vec<&str> = quoted.iter().map(String::as_str).collect();
-        let hint = advisory_pattern::closest(&given, known.iter().copied()).map_or_else(
-            || format!("expected {}", listed(&quoted)),
-            |close| format!("did you mean `\"{close}\"`?"),
-        );
-        errors.at(span, format_args!("unknown {name} `{given}`: {hint}"));
-        return None;
-    }
-    if word.is_some() {
-        errors.at(span, format_args!("write `{name} = \"{given}\"`"));
-        return None;
-    }
-    Some(given)
-}
-
 fn derivation(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Derivation> {
     let names = Derivation::ALL.map(Derivation::name);
-    Derivation::from_name(&choice(value, name, &names, errors)?)
-}
-
-fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
-    let span = span_of(value.clone().into_iter().next().as_ref());
-    let literal: Option<LitInt> = syn::parse2(value).ok();
-    let literal = literal.filter(|literal| {
-        literal
-            .base10_parse::<usize>()
-            .is_ok_and(|number| number > 0)
-    });
-    if literal.is_none() {
-        errors.at(
-            span,
-            format_args!("`{name}` is a number of at least 1: write `{name} = 128`"),
-        );
-    }
-    literal
-}
-
-fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
-    let reason = string(value, name, errors)?;
-    if reason.value().trim().is_empty() {
-        errors.at(
-            reason.span(),
-            format_args!("`{name}` says why: write `{name} = \"keys of the old service\"`"),
-        );
-    }
-    Some(reason)
-}
-
-fn listed(names: &[&str]) -> String {
-    match names.split_last() {
-        Some((last, [])) => format!("`{last}`"),
-        Some((last, rest)) => format!("`{}` or `{last}`", rest.join("`, `")),
-        None => String::new(),
-    }
-}
-
-fn span_of(token: Option<&TokenTree>) -> Span {
-    token.map_or_else(Span::call_site, TokenTree::span)
+    Derivation::from_name(choice(value, name, &names, errors)?)
 }

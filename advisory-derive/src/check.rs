@@ -2,12 +2,13 @@
 
 use crate::args::Args;
 use crate::connection::Connection;
+use crate::duration::Wait;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::key::KeyPattern;
 use crate::locked::{Key, Locked};
 use crate::tokens::is_punct;
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 
 /// Keys that each parse, under the names that the function gives them.
 pub(crate) fn keys(locked: &Locked, function: &Function, errors: &mut Errors) {
@@ -36,13 +37,95 @@ pub(crate) fn idle(args: &Args, locked: &Locked, errors: &mut Errors) {
         .all(|key| matches!(key, Key::Expression(_)));
     if only_expressions && !locked.keys.is_empty() {
         for name in ["derivation", "allow_ambiguous"] {
-            if args.has(name) {
+            if let Some(place) = args.place(name) {
                 let wanted = format_args!(
                     "`{name}` is for a key pattern, and this key has none: write it where the key is declared"
                 );
-                errors.at(Span::call_site(), wanted);
+                errors.at(place, wanted);
             }
         }
+    }
+}
+
+/// Arguments that need another one, or that another one rules out.
+pub(crate) fn together(args: &Args, errors: &mut Errors) {
+    if let Some(place) = args.place("on_held") {
+        let end = "`wait = \"never\"`, or a time such as `wait = \"5s\"`";
+        if !args.has("wait") {
+            errors.at(
+                place,
+                format_args!(
+                    "without an end of the wait there is nothing for `on_held` to do: add {end}"
+                ),
+            );
+        } else if matches!(args.wait, Some(Wait::Forever)) {
+            errors.at(place, format_args!("`wait = \"forever\"` never gives up, so there is nothing for `on_held` to do: write {end}"));
+        }
+    }
+    if args.is_session() {
+        let in_vain = [
+            (
+                "isolation",
+                "`isolation` is for a transaction, and `scope = \"session\"` begins none: leave it out",
+            ),
+            (
+                "nested",
+                "`nested` is for a transaction, and `scope = \"session\"` is always refused inside one: leave it out",
+            ),
+        ];
+        for (name, wanted) in in_vain {
+            if let Some(place) = args.place(name) {
+                errors.at(place, wanted);
+            }
+        }
+    }
+    if let Some(place) = args.place("queue")
+        && args.is_shared()
+    {
+        let wanted = "`queue` has calls ask one after the other, and `mode = \"shared\"` is for calls that run together: leave \
+                      `queue` out";
+        errors.at(place, wanted);
+    }
+}
+
+/// A queue is in front of the connection.
+pub(crate) fn queue(
+    args: &Args,
+    connection: &Connection,
+    function: &Function,
+    errors: &mut Errors,
+) {
+    if let Some(place) = args.place("queue")
+        && let Connection::Place { root, fields, .. } = connection
+    {
+        let get = function.get();
+        let wanted = format_args!(
+            "`queue` has calls wait before they take a connection, and `{root}{fields}` is one already: write where it comes \
+             from, such as `conn = self.pool{get}`"
+        );
+        errors.at(place, wanted);
+    }
+}
+
+/// The body's name for the lock is no other name of the function.
+pub(crate) fn handle(
+    args: &Args,
+    connection: &Connection,
+    function: &Function,
+    errors: &mut Errors,
+) {
+    let Some(handle) = &args.handle else { return };
+    let is_param = function
+        .params
+        .iter()
+        .any(|param| param.names.contains(handle));
+    let is_connection = matches!(connection, Connection::Expression(_)) && handle == "conn";
+    if is_param || is_connection {
+        let wanted = format_args!(
+            "`{handle}` has a meaning in `{}` already: write another name, such as `handle = lock`",
+            function.name
+        );
+        errors.at(handle.span(), wanted);
     }
 }
 

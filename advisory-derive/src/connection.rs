@@ -18,17 +18,17 @@ pub(crate) enum Connection {
 }
 
 /// An expression that gives a connection, as far as that can be told from its tokens.
-fn taken(expression: TokenStream, errors: &mut Errors) -> Option<Connection> {
+fn taken(expression: TokenStream, function: &Function, errors: &mut Errors) -> Option<Connection> {
     let text = expression.to_string().replace(' ', "");
-    let get = text.strip_suffix(".await").unwrap_or(&text);
-    if get.ends_with(".get()") {
+    let pool = text.strip_suffix(".await").unwrap_or(&text);
+    if let Some(pool) = pool.strip_suffix(".get()") {
         let span = expression
             .into_iter()
             .last()
             .map_or_else(Span::call_site, |token| token.span());
-        let wanted = format_args!(
-            "a pool gives its connection later, or an error: write `conn = {get}.await?`"
-        );
+        let get = function.get();
+        let wanted =
+            format_args!("a pool gives a connection or an error: write `conn = {pool}{get}`");
         errors.at(span, wanted);
         return None;
     }
@@ -47,7 +47,7 @@ pub(crate) fn find(
             .iter()
             .find(|param| param.names.iter().any(|name| name == "conn"))
         {
-            return place(param, "conn", TokenStream::new(), errors);
+            return place(param, "conn", TokenStream::new(), function, errors);
         }
         errors.at(function.name.span(), no_connection(function));
         return None;
@@ -65,7 +65,7 @@ pub(crate) fn find(
     }
     let fields: TokenStream = tokens.collect();
     let Some(TokenTree::Ident(root)) = first.filter(|_| is_fields(&fields)) else {
-        return taken(given, errors);
+        return taken(given, function, errors);
     };
     if root == "self" {
         let Some(by) = function.receiver else {
@@ -80,7 +80,8 @@ pub(crate) fn find(
                 root.span(),
                 format_args!(
                     "`{given}` can't be used through `&self`: write `&mut self`, or take a connection from a pool, \
-                     `conn = self.pool.get().await?`"
+                     `conn = self.pool{}`",
+                    function.get()
                 ),
             );
             return None;
@@ -109,20 +110,22 @@ pub(crate) fn find(
         );
         return None;
     };
-    place(param, &name, fields, errors)
+    place(param, &name, fields, function, errors)
 }
 
 fn place(
     param: &Param,
     name: &str,
     fields: TokenStream,
+    function: &Function,
     errors: &mut Errors,
 ) -> Option<Connection> {
     let root = param.names.iter().find(|bound| *bound == name)?.clone();
     let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
         (true, false) if param.ty.to_string().contains("Pool") => {
             let wanted = format_args!(
-                "`{name}` is a pool: write `conn = {name}.get().await?`, which gives a connection"
+                "`{name}` is a pool: write `conn = {name}{}`, which gives a connection",
+                function.get()
             );
             errors.at(root.span(), wanted);
             return None;
@@ -188,8 +191,14 @@ fn no_connection(function: &Function) -> String {
             format!("`{name}` has no parameter `conn`: write `conn = {param}` into the attribute")
         }
         None => format!(
-            "`{name}` has no connection: add a parameter `conn: &mut AsyncPgConnection`, or write where it comes from into the \
-             attribute, such as `conn = self.pool.get().await?`"
+            "`{name}` has no connection: add a parameter `conn: &mut {}`, or write where it comes from into the attribute, such \
+             as `conn = self.pool{}`",
+            if function.is_blocking() {
+                "PgConnection"
+            } else {
+                "AsyncPgConnection"
+            },
+            function.get()
         ),
     }
 }

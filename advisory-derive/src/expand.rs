@@ -1,24 +1,54 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
 use crate::connection::Connection;
-use crate::key::{KeyPattern, Names, writer};
-use crate::locked::Key;
+use crate::function::Form;
+use crate::inferred::inferred;
 use crate::params::Receiver;
 use crate::receiver::renamed;
+use crate::request::request;
 use crate::site::Site;
+use crate::unused;
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
-use syn::{GenericArgument, LitInt, PathArguments, Type, spanned::Spanned};
+use quote::quote_spanned;
+use syn::{Type, spanned::Spanned};
 
 pub(crate) fn expand(site: &Site) -> TokenStream {
     // Locals of the expansion are hygienic: a user's parameter `held` stays theirs.
     let here = Span::mixed_site();
-    let krate = &site.krate;
-    let private = quote_spanned!(here=> #krate::__private);
+    let private = {
+        let krate = &site.krate;
+        quote_spanned!(here=> #krate::__private)
+    };
     let head = &site.function.head;
     let record = &site.record;
     let output = inferred(&site.function.output);
     let at_output = site.function.output.span().resolved_at(here);
+    let returns = quote_spanned!(at_output=> #private::returns::<#output>());
+    let convert = quote_spanned!(at_output=> {
+        #[allow(unused_imports, reason = "which of them is used depends on the error type")]
+        use #private::{ConvertBoth as _, ConvertDiesel as _, ConvertNeither as _, ConvertOwn as _};
+        (&&&returns).convert(error)
+    });
+    let warning = unused::warning(site);
+    let locked = on_held(locked(site, &private, &output), site, &output);
+    let steps = quote_spanned! {here=>
+        #warning
+        let returns = #returns;
+        let error = 'lock: { #locked };
+        #private::core::result::Result::Err(#convert)
+    };
+    match site.function.form {
+        Form::Boxed => {
+            quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) })
+        }
+        Form::Async | Form::Blocking => quote_spanned!(here=> #head { #record #steps }),
+    }
+}
+
+/// Statements that take the lock, run the body and let the lock go. They return the body's result, break out of `'held` with
+/// an error from before the body, and out of `'lock` with one from behind it.
+fn locked(site: &Site, private: &TokenStream, output: &Type) -> TokenStream {
+    let here = Span::mixed_site();
     let Connected {
         take,
         owner,
@@ -26,13 +56,97 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
         name,
         body,
     } = connected(site);
-    let keys = keys(site);
-    let returns = quote_spanned!(at_output=> #private::returns::<#output>());
-    let convert = quote_spanned!(at_output=> {
-        #[allow(unused_imports, reason = "which of them is used depends on the error type")]
-        use #private::{ConvertBoth as _, ConvertDiesel as _, ConvertNeither as _, ConvertOwn as _};
-        (&&&returns).convert(error)
+    let (ok, err) = (
+        quote_spanned!(here=> #private::core::result::Result::Ok),
+        quote_spanned!(here=> #private::core::result::Result::Err),
+    );
+    let refused = if site.args.on_held.is_some() {
+        quote_spanned!(here=> 'held)
+    } else {
+        quote_spanned!(here=> 'lock)
+    };
+    let (calls, wait) = if site.function.is_blocking() {
+        (quote_spanned!(here=> #private::blocking), None)
+    } else {
+        (private.clone(), Some(quote_spanned!(here=> .await)))
+    };
+    let request = request(site, private);
+    // Declared before the connection, so that the next call's turn comes when this one's connection is back in its pool.
+    let turn = site.args.queue.as_ref().map(|limit| {
+        quote_spanned!(here=>
+            let turn = match #calls::queue(&mut request, #limit) #wait {
+                #ok(turn) => turn,
+                #err(error) => break #refused error,
+            };
+        )
     });
+    let begin = Ident::new(
+        if site.args.is_session() {
+            "acquire_at"
+        } else {
+            "begin_at"
+        },
+        here,
+    );
+    let handle = site
+        .args
+        .handle
+        .as_ref()
+        .map(|handle| quote_spanned!(here=> let #handle = held.acquired();));
+    // Where the macro warns itself, or where there is nothing to warn of.
+    let quiet = unused::is_unused(site).then(|| {
+        quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
+    });
+    let run = run(site, private, output, &body);
+    let exceed = (site.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
+        let option = quote_spanned!(here=> #private::core::option::Option);
+        quote_spanned!(here=>
+            let result = match result {
+                #option::Some(result) => result,
+                #option::None => break 'lock #private::exceed(held).await,
+            };
+        )
+    });
+    quote_spanned!(here=>
+        #request
+        #turn
+        #take
+        let mut held = match #calls::#begin(#owner, #place, request) #wait {
+            #ok(held) => held,
+            #err(error) => break #refused error,
+        };
+        #handle
+        let running = held.run();
+        let result = {
+            #[allow(unused_mut, reason = "only a body that borrows it once more needs it")]
+            #quiet
+            let mut #name = held.conn();
+            #run
+            result
+        };
+        #exceed
+        #private::same(&returns, &result);
+        match #calls::finish_at(held, #private::core::result::Result::is_ok(&result)) #wait {
+            #ok(()) => return result,
+            #err(error) => break 'lock error,
+        }
+    )
+}
+
+/// A statement that runs the body, and makes the local `result`.
+fn run(site: &Site, private: &TokenStream, output: &Type, body: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    if site.function.is_blocking() {
+        // The guard moves into the closure, which can then be called once, and so return what it has borrowed mutably.
+        return quote_spanned!(here=>
+            let running = running.enter();
+            #[allow(clippy::redundant_closure_call, reason = "the body can return early")]
+            let result = (|| -> #output {
+                let _running = running;
+                #body
+            })();
+        );
+    }
     // The body's statements stand in the async block itself: a block in a block would be the user's `unused_braces`. The
     // return that never runs pins the block's type, so that a mismatch lands on the user's token.
     let body = quote_spanned!(here=>
@@ -43,33 +157,30 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
             #body
         }
     );
-    let steps = quote_spanned! {here=>
-        let returns = #returns;
-        let error = 'lock: {
-            #keys
-            #take
-            let mut held = match #private::begin_at(#owner, #place, lock, &mut keys).await {
-                #private::core::result::Result::Ok(held) => held,
-                #private::core::result::Result::Err(error) => break 'lock error,
-            };
-            let result: #output = {
-                #[allow(unused_mut, reason = "only a body that borrows it once more needs it")]
-                let mut #name = held.conn();
-                let result = #body.await;
-                result
-            };
-            #private::same(&returns, &result);
-            match #private::finish_at(held, #private::core::result::Result::is_ok(&result)).await {
-                #private::core::result::Result::Ok(()) => return result,
-                #private::core::result::Result::Err(error) => break 'lock error,
-            }
-        };
-        #private::core::result::Result::Err(#convert)
+    let within = if site.args.max_hold.is_some() {
+        quote_spanned!(here=> within)
+    } else {
+        quote_spanned!(here=> watch)
     };
-    if site.function.is_boxed {
-        return quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) });
-    }
-    quote_spanned!(here=> #head { #record #steps })
+    quote_spanned!(here=> let result = running.#within(#body).await;)
+}
+
+/// Returns what the user wants when the lock is not to be had. Only from before the body: afterwards what it says may have
+/// moved into the body.
+fn on_held(locked: TokenStream, site: &Site, output: &Type) -> TokenStream {
+    let Some(on_held) = &site.args.on_held else {
+        return locked;
+    };
+    let here = Span::mixed_site();
+    let krate = &site.krate;
+    quote_spanned!(here=>
+        let error = 'held: { #locked };
+        if #krate::Error::is_busy(&error) {
+            let instead: #output = #on_held;
+            return instead;
+        }
+        error
+    )
 }
 
 /// How the body gets at its connection while the guard holds it.
@@ -88,6 +199,19 @@ struct Connected {
 fn connected(site: &Site) -> Connected {
     let here = Span::mixed_site();
     let krate = &site.krate;
+    // Where the compiler complains about a connection that is none.
+    let place = |at: Span| {
+        let krate = krate.clone().into_iter().map(|mut token| {
+            token.set_span(token.span().located_at(at));
+            token
+        });
+        let krate: TokenStream = krate.collect();
+        if site.function.is_blocking() {
+            quote_spanned!(at=> #krate::blocking::Connection::place)
+        } else {
+            quote_spanned!(at=> #krate::Connection::place)
+        }
+    };
     let body = site.function.body.stream();
     match &site.connection {
         Connection::Expression(expression) => {
@@ -97,7 +221,7 @@ fn connected(site: &Site) -> Connected {
             Connected {
                 take: quote_spanned!(here=> let mut taken = #expression;),
                 owner: quote_spanned!(at=> &mut taken),
-                place: quote_spanned!(at=> |taken| #krate::Connection::pg(taken)),
+                place: place(at),
                 name,
                 body,
             }
@@ -120,10 +244,11 @@ fn connected(site: &Site) -> Connected {
                 }
             };
             let at = root.span().resolved_at(here);
+            let place = place(at);
             let place = if fields.is_empty() {
-                quote_spanned!(at=> |place| #krate::Connection::pg(place))
+                place
             } else {
-                quote_spanned!(at=> |place| #krate::Connection::pg(&mut place #fields))
+                quote_spanned!(at=> |place| #place(&mut place #fields))
             };
             let body = if is_self { renamed(body, &name) } else { body };
             Connected {
@@ -134,144 +259,5 @@ fn connected(site: &Site) -> Connected {
                 body,
             }
         }
-    }
-}
-
-/// Statements that compute the locals `lock`, what errors call it, and `keys`, the numbers.
-fn keys(site: &Site) -> TokenStream {
-    let here = Span::mixed_site();
-    let krate = &site.krate;
-    let with = site
-        .locked
-        .with
-        .iter()
-        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
-    let with = quote_spanned!(here=> #(#with)*);
-    if let [Key::Expression(key)] = site.locked.keys.as_slice() {
-        // Gone before the wait, so that the future is `Send` whatever the key is made of.
-        let at = at_start(key);
-        let key = typed(key);
-        return quote_spanned!(at=>
-            let (lock, mut keys) = {
-                #with
-                let declared = #key;
-                (#krate::LockKey::pattern(&declared), [#krate::LockKey::key(&declared)])
-            };
-        );
-    }
-    let names = site.locked.names(&site.function);
-    let has_slice = site
-        .locked
-        .patterns()
-        .any(|pattern| pattern.slice().is_some());
-    let patterns: Vec<String> = site
-        .locked
-        .patterns()
-        .map(|pattern| pattern.literal.value())
-        .collect();
-    let lock = if patterns.len() == site.locked.keys.len() {
-        patterns.join(", ")
-    } else {
-        String::new()
-    };
-    let one = |key: &Key| match key {
-        Key::Pattern(pattern) => pattern.expression(&names, site.locked.derivation, krate),
-        Key::Expression(key) => {
-            let at = at_start(key);
-            let key = typed(key);
-            quote_spanned!(at=> #krate::LockKey::key(&#key))
-        }
-    };
-    if !has_slice {
-        let keys = site.locked.keys.iter().map(one);
-        return quote_spanned!(here=> let (lock, mut keys) = { #with (#lock, [#(#keys),*]) };);
-    }
-    let max = site.locked.max_keys;
-    let takes = site.locked.keys.iter().map(|key| match key {
-        Key::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, site),
-        key => {
-            let key = one(key);
-            quote_spanned!(here=> keys.push(#key);)
-        }
-    });
-    quote_spanned!(here=>
-        let lock = #lock;
-        let keys = {
-            #with
-            let mut keys = #krate::__private::Keys::new(lock, #max);
-            #(#takes)*
-            keys.finish()
-        };
-        let mut keys = match keys {
-            #krate::__private::core::result::Result::Ok(keys) => keys,
-            #krate::__private::core::result::Result::Err(error) => {
-                break 'lock error;
-            }
-        };
-    )
-}
-
-/// A statement that takes a key for each element of the pattern's slice.
-fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
-    let krate = &site.krate;
-    let at = pattern.literal.span().resolved_at(Span::mixed_site());
-    let Some(slice) = pattern.slice() else {
-        return TokenStream::new();
-    };
-    let (name, path) = (slice.name(), pattern.path(slice, None));
-    let writes = pattern.writes(names, krate, None);
-    let new = writer(site.locked.derivation, krate);
-    quote_spanned!(at=>
-        keys.each(#name, &#path, |element| {
-            let mut key = #new;
-            #writes
-            key.finish()
-        });
-    )
-}
-
-/// Where the compiler complains about an expression that is no key.
-fn at_start(key: &TokenStream) -> Span {
-    let first = key.clone().into_iter().next();
-    let span = first.map_or_else(Span::call_site, |token| token.span());
-    span.resolved_at(Span::mixed_site())
-}
-
-/// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.
-fn typed(key: &TokenStream) -> TokenStream {
-    match syn::parse2::<LitInt>(key.clone()) {
-        Ok(number) if number.suffix().is_empty() => {
-            LitInt::new(&format!("{number}i64"), number.span()).into_token_stream()
-        }
-        _ => key.clone(),
-    }
-}
-
-/// The type with `_` for each `impl Trait`, which cannot be written inside the body.
-fn inferred(ty: &Type) -> Type {
-    let mut ty = ty.clone();
-    infer(&mut ty);
-    ty
-}
-
-fn infer(ty: &mut Type) {
-    match ty {
-        Type::ImplTrait(_) => *ty = Type::Verbatim(quote_spanned!(ty.span()=> _)),
-        Type::Group(group) => infer(&mut group.elem),
-        Type::Paren(paren) => infer(&mut paren.elem),
-        Type::Reference(reference) => infer(&mut reference.elem),
-        Type::Tuple(tuple) => tuple.elems.iter_mut().for_each(infer),
-        Type::Path(path) => {
-            for segment in &mut path.path.segments {
-                if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments {
-                    for argument in &mut arguments.args {
-                        if let GenericArgument::Type(ty) = argument {
-                            infer(ty);
-                        }
-                    }
-                }
-            }
-        }
-        _ => {}
     }
 }

@@ -19,8 +19,17 @@ pub(crate) struct Function {
     pub(crate) params: Vec<Param>,
     pub(crate) output: Type,
     pub(crate) body: Group,
-    /// Whether `#[async_trait]` has made it a function that returns a boxed future; output and body are then the future's.
-    pub(crate) is_boxed: bool,
+    pub(crate) form: Form,
+}
+
+/// How the function runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Async,
+    /// `#[async_trait]` has made it a function that returns a boxed future; output and body are the future's.
+    Boxed,
+    /// A plain `fn`, for Diesel's own connections.
+    Blocking,
 }
 
 pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Function> {
@@ -67,14 +76,15 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     } else {
         boxed::unboxed(&written, &body)
     };
-    let (output, body, is_boxed) = match boxed {
-        Some((output, body)) => (output, body, true),
-        None if is_async => (output(written, name.span())?, body, false),
+    let (output, body, form) = match boxed {
+        Some((output, body)) => (output, body, Form::Boxed),
+        None if is_async => (output(written, name.span())?, body, Form::Async),
         None => {
-            let wanted = format_args!(
-                "`{name}` is not `async`: write `async fn {name}`, with a connection of diesel-async"
-            );
-            return Err(Error::new(name.span(), wanted));
+            if let Some(why) = is_async_in_disguise(&written, &params.stream()) {
+                let message = format_args!("`{name}` {why}: write `async fn {name}`");
+                return Err(Error::new(name.span(), message));
+            }
+            (output(written, name.span())?, body, Form::Blocking)
         }
     };
     let (receiver, params) = params::parse(params.stream());
@@ -85,11 +95,19 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
         params,
         output,
         body,
-        is_boxed,
+        form,
     })
 }
 
-const NOT_A_FUNCTION: &str = "`#[advisory_lock]` goes on a function: expected `async fn`";
+const NOT_A_FUNCTION: &str = "`#[advisory_lock]` goes on a function: expected `fn`";
+
+/// What shows that a plain `fn` was meant to be an `async fn`.
+fn is_async_in_disguise(output: &TokenStream, params: &TokenStream) -> Option<&'static str> {
+    if mentions(output, "Future") || mentions(output, "BoxFuture") {
+        return Some("returns a future");
+    }
+    mentions(params, "AsyncPgConnection").then_some("is not `async`, and its connection is")
+}
 
 /// The tokens after `->`, up to a `where` clause.
 fn written_output(tokens: Vec<TokenTree>) -> TokenStream {
@@ -151,6 +169,19 @@ pub(crate) struct Binding {
 }
 
 impl Function {
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.form == Form::Blocking
+    }
+
+    /// What takes a connection from a pool.
+    pub(crate) fn get(&self) -> &'static str {
+        if self.is_blocking() {
+            ".get()?"
+        } else {
+            ".get().await?"
+        }
+    }
+
     /// The first `let name = …;` at the top of the body.
     pub(crate) fn body_binding(&self, name: &str) -> Option<Binding> {
         let mut tokens = self.body.stream().into_iter().peekable();
@@ -179,7 +210,7 @@ impl Function {
     }
 }
 
-fn mentions(tokens: &TokenStream, name: &str) -> bool {
+pub(crate) fn mentions(tokens: &TokenStream, name: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) => mentions(&group.stream(), name),
         token => is_word(&token, name),

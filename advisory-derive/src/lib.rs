@@ -7,45 +7,65 @@ mod boxed;
 mod check;
 mod connection;
 mod declared;
+mod duration;
 mod errors;
 mod expand;
 mod function;
+mod inferred;
 mod key;
+mod key_arg;
 mod key_part;
+mod literal;
 mod locked;
 mod params;
 mod receiver;
 mod record;
+mod request;
 mod seen;
 mod site;
 mod tokens;
+mod unused;
 
 use args::Args;
 use errors::Errors;
 use proc_macro::TokenStream;
 use quote::quote;
 
-/// Runs the function in a transaction that holds an advisory lock.
+/// Runs the function while it holds an advisory lock.
 ///
 /// ```ignore
 /// #[advisory_lock(key = "<tenant_id>:<date>", scope = "xact")]
 /// async fn book(conn: &mut AsyncPgConnection, tenant_id: Uuid, date: NaiveDate) -> QueryResult<Booking> { /* … */ }
+///
+/// #[advisory_lock(key = "nightly-report", scope = "session", wait = "never", on_held = Ok(()), conn = self.pool.get().await?)]
+/// async fn report(&self) -> Result<(), AppError> { /* … */ }
 /// ```
 ///
-/// | argument | value | meaning |
+/// On an `async fn` it works with diesel-async, on a plain `fn` with Diesel's own connections, with the same meaning. The
+/// function's signature and the type of its future stay as they are written.
+///
+/// | argument | values, the default first | meaning |
 /// | --- | --- | --- |
 /// | `key` | a string literal: a key pattern; else an expression that is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what is locked |
 /// | `keys` | `["account:<from>", "account:<to>"]`, or expressions | several locks: sorted by number, duplicates removed, one round trip |
 /// | `with` | `with(week = date.iso_week().week())` | computed values for placeholders, as `format!`'s named arguments |
-/// | `derivation` | `"sha256"` (default), `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number |
-/// | `name` | `"booking-slot"` | sites of one name and pattern are one lock, on purpose |
-/// | `component` | `"payments"` | for the registry; its purpose is the first line of the doc comment |
-/// | `allow_overlap` | `("other-name", "reason")` | a deployed key that cannot change, and can be another lock's; can be repeated, and `"*"` is every other lock |
-/// | `max_keys` | `64` (default) | how many locks a slice may take |
-/// | `allow_ambiguous` | `"reason"` | a deployed key that cannot change, whose values can render one key |
-/// | `scope` | `"xact"` (default) | held until the transaction ends |
-/// | `conn` | the parameter `conn` (default), a place, or an expression | the connection |
-/// | `crate` | `::advisory_runtime` (default), a path | where the runtime is, if it was renamed |
+/// | `scope` | `"xact"`, `"session"` | how long it is held: to the end of a transaction, or for the call alone |
+/// | `mode` | `"exclusive"`, `"shared"` | whether others may hold it at the same time, all of them shared |
+/// | `wait` | none: the session's own `lock_timeout`, for each key; `"never"`, `"500ms"`, `"5s"`, `"2m"`, `"1h"`, a `Duration`, `"forever"` | how long the whole acquisition may take |
+/// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | returned without running the body when the wait is over. Needs a `wait` that ends |
+/// | `max_hold` | none; `"30s"`, a `Duration` | the longest run of the body |
+/// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the transaction's level; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
+/// | `nested` | `"allow"`, `"refuse"` | whether it may run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
+/// | `conn` | the parameter `conn`, a place, or an expression | the connection |
+/// | `queue` | none; `64` | calls of this process wait for the key before they take a connection, at most so many; with an expression for `conn`, and not with `mode = "shared"` |
+/// | `handle` | none; `handle = lock` | what the body calls the lock: its keys, and how long it waited for them |
+/// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number |
+/// | `name` | none; `"booking-slot"` | sites of one name and pattern are one lock, on purpose |
+/// | `component` | none; `"payments"` | for the registry; its purpose is the first line of the doc comment |
+/// | `allow_overlap` | none; `("other-name", "reason")` | a deployed key that cannot change, and can be another lock's; can be repeated, and `"*"` is every other lock |
+/// | `max_keys` | `64` | how many locks a slice may take |
+/// | `allow_ambiguous` | none; `"reason"` | a deployed key that cannot change, whose values can render one key |
+/// | `crate` | `::advisory_runtime`, a path | where the runtime is, if it was renamed |
 ///
 /// **Key patterns.** Text, and placeholders in angle brackets: a path from any name that a parameter binds
 /// (`<req.tenant_id>`, `<self.tenant>`, `<id.0>`), an optional shape (`<tenant_id: uuid>`) and filters
@@ -56,16 +76,33 @@ use quote::quote;
 /// are the same number in one of 8,600 fleets, of 77,000 in every second one.
 ///
 /// **The connection.** A place (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression
-/// (`conn = self.pool.get().await?`) is evaluated by the function, with its own error conversion, and bound as `conn` in
-/// the body.
+/// (`conn = self.pool.get().await?`, in a plain `fn` `conn = self.pool.get()?`) is evaluated by the function, with its own
+/// error conversion, and bound as `conn` in the body. A body under a transaction-level lock that never uses the connection
+/// is warned of: what it does on another one is not protected by the transaction.
 ///
-/// **Begin, body, finish.** One message begins the transaction and takes the lock; see `advisory_runtime::xact::begin` for
-/// the SQL. On `Ok` the transaction commits, on `Err` and on a panic it rolls back. Inside an open transaction a savepoint
-/// takes its place: `Ok` keeps the lock to the end of the outer transaction, `Err` frees it.
+/// **Scope `"xact"`.** One message begins the transaction and takes the lock; see `advisory_runtime::xact::begin` for the
+/// SQL. On `Ok` the transaction commits, on `Err` and on a panic it rolls back. Inside an open transaction a savepoint takes
+/// its place: `Ok` keeps the lock to the end of the outer transaction, `Err` frees it.
+///
+/// **Scope `"session"`.** The body runs in no transaction and can begin its own; the lock is released when it has returned,
+/// whatever it returned. For work that is no transaction: a migration, a scheduler. Refused inside an open transaction, since
+/// the lock would be released before its commit. See `advisory_runtime::session::acquire`.
+///
+/// **Waiting.** `wait = "never"` asks once. A time counts for everything together: the queue in this process, all keys, the
+/// server. When it is over the function returns `on_held`, and without one the error `NotAvailable` or `TimedOut`, of which
+/// `is_busy()` is true. `on_held` is evaluated after the wait, with the function's parameters; it is not returned for other
+/// errors, such as a lost connection.
+///
+/// **`max_hold`.** An async body is dropped when it has held the lock for so long, and its transaction rolled back:
+/// `HoldExceeded`. A blocking body runs to its end, and then its commit is refused. In either case the server ends the
+/// session of a process that has stopped.
 ///
 /// **Errors.** The function returns a `Result` whose error has `From<diesel::result::Error>`,
 /// `From<advisory_runtime::Error>`, or both. Database errors go through the first where there is one, the lock's own errors
-/// through the second; where one is missing, the other takes its part.
+/// through the second; where one is missing, the other takes its part. A function that returns `QueryResult` sees a database
+/// error of the begin or the commit as it is, `diesel::result::Error::DatabaseError` for one, and an outcome of the lock as
+/// `diesel::result::Error::QueryBuilderError`, which boxes the `advisory_runtime::Error`;
+/// `advisory_runtime::Error::find(&error)` takes it out.
 ///
 /// **Cancel safety.** Dropping the future leaves no lock, no waiting backend and no open transaction. The connection is
 /// closed: a pool discards it, one of your own has to be opened anew. After a drop during the commit it is not known
@@ -86,11 +123,19 @@ fn lock(
     args: proc_macro2::TokenStream,
     item: proc_macro2::TokenStream,
 ) -> Result<proc_macro2::TokenStream, Errors> {
-    const KNOWN: [&str; 12] = [
+    const KNOWN: [&str; 20] = [
         "key",
         "keys",
         "with",
         "scope",
+        "mode",
+        "wait",
+        "on_held",
+        "max_hold",
+        "isolation",
+        "nested",
+        "queue",
+        "handle",
         "conn",
         "derivation",
         "max_keys",

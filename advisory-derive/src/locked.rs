@@ -1,9 +1,10 @@
 //! What a site locks: its keys, and how they become numbers.
 
-use crate::args::{Args, KeyArg};
+use crate::args::Args;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::key::{KeyPattern, Names};
+use crate::key_arg::KeyArg;
 use crate::seen::{self, Known};
 use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream};

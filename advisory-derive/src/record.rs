@@ -42,7 +42,10 @@ pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenS
         keys,
         derivation: entry.derivation.name().to_owned(),
         scope: entry.scope.to_owned(),
-        mode: "exclusive".to_owned(),
+        mode: args.mode().to_owned(),
+        wait: args.wait.as_ref().map(|wait| wait.written().to_owned()),
+        max_hold: args.max_hold.as_ref().map(|bound| bound.written.clone()),
+        isolation: args.isolation.map(str::to_owned),
         allow_overlap: args
             .allow_overlap
             .iter()
@@ -55,7 +58,6 @@ pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenS
         line: if slim { 0 } else { line },
         krate: variable("CARGO_PKG_NAME"),
         version: variable("CARGO_PKG_VERSION"),
-        ..Record::default()
     };
     let encoded = record.encode();
     // Only the compiler knows the module that the item stands in.

@@ -12,6 +12,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote;
 
 pub(crate) struct Site {
+    pub(crate) args: Args,
     pub(crate) function: Function,
     pub(crate) locked: Locked,
     pub(crate) connection: Connection,
@@ -29,10 +30,13 @@ impl Site {
     ) -> Option<Self> {
         let locked = Locked::new(&mut args, errors);
         check::idle(&args, &locked, errors);
+        check::together(&args, errors);
         let function = function?;
         let sharing = args.sharing();
         check::keys(&locked, &function, errors);
         let connection = connection::find(args.conn.clone(), &function, errors)?;
+        check::queue(&args, &connection, &function, errors);
+        check::handle(&args, &connection, &function, errors);
         check::same_connection(&connection, &function, errors);
         check::no_self_in_text(&connection, &function, errors);
         let known = locked.known(&locked.names(&function));
@@ -56,7 +60,7 @@ impl Site {
             kind: "fn",
             function: word,
             purpose: record::purpose(&function.head),
-            scope: "xact",
+            scope: args.scope(),
             derivation: locked.derivation,
             span: known
                 .first()
@@ -68,6 +72,7 @@ impl Site {
         };
         let record = record::emit(entry, &args, &krate);
         Some(Self {
+            args,
             function,
             locked,
             connection,

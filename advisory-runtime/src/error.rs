@@ -14,16 +14,84 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The lock did not come within the session's `lock_timeout` (SQLSTATE 55P03), which counts for each key of the call. The
-    /// body did not run.
+    /// Somebody else holds the lock, and the call does not wait ([`Wait::Never`](crate::Wait::Never)). No SQLSTATE:
+    /// `pg_try_advisory_*` answers `false`. The body did not run.
+    NotAvailable {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// The lock did not come within the call's `wait`, or without one within the session's `lock_timeout` (SQLSTATE 55P03),
+    /// which counts for each key of the call. The body did not run.
     TimedOut {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
         /// How long this process waited, by its own clock.
         waited: Duration,
+        /// The server's answer; none where the wait ended in this process's own queue.
+        source: Option<DieselError>,
+    },
+    /// More calls of this process wait for the key than `queue` allows. The body did not run.
+    QueueFull {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// How many may wait.
+        limit: usize,
+    },
+    /// The call waits for a lock that its own task holds on another connection, and would wait for ever. Found in debug builds
+    /// only, and only where the call stands inside the body that holds the lock. The body did not run.
+    SelfDeadlock {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// The wait was ended by a cancel request (`pg_cancel_backend`) or by the session's `statement_timeout` (SQLSTATE 57014).
+    /// The body did not run.
+    Cancelled {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
         /// The server's answer.
         source: DieselError,
     },
+    /// The body held the lock for longer than `max_hold`. It was dropped, or its result was refused; its transaction was
+    /// rolled back.
+    HoldExceeded {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// How long it may be held.
+        max_hold: Duration,
+    },
+    /// A session-level lock was not held any more when the body had returned `Ok`: the connection was lost, or somebody
+    /// released it. What the body committed stays committed.
+    LockLost {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// How it was found out.
+        source: Option<DieselError>,
+    },
+    /// A transaction is open, and the call needs to be outside of one: a session-level lock would be released before its
+    /// commit, `isolation` comes too late, or `nested = "refuse"` says so. No SQL was sent.
+    InTransaction {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// The server is a standby: its locks are its own, and nobody on the primary sees them.
+    Standby {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// The connection has no session of its own: a pooler in transaction mode stands before the server, or the setting
+    /// `advisory.pooler` says so. Transaction-level locks under READ COMMITTED work there; session-level ones, and the
+    /// stricter levels, do not.
+    PooledSession {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// The server grants the lock to two sessions at once.
+    UnsupportedServer {
+        /// The key.
+        lock: Cow<'static, str>,
+    },
+    /// The pool did not lend a connection.
+    Pool(Box<dyn std::error::Error + Send + Sync>),
     /// The server chose this call to end a deadlock (SQLSTATE 40P01). The body did not run.
     Deadlock {
         /// The key pattern, or the key.
@@ -83,14 +151,14 @@ pub enum Error {
         /// How many are allowed.
         max: usize,
     },
-    /// An earlier call left the connection broken: its future was dropped, which closes the connection, or the connection
-    /// was lost. The body did not run. Pools discard such a connection; one of your own has to be opened anew.
+    /// The connection was lost, or Diesel says that it is broken. The body did not run. Pools discard such a connection; one
+    /// of your own has to be opened anew.
     BrokenConnection {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// Any other answer of the database to the begin or to the commit, such as a deferred constraint. Nothing was
-    /// committed.
+    /// Any other answer of the database to the begin or to the commit, such as a deferred constraint; or a statement's of a
+    /// body that returns this error. Nothing was committed.
     Database(DieselError),
 }
 
@@ -125,16 +193,64 @@ impl Error {
         None
     }
 
-    /// Whether somebody else holds the lock, so that a later try can succeed: [`Error::TimedOut`].
+    /// Whether others hold the lock or wait for it, so that a later try can succeed: [`Error::NotAvailable`],
+    /// [`Error::TimedOut`], [`Error::QueueFull`].
+    ///
+    /// A deadlock is none of these, nor a pool that has no connection left.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
-        matches!(self, Self::TimedOut { .. })
+        matches!(
+            self,
+            Self::NotAvailable { .. } | Self::TimedOut { .. } | Self::QueueFull { .. }
+        )
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotAvailable { lock } => {
+                write!(f, "advisory lock `{lock}` is held by another session")
+            }
+            Self::QueueFull { lock, limit } => write!(
+                f,
+                "advisory lock `{lock}`: {limit} calls of this process wait for it already"
+            ),
+            Self::SelfDeadlock { lock } => write!(
+                f,
+                "advisory lock `{lock}` is held by this task itself on another connection: pass that connection on, or take \
+                 the lock once"
+            ),
+            Self::Cancelled { lock, .. } => write!(
+                f,
+                "advisory lock `{lock}`: the wait was ended by a cancel request or by `statement_timeout`"
+            ),
+            Self::HoldExceeded { lock, max_hold } => write!(
+                f,
+                "the call under advisory lock `{lock}` took longer than {max_hold:?}: nothing was committed"
+            ),
+            Self::LockLost { lock, .. } => write!(
+                f,
+                "advisory lock `{lock}` was lost before the call under it had returned: another session may have run beside it"
+            ),
+            Self::InTransaction { lock } => write!(
+                f,
+                "advisory lock `{lock}` was asked for inside an open transaction: call the function outside of it"
+            ),
+            Self::Standby { lock } => write!(
+                f,
+                "advisory lock `{lock}` was asked for on a standby, where it keeps nobody out: connect to the primary"
+            ),
+            Self::PooledSession { lock } => write!(
+                f,
+                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
+                 mode: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED"
+            ),
+            Self::UnsupportedServer { lock } => write!(
+                f,
+                "advisory lock `{lock}` was granted to two sessions at once: the server's advisory locks keep nobody out"
+            ),
+            Self::Pool(error) => write!(f, "the pool lent no connection: {error}"),
             Self::TimedOut { lock, waited, .. } => {
                 write!(
                     f,
@@ -179,7 +295,7 @@ impl fmt::Display for Error {
             ),
             Self::BrokenConnection { lock } => write!(
                 f,
-                "advisory lock `{lock}`: an earlier call left this connection broken; take another from the pool or \
+                "advisory lock `{lock}`: this connection is broken or closed; take another from the pool or \
                  connect anew"
             ),
             Self::Database(error) => error.fmt(f),
@@ -190,17 +306,42 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::TimedOut { source, .. }
-            | Self::Deadlock { source, .. }
+            Self::TimedOut { source, .. } | Self::LockLost { source, .. } => {
+                source.as_ref().map(|source| source as _)
+            }
+            Self::Pool(error) => error.source(),
+            Self::Deadlock { source, .. }
+            | Self::Cancelled { source, .. }
             | Self::RolledBack { source, .. }
             | Self::CommitUnknown { source, .. } => Some(source),
             Self::Database(error) => error.source(),
             Self::TransactionEnded { .. }
             | Self::StaleSnapshot { .. }
+            | Self::NotAvailable { .. }
+            | Self::QueueFull { .. }
+            | Self::SelfDeadlock { .. }
+            | Self::HoldExceeded { .. }
+            | Self::InTransaction { .. }
+            | Self::Standby { .. }
+            | Self::PooledSession { .. }
+            | Self::UnsupportedServer { .. }
             | Self::ForeignTransaction { .. }
             | Self::NoKeys { .. }
             | Self::TooManyKeys { .. }
             | Self::BrokenConnection { .. } => None,
+        }
+    }
+}
+
+/// For bodies that return this error: what a statement of theirs is refused with.
+impl From<DieselError> for Error {
+    fn from(error: DieselError) -> Self {
+        match error {
+            DieselError::QueryBuilderError(inner) => match inner.downcast() {
+                Ok(own) => *own,
+                Err(inner) => Self::Database(DieselError::QueryBuilderError(inner)),
+            },
+            error => Self::Database(error),
         }
     }
 }

@@ -1,66 +1,85 @@
-//! How a transaction that holds a lock ends, and what it means when it does not end as it should.
+//! How a locked call ends, and what it means when it does not end as it should.
 //!
 //! What happened is read off the session's state, because Diesel hides the SQLSTATE and messages are translated.
 
+use crate::begin::wait_until_gone;
 use crate::error::{self, LockName};
-use crate::guard::{Held, depth, return_to, status};
+use crate::guard::{Held, Phase, Scope};
+use crate::link::{Link, depth, return_to};
 use crate::{Error, sql};
 use diesel::result::Error as DieselError;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::num::NonZeroU32;
 
-/// Commits when the body was `Ok`, else rolls back. `Ok` is what the caller asked for; it never fails after a body's error,
-/// which is never lost to what happened afterwards.
-#[doc(hidden)]
-pub async fn finish_at<O: ?Sized>(mut held: Held<'_, O>, is_ok: bool) -> Result<(), Error> {
-    let (outer, token, lock) = (held.outer, held.token, held.lock);
-    let now = depth(held.pg());
-    if matches!(now, Ok(now) if now == Some(inside(outer))) {
-        let outcome = settle(held.pg(), outer, token, lock, is_ok).await;
-        held.unfinished = false;
-        return outcome;
-    }
-    // The body has begun or ended transactions through Diesel and not in pairs, or a future inside it was dropped. What is
-    // open on the server is unknown, so the session is ended, and waited for: the lock is gone when the function returns.
-    // Not waited for where the request did not arrive: nothing then ends what runs, while the caller keeps the connection open.
-    if let Some(cancelled) = held.abandon()
-        && matches!(cancelled.await, Ok(true))
-    {
-        drop(held.pg().batch_execute(sql::PROBE).await);
-    }
-    if is_ok {
-        Err(unbalanced(now, outer, lock))
-    } else {
-        Ok(())
-    }
-}
-
-async fn settle(
-    conn: &mut AsyncPgConnection,
-    outer: Option<NonZeroU32>,
-    token: u64,
-    lock: LockName,
+/// Commits when the body was `Ok`, else rolls back; releases session-level locks. `Ok` is what the caller asked for; it never
+/// fails after a body's error, which is never lost to what happened afterwards.
+pub(crate) async fn finish<O: ?Sized, L: Link>(
+    mut held: Held<'_, O, L>,
     is_ok: bool,
 ) -> Result<(), Error> {
-    match outer {
-        _ if !is_ok => {
-            roll_back(conn, outer).await;
+    let (outer, token, lock) = (held.outer, held.token, held.lock);
+    let expected = match held.scope {
+        Scope::Xact => Some(inside(outer)),
+        Scope::Session => outer,
+    };
+    let now = depth(held.pg());
+    if !matches!(now, Ok(now) if now == expected) {
+        // The body has begun or ended transactions through Diesel and not in pairs, or a future inside it was dropped. What is
+        // open on the server is unknown, so all of it is undone, and waited for: the lock is gone when the function returns.
+        let sent = held.give_up(now.is_err());
+        wait_until_gone(held.pg(), sent).await;
+        return if is_ok {
+            Err(unbalanced(now, expected, lock))
+        } else {
             Ok(())
+        };
+    }
+    let is_over = is_ok && held.is_over();
+    held.phase = Phase::Finishing;
+    let outcome = match held.scope {
+        Scope::Session => release(&mut held).await,
+        Scope::Xact => {
+            let is_bounded = held.max_hold.is_some();
+            let conn = held.pg();
+            match outer {
+                _ if !is_ok || is_over => {
+                    roll_back(conn, outer, token).await;
+                    Ok(())
+                }
+                None => commit(conn, token, lock).await,
+                Some(outer) => release_savepoint(conn, outer, token, lock, is_bounded).await,
+            }
         }
-        None => commit(conn, token, lock).await,
-        Some(outer) => release(conn, outer, token, lock).await,
+    };
+    held.phase = Phase::Idle;
+    if is_over {
+        return Err(hold_exceeded(&held));
+    }
+    if is_ok { outcome } else { Ok(()) }
+}
+
+/// Ends a call whose body was dropped because it held the lock for too long.
+pub(crate) async fn exceed<O: ?Sized, L: Link>(mut held: Held<'_, O, L>) -> Error {
+    let sent = held.give_up(false);
+    wait_until_gone(held.pg(), sent).await;
+    hold_exceeded(&held)
+}
+
+fn hold_exceeded<O: ?Sized, L: Link>(held: &Held<'_, O, L>) -> Error {
+    Error::HoldExceeded {
+        lock: held.lock.text(),
+        max_hold: held.max_hold.unwrap_or_default(),
     }
 }
 
 fn unbalanced(
     now: Result<Option<NonZeroU32>, DieselError>,
-    outer: Option<NonZeroU32>,
+    expected: Option<NonZeroU32>,
     lock: LockName,
 ) -> Error {
     let lock = lock.text();
     match now {
         Err(source) => Error::RolledBack { lock, source },
-        Ok(now) if now > Some(inside(outer)) => {
+        Ok(now) if now > expected => {
             let source = DieselError::BrokenTransactionManager;
             Error::RolledBack { lock, source }
         }
@@ -68,18 +87,18 @@ fn unbalanced(
     }
 }
 
-async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: LockName) -> Result<(), Error> {
-    let Err(error) = conn.batch_execute(&sql::commit(token)).await else {
+async fn commit<L: Link>(conn: &mut L, token: u64, lock: LockName) -> Result<(), Error> {
+    let Err(error) = conn.execute(&sql::commit(token)).await else {
         return_to(conn, None);
         return Ok(());
     };
     let ended = error::has_marker(&error, sql::ENDED);
-    let aborted = ended || conn.batch_execute(sql::PROBE).await.is_err();
-    let alive = !aborted || conn.batch_execute(sql::ROLLBACK).await.is_ok();
+    let aborted = ended || conn.execute(sql::PROBE).await.is_err();
+    let alive = !aborted || conn.execute(sql::ROLLBACK).await.is_ok();
     if alive {
         return_to(conn, None);
     } else {
-        status(conn).set_in_error();
+        conn.status().set_in_error();
     }
     let (lock, source) = (lock.text(), error);
     Err(if ended {
@@ -93,21 +112,22 @@ async fn commit(conn: &mut AsyncPgConnection, token: u64, lock: LockName) -> Res
     })
 }
 
-async fn release(
-    conn: &mut AsyncPgConnection,
+async fn release_savepoint<L: Link>(
+    conn: &mut L,
     outer: NonZeroU32,
     token: u64,
     lock: LockName,
+    is_bounded: bool,
 ) -> Result<(), Error> {
-    let Err(error) = conn
-        .batch_execute(&sql::release_savepoint(outer, token))
-        .await
-    else {
+    let message = sql::release_savepoint(outer, token, is_bounded);
+    let Err(error) = conn.execute(&message).await else {
         return_to(conn, Some(outer));
         return Ok(());
     };
     let ended = error::has_marker(&error, sql::ENDED);
-    let undone = conn.batch_execute(&sql::rollback_to_savepoint(outer)).await;
+    let undone = conn
+        .execute(&sql::rollback_to_savepoint(outer, token))
+        .await;
     let (lock, source) = (lock.text(), error);
     match undone {
         Ok(()) => {
@@ -119,7 +139,7 @@ async fn release(
             })
         }
         Err(undone) if error::is_connection_lost(&undone) => {
-            status(conn).set_in_error();
+            conn.status().set_in_error();
             Err(Error::Database(source))
         }
         // The savepoint is gone, and with it the transaction that the caller believes to be in.
@@ -130,12 +150,43 @@ async fn release(
     }
 }
 
+/// Releases session-level locks, and reads what the server says to it.
+async fn release<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) -> Result<(), Error> {
+    let lock = held.lock.text();
+    let message = sql::release(&held.for_release(), held.around());
+    let Err(error) = held.pg().execute(&message).await else {
+        return Ok(());
+    };
+    if error::has_marker(&error, sql::LOST) {
+        let source = Some(error);
+        return Err(Error::LockLost { lock, source });
+    }
+    // The body has left a transaction open that Diesel does not know of, failed or not. The lock has to outlive it.
+    let is_foreign = error::has_marker(&error, sql::FOREIGN);
+    let undone = held.pg().execute(sql::ROLLBACK).await;
+    if undone.is_ok() && held.outer.is_none() && held.pg().execute(&message).await.is_ok() {
+        return Err(if is_foreign {
+            Error::ForeignTransaction { lock }
+        } else {
+            let source = error;
+            Error::RolledBack { lock, source }
+        });
+    }
+    held.phase = Phase::Finishing;
+    crate::begin::end_session(held).await;
+    let source = Some(error);
+    Err(Error::LockLost { lock, source })
+}
+
 /// Undoes the body. When the server cannot, the caller's transaction is not what it was, and nothing more is committed on it;
 /// the body's own error stands.
-async fn roll_back(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>) {
+async fn roll_back<L: Link>(conn: &mut L, outer: Option<NonZeroU32>, token: u64) {
     let undone = match outer {
-        None => conn.batch_execute(sql::ROLLBACK).await,
-        Some(outer) => conn.batch_execute(&sql::rollback_to_savepoint(outer)).await,
+        None => conn.execute(sql::ROLLBACK).await,
+        Some(outer) => {
+            conn.execute(&sql::rollback_to_savepoint(outer, token))
+                .await
+        }
     };
     match undone {
         Ok(()) => return_to(conn, outer),
@@ -145,10 +196,10 @@ async fn roll_back(conn: &mut AsyncPgConnection, outer: Option<NonZeroU32>) {
 
 /// Makes the connection refuse whatever its caller still sends: there is no transaction around it any more, so each statement
 /// would commit by itself.
-pub(crate) async fn doom(conn: &mut AsyncPgConnection) {
-    status(conn).set_in_error();
+pub(crate) async fn doom<L: Link>(conn: &mut L) {
+    conn.status().set_in_error();
     // Always an error: the last statement is there to fail.
-    drop(conn.batch_execute(sql::DOOM).await);
+    drop(conn.execute(sql::DOOM).await);
 }
 
 /// The depth inside a transaction or savepoint opened at `outer`.

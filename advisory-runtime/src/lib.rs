@@ -58,19 +58,41 @@ mod part;
 pub mod shape;
 
 #[cfg(feature = "diesel-async")]
+mod awaited;
+#[cfg(feature = "diesel")]
+mod begin;
+#[cfg(feature = "postgres")]
+pub mod blocking;
+#[cfg(feature = "diesel-async")]
+pub mod cancel;
+#[cfg(feature = "diesel-async")]
 mod connection;
-#[cfg(feature = "diesel-async")]
+#[cfg(feature = "diesel")]
 mod convert;
-#[cfg(feature = "diesel-async")]
+#[cfg(feature = "diesel")]
 mod error;
-#[cfg(feature = "diesel-async")]
+#[cfg(feature = "diesel")]
 mod finish;
-#[cfg(feature = "diesel-async")]
+#[cfg(feature = "diesel")]
 mod guard;
-#[cfg(feature = "diesel-async")]
+#[cfg(feature = "diesel")]
+mod holding;
+#[cfg(feature = "diesel")]
 mod keys;
+#[cfg(feature = "diesel")]
+mod link;
 #[cfg(feature = "diesel-async")]
+mod pool;
+#[cfg(feature = "diesel")]
+mod queue;
+#[cfg(feature = "diesel")]
+mod request;
+#[cfg(feature = "diesel-async")]
+pub mod session;
+#[cfg(feature = "diesel")]
 mod sql;
+#[cfg(feature = "diesel")]
+mod verify;
 #[cfg(feature = "diesel-async")]
 pub mod xact;
 
@@ -78,8 +100,14 @@ pub use advisory_derive::{KeyPart, LockKey, lock_key};
 pub use key::{Key, KeyText, LockKey};
 pub use part::KeyPart;
 
+#[cfg(feature = "diesel")]
+pub use {
+    advisory_derive::advisory_lock,
+    error::Error,
+    request::{Acquired, Isolation, Mode, Request, Wait},
+};
 #[cfg(feature = "diesel-async")]
-pub use {advisory_derive::advisory_lock, connection::Connection, error::Error};
+pub use {connection::Connection, pool::Pool};
 
 /// What the attribute's expansion calls. No part of the public interface: it changes with any release.
 #[doc(hidden)]
@@ -90,12 +118,21 @@ pub mod __private {
     pub use core;
     pub use std::{boxed::Box, string::String};
 
-    #[cfg(feature = "diesel-async")]
-    pub use crate::convert::{
-        ConvertBoth, ConvertDiesel, ConvertNeither, ConvertOwn, never, returns, same,
+    #[cfg(feature = "postgres")]
+    pub mod blocking {
+        pub use crate::blocking::{acquire_at, begin_at, finish_at};
+        pub use crate::queue::queue_blocking as queue;
+    }
+    #[cfg(feature = "diesel")]
+    pub use crate::{
+        convert::{ConvertBoth, ConvertDiesel, ConvertNeither, ConvertOwn, never, returns, same},
+        keys::Keys,
+        request::{Isolation, Request, Wait, millis},
     };
     #[cfg(feature = "diesel-async")]
-    pub use crate::keys::Keys;
-    #[cfg(feature = "diesel-async")]
-    pub use crate::{finish::finish_at, xact::begin_at};
+    pub use crate::{
+        queue::queue,
+        session::acquire_at,
+        xact::{begin_at, exceed, finish_at},
+    };
 }

@@ -19,3 +19,17 @@ pub use error::HarnessError;
 pub use observe::{AdvisoryLock, LockedKey};
 pub use proxy::Proxy;
 pub use server::owns_server;
+
+/// Says that a test cannot run here, or fails where it has to: `ADVISORY_TEST_REQUIRE` lists what is not to be left out.
+///
+/// # Panics
+///
+/// When `what` is required.
+pub fn left_out(what: &str, why: &str) {
+    let required = std::env::var("ADVISORY_TEST_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.split(' ').any(|one| one == what),
+        "`{what}` is required, and left out: {why}"
+    );
+    eprintln!("left out: {why}");
+}

@@ -50,6 +50,8 @@ struct Exchange {
     owed: VecDeque<bool>,
     /// Whether the client has asked for something since its last `Sync`, beyond forgetting a statement.
     asks: bool,
+    /// Whether an answer of this flight was asked for: what was sent together is answered in one round trip.
+    is_wanted: bool,
     /// Answers still to pass on before the connection breaks: those of requests before the fatal one.
     until_cut: Option<usize>,
 }
@@ -85,10 +87,11 @@ impl Proxy {
         &self.url
     }
 
-    /// How often the server said `ReadyForQuery` since the start or [`Self::reset`], start-ups not counted.
+    /// How often the server said `ReadyForQuery` to all that the client had sent, since the start or [`Self::reset`], start-ups
+    /// not counted.
     ///
-    /// One simple query or one `Sync` is one, however many statements are in it, and is counted before it is passed
-    /// on. An error reaches the client before that, so count behind a statement that succeeds. A client that drops a prepared statement tells the server later, and nobody waits: that is not counted.
+    /// One simple query or one `Sync` is one, however many statements are in it, and so are several that were sent without
+    /// waiting in between. It is counted before the answer is passed on. An error reaches the client before that, so count behind a statement that succeeds. A client that drops a prepared statement tells the server later, and nobody waits: that is not counted.
     #[must_use]
     pub fn round_trips(&self) -> usize {
         self.record.seen().round_trips
@@ -197,6 +200,7 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
     let exchange = Mutex::new(Exchange {
         owed: VecDeque::from([false]),
         asks: false,
+        is_wanted: false,
         until_cut: None,
     });
     tokio::select! {
@@ -239,8 +243,10 @@ async fn answers(
             let is_lost = exchange.until_cut == Some(0);
             if is_end {
                 exchange.until_cut = exchange.until_cut.map(|answers| answers.saturating_sub(1));
-                record.seen().round_trips +=
-                    usize::from(exchange.owed.pop_front().unwrap_or(false));
+                exchange.is_wanted |= exchange.owed.pop_front().unwrap_or(false);
+                if exchange.owed.is_empty() {
+                    record.seen().round_trips += usize::from(mem::take(&mut exchange.is_wanted));
+                }
             }
             is_lost
         };

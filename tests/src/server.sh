@@ -5,6 +5,8 @@ bin=$1
 folder=$(mktemp -d "$2/advisory-XXXXXX") || exit 1
 trap '"$bin/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1; rm -rf "$folder"' EXIT
 export HOME="$folder"
+# Messages in another language, where this machine has them: no error may be known by its words.
+if localedef -i de_DE -f UTF-8 "$folder/de_DE.UTF-8" >/dev/null 2>&1; then export LOCPATH="$folder"; fi
 {
     # No crash of this machine is survived, so nothing need reach its disk; the rest stays as PostgreSQL ships it.
     "$bin/initdb" -D "$folder/data" -U postgres -A trust -E UTF8 --locale=C --no-sync --no-instructions &&

@@ -1,4 +1,4 @@
-#![allow(unused)]
+#![allow(unused, deprecated)]
 use advisory_runtime::{KeyPart, LockKey, advisory_lock, lock_key};
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;

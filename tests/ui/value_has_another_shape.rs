@@ -1,4 +1,4 @@
-#![allow(unused)]
+#![allow(unused, deprecated)]
 use advisory_runtime::advisory_lock;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;

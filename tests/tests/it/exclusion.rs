@@ -89,7 +89,8 @@ impl From<advisory_runtime::Error> for MyError {
 async fn a_second_begin_on_a_broken_connection_is_refused() {
     let db = database().await;
     let mut conn = db.connect().await;
-    drop(xact::begin(&mut conn, 1).await.unwrap());
+    db.terminate(advisory_tests::pid_of(&mut conn).await).await;
+    xact::begin(&mut conn, 1).await.unwrap_err();
     let refused = book(&mut conn, 7, "Ada").await.unwrap_err();
     let found = advisory_runtime::Error::find(&refused);
     assert!(

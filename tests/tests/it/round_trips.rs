@@ -1,10 +1,11 @@
 //! How often a locked call talks to the server, counted on the wire.
 
 use crate::bookings::execute;
-use advisory_runtime::advisory_lock;
+use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{Database, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use std::time::Duration;
 
 #[advisory_lock(key = "job", name = "job", scope = "xact")]
 async fn nothing(conn: &mut AsyncPgConnection) -> QueryResult<()> {
@@ -71,6 +72,44 @@ async fn a_nested_call_adds_two_round_trips() {
         .await
         .unwrap();
     assert_eq!(proxy.round_trips(), 4, "{:#?}", proxy.queries());
-    assert!(proxy.queries()[1].starts_with("SAVEPOINT diesel_savepoint_1;"));
+    assert!(proxy.queries()[1].contains(";SAVEPOINT diesel_savepoint_1;"));
     execute(&mut conn, "SELECT 1").await.unwrap();
+}
+
+#[tokio::test]
+async fn whatever_is_asked_for_is_asked_in_one_round_trip() {
+    let (_db, proxy, mut conn) = proxied().await;
+    let seconds = Duration::from_secs(5);
+    for request in [
+        Request::new(1).shared(),
+        Request::new(1).wait(seconds),
+        Request::new(1).wait(Wait::Forever),
+        Request::all([1, 2, 3]).wait(seconds),
+        Request::new(1).isolation(Isolation::RepeatableRead),
+        Request::all([1, 2, 3])
+            .isolation(Isolation::Serializable)
+            .wait(seconds),
+        Request::new(1).max_hold(seconds),
+        Request::new(1).wait(Wait::Never),
+        Request::all([1, 2])
+            .isolation(Isolation::Serializable)
+            .wait(Wait::Never),
+    ] {
+        // The question behind a try is prepared once for each connection.
+        for is_first in [true, false] {
+            proxy.reset();
+            let held = xact::begin(&mut conn, request.clone()).await.unwrap();
+            if !is_first {
+                assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());
+            }
+            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        }
+    }
+    for request in [Request::new(1), Request::all([1, 2]).wait(Wait::Never)] {
+        proxy.reset();
+        let held = session::acquire(&mut conn, request.clone()).await.unwrap();
+        assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());
+        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(proxy.round_trips(), 2, "{request:?} {:#?}", proxy.queries());
+    }
 }

@@ -1,11 +1,12 @@
 //! The SQL means what it says whatever stands first on the `search_path`.
 
 use crate::bookings::{book, committed, database, execute, key_of};
-use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::LockedKey;
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use std::time::Duration;
 
 /// Twins of what the SQL uses, which do nothing, or the wrong thing.
 const HOSTILE: &str = "
@@ -85,6 +86,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
          CREATE FUNCTION public.left(text, int) RETURNS text LANGUAGE sql AS $$SELECT 'none'::text$$;",
     )
     .await;
+    db.run(MORE_HOSTILE).await;
     let mut conn = db.connect().await;
     execute(&mut conn, "SET search_path = public, pg_catalog")
         .await
@@ -111,8 +113,19 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
     assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
     xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 
+    every_request(&mut conn, &db).await;
+
+    // Given up: a pooled connection ends its session, one of our own goes on.
     drop(xact::begin(&mut conn, 2).await.unwrap());
-    let error = execute(&mut conn, "SELECT 1").await.unwrap_err();
+    execute(&mut conn, "SELECT 1").await.unwrap();
+    assert_eq!(db.locks().await, []);
+    let pool = db.bb8(1).await;
+    let mut pooled = pool.get().await.unwrap();
+    execute(&mut pooled, "SET search_path = public, pg_catalog")
+        .await
+        .unwrap();
+    drop(xact::begin(&mut pooled, 2).await.unwrap());
+    let error = execute(&mut pooled, "SELECT 1").await.unwrap_err();
     assert!(
         matches!(
             error,
@@ -120,6 +133,70 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
         ),
         "the session has ended itself: {error:?}"
     );
+}
+
+/// Twins of what waits, levels, session-level locks and bounds use.
+const MORE_HOSTILE: &str = "
+    CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true';
+    CREATE FUNCTION public.pg_sleep(double precision) RETURNS void LANGUAGE sql AS '';
+    CREATE FUNCTION public.pg_backend_pid() RETURNS int LANGUAGE sql AS 'SELECT 0';
+    CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz';
+    CREATE FUNCTION public.ceil(double precision) RETURNS double precision LANGUAGE sql AS 'SELECT NULL::float8';
+    CREATE FUNCTION public.date_part(text, interval) RETURNS double precision LANGUAGE sql AS 'SELECT NULL::float8';
+    CREATE FUNCTION public.split_part(text, text, int) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
+    CREATE FUNCTION public.current_database() RETURNS name LANGUAGE sql AS 'SELECT NULL::name';
+    CREATE FUNCTION public.count() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint';
+    CREATE FUNCTION public.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+    CREATE FUNCTION public.pg_advisory_lock(bigint) RETURNS void LANGUAGE sql AS '';
+    CREATE FUNCTION public.pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+    CREATE FUNCTION public.pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+    CREATE FUNCTION public.differs(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.<> (FUNCTION = public.differs, LEFTARG = text, RIGHTARG = text);
+    CREATE FUNCTION public.same(int4, int4) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE VIEW public.pg_locks AS SELECT * FROM pg_catalog.pg_locks WHERE false;
+    CREATE VIEW public.pg_database AS SELECT * FROM pg_catalog.pg_database WHERE false;
+    CREATE DOMAIN public.interval AS text CHECK (false);
+    CREATE DOMAIN public.float8 AS text CHECK (false);
+    CREATE DOMAIN public.oid AS text CHECK (false);
+";
+
+/// Everything that can be asked for, got and refused.
+async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Database) {
+    let short = Duration::from_millis(30);
+    let requests = || {
+        let plain = [Request::new(1), Request::all([1, 2]).shared()];
+        let waits = [Wait::Never, Wait::For(short), Wait::Forever];
+        plain.into_iter().flat_map(move |plain| {
+            waits.map(|wait| plain.clone().wait(wait).max_hold(Duration::from_secs(60)))
+        })
+    };
+    for request in requests() {
+        let strict = request.clone().isolation(Isolation::Serializable);
+        for request in [request.clone(), strict] {
+            let held = xact::begin(conn, request.clone()).await.unwrap();
+            assert!(!db.locks().await.is_empty(), "{request:?}");
+            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        }
+        let held = session::acquire(conn, request.clone()).await.unwrap();
+        assert!(!db.locks().await.is_empty(), "{request:?}");
+        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(db.locks().await, [], "{request:?}");
+    }
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, Request::all([1, 2]))
+        .await
+        .unwrap();
+    for request in requests().filter(|request| !format!("{request:?}").contains("Forever")) {
+        let strict = request.clone().isolation(Isolation::Serializable);
+        for request in [request.clone(), strict] {
+            let error = xact::begin(conn, request).await.unwrap_err();
+            assert!(error.is_busy(), "{error:?}");
+        }
+        let error = session::acquire(conn, request).await.unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+        assert_eq!(db.locks().await.len(), 2);
+    }
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 }
 
 async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String {

@@ -1,0 +1,59 @@
+//! Cancel requests over TLS.
+//!
+//! A call that is dropped while a statement runs asks the server to cancel that statement. The request travels on a
+//! connection of its own, which by default is made without TLS. Where the connection itself requires TLS (`sslmode=require`)
+//! there is no such request: the statement goes on until it ends by itself, and the connection is closed behind it. A program
+//! whose connections require TLS says once, before its first lock, how to make one:
+//!
+//! ```ignore
+//! advisory_runtime::cancel::use_tls(tokio_postgres_rustls::MakeRustlsConnect::new(config));
+//! ```
+
+use std::pin::{Pin, pin};
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
+use tokio_postgres::tls::{MakeTlsConnect, NoTls};
+use tokio_postgres::{CancelToken, Socket};
+
+type Request = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+static TLS: OnceLock<Box<dyn Fn(CancelToken) -> Request + Send + Sync>> = OnceLock::new();
+
+/// Makes every cancel request of this process with this TLS, where the connection that it belongs to asks for it (`sslmode`).
+///
+/// The first call counts; `false`: there was one before. Use the connector that you give to `tokio_postgres::connect`.
+pub fn use_tls<T>(tls: T) -> bool
+where
+    T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+    T::TlsConnect: Send,
+    T::Stream: Send,
+    <T::TlsConnect as tokio_postgres::tls::TlsConnect<Socket>>::Future: Send,
+{
+    TLS.set(Box::new(move |token: CancelToken| {
+        let tls = tls.clone();
+        Box::pin(async move { token.cancel_query(tls).await.is_ok() })
+    }))
+    .is_ok()
+}
+
+/// Whether a request can be sent at all: without TLS it cannot where the connection requires it.
+pub(crate) fn is_possible(token: &CancelToken) -> bool {
+    if TLS.get().is_some() {
+        return true;
+    }
+    // The connection's `sslmode` is the token's secret; what it does with a stream that is not one shows it.
+    let stream = tokio::io::join(tokio::io::empty(), tokio::io::sink());
+    let request = pin!(token.cancel_query_raw(stream, NoTls));
+    matches!(
+        request.poll(&mut Context::from_waker(Waker::noop())),
+        Poll::Ready(Ok(()))
+    )
+}
+
+/// Sends the request; the answer is whether it was sent.
+pub(crate) async fn request(token: CancelToken) -> bool {
+    match TLS.get() {
+        Some(request) => request(token).await,
+        None => token.cancel_query(NoTls).await.is_ok(),
+    }
+}

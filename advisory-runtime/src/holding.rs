@@ -1,0 +1,108 @@
+//! The body of a locked call while it runs: what its task holds, and for how long it may.
+//!
+//! In debug builds a thread knows, while it polls a body, which locks that body stands under. A call inside it that would wait
+//! for one of them on another connection waits for itself.
+
+use crate::request::Keys;
+use crate::{Key, Mode, Request};
+use std::cell::RefCell;
+use std::pin::pin;
+use std::time::Duration;
+
+thread_local! {
+    static HELD: RefCell<Vec<Under>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One lock that the running body stands under.
+struct Under {
+    /// Where its connection is.
+    address: usize,
+    keys: Keys,
+    mode: Mode,
+}
+
+/// What a body runs under; see [`Run::watch`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Run {
+    address: usize,
+    keys: Option<Keys>,
+    mode: Mode,
+    max_hold: Option<Duration>,
+}
+
+impl Run {
+    pub(crate) fn new(address: usize, keys: &Keys, mode: Mode, max_hold: Option<Duration>) -> Self {
+        Self {
+            address,
+            keys: cfg!(debug_assertions).then(|| keys.clone()),
+            mode,
+            max_hold,
+        }
+    }
+
+    /// Runs the body to its end.
+    pub async fn watch<F: Future>(self, body: F) -> F::Output {
+        if !cfg!(debug_assertions) {
+            return body.await;
+        }
+        let mut body = pin!(body);
+        std::future::poll_fn(|context| {
+            let _under = self.enter();
+            body.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Runs the body, and drops it when it has held the lock for too long: `None`.
+    pub async fn within<F: Future>(self, body: F) -> Option<F::Output> {
+        let max_hold = self.max_hold.unwrap_or(Duration::MAX);
+        tokio::time::timeout(max_hold, self.watch(body)).await.ok()
+    }
+
+    /// Marks this thread as inside the body, until the answer is dropped.
+    pub fn enter(&self) -> Entered {
+        let Some(keys) = &self.keys else {
+            return Entered(false);
+        };
+        let under = Under {
+            address: self.address,
+            keys: keys.clone(),
+            mode: self.mode,
+        };
+        // Gone while the thread ends, when nothing waits any more.
+        Entered(HELD.try_with(|held| held.borrow_mut().push(under)).is_ok())
+    }
+}
+
+/// Inside a body, until dropped.
+#[doc(hidden)]
+#[must_use]
+pub struct Entered(bool);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if self.0 {
+            drop(HELD.try_with(|held| held.borrow_mut().pop()));
+        }
+    }
+}
+
+/// The keys of a request that this task holds on another connection, in a mode that excludes it.
+pub(crate) fn held_by_this_task(address: usize, request: &Request) -> Vec<Key> {
+    if !cfg!(debug_assertions) {
+        return Vec::new();
+    }
+    let held = |held: &RefCell<Vec<Under>>| {
+        let held = held.borrow();
+        let others = held
+            .iter()
+            .filter(|under| under.address != address && under.mode.excludes(request.mode));
+        others
+            .flat_map(|under| under.keys.iter())
+            .filter(|key| request.keys.contains(key))
+            .copied()
+            .collect()
+    };
+    HELD.try_with(held).unwrap_or_default()
+}

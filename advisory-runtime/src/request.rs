@@ -1,0 +1,249 @@
+//! What is asked for: which keys, in which mode, for how long a wait.
+
+use crate::{Key, LockKey};
+use std::time::Duration;
+
+/// One acquisition of one or more locks, before it is sent.
+///
+/// Whatever is a [`LockKey`] is a request for its exclusive lock; the methods say what else is wanted.
+///
+/// ```
+/// use advisory_runtime::{Request, Wait};
+/// use std::time::Duration;
+///
+/// let nightly = Request::new(42).wait(Wait::Never);
+/// let report = Request::new((7, 3)).shared().wait(Duration::from_secs(5));
+/// let transfer = Request::all([17, 4]);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a request takes no lock by itself: give it to `xact::begin` or `session::acquire`"]
+pub struct Request {
+    pub(crate) lock: &'static str,
+    /// Sorted, each once.
+    pub(crate) keys: Keys,
+    pub(crate) mode: Mode,
+    pub(crate) wait: Wait,
+    pub(crate) isolation: Isolation,
+    pub(crate) refuses_nested: bool,
+    pub(crate) max_hold: Option<Duration>,
+    /// What a queue in this process has taken of the wait.
+    pub(crate) queued: Duration,
+}
+
+/// The keys of one request; one is the common case, and takes no allocation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    One([Key; 1]),
+    Many(Vec<Key>),
+}
+
+impl std::ops::Deref for Keys {
+    type Target = [Key];
+
+    fn deref(&self) -> &[Key] {
+        match self {
+            Self::One(key) => key,
+            Self::Many(keys) => keys,
+        }
+    }
+}
+
+impl Request {
+    /// Asks for the lock on one key.
+    pub fn new(key: impl LockKey) -> Self {
+        Self::one(key.pattern(), key.key())
+    }
+
+    /// Asks for the locks on several keys: taken in the order of their numbers, each once, so that two requests for the same
+    /// keys never deadlock. Without a key there is nothing to lock, and the request is refused ([`Error::NoKeys`]).
+    ///
+    /// [`Error::NoKeys`]: crate::Error::NoKeys
+    pub fn all<K: LockKey>(keys: impl IntoIterator<Item = K>) -> Self {
+        let mut lock = "";
+        let keys: Vec<Key> = keys
+            .into_iter()
+            .map(|key| {
+                lock = key.pattern();
+                key.key()
+            })
+            .collect();
+        Self::many(lock, keys)
+    }
+
+    #[doc(hidden)]
+    pub const fn one(lock: &'static str, key: Key) -> Self {
+        Self::with(lock, Keys::One([key]))
+    }
+
+    #[doc(hidden)]
+    pub fn many(lock: &'static str, keys: impl Into<Vec<Key>>) -> Self {
+        let mut keys = keys.into();
+        keys.sort_unstable();
+        keys.dedup();
+        Self::with(lock, Keys::Many(keys))
+    }
+
+    const fn with(lock: &'static str, keys: Keys) -> Self {
+        Self {
+            lock,
+            keys,
+            mode: Mode::Exclusive,
+            wait: Wait::Session,
+            isolation: Isolation::ReadCommitted,
+            refuses_nested: false,
+            max_hold: None,
+            queued: Duration::ZERO,
+        }
+    }
+
+    /// Takes the locks in shared mode: holders of shared locks run together, a holder of the exclusive lock runs alone.
+    ///
+    /// Who waits is served first-in first-out, so a waiting exclusive request holds back the shared ones behind it. To ask for
+    /// the exclusive lock on a key that the same session holds shared works while no other session holds it; two sessions that
+    /// both try wait for each other, and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
+    ///
+    /// [`Error::Deadlock`]: crate::Error::Deadlock
+    pub fn shared(mut self) -> Self {
+        self.mode = Mode::Shared;
+        self
+    }
+
+    /// How long the whole acquisition may take, all keys together.
+    pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
+        self.wait = wait.into();
+        self
+    }
+
+    /// Runs the transaction at this level, with a snapshot that is taken after the lock. For transaction-level locks outside a
+    /// transaction.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Refuses to run inside an open transaction ([`Error::InTransaction`]), where the lock would outlive the call.
+    ///
+    /// [`Error::InTransaction`]: crate::Error::InTransaction
+    pub fn refuse_nested(mut self) -> Self {
+        self.refuses_nested = true;
+        self
+    }
+
+    /// Bounds how long the lock may be held.
+    ///
+    /// On this side the attribute drops the body (async), and a commit that comes later is refused
+    /// ([`Error::HoldExceeded`]). On the server, where this process may have stopped: `transaction_timeout` (PostgreSQL 17 and
+    /// later) ends the session half a second after the bound; before 17 `idle_in_transaction_session_timeout` does when it
+    /// has been idle for so long, which is up to twice the bound, and not while a statement runs. A session-level lock has
+    /// `idle_session_timeout` for that.
+    ///
+    /// [`Error::HoldExceeded`]: crate::Error::HoldExceeded
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// What is left of the wait, by which the server counts.
+    pub(crate) fn budget(&self) -> Wait {
+        match self.wait {
+            Wait::For(wait) if wait.is_zero() => Wait::Never,
+            Wait::For(wait) => Wait::For(wait.saturating_sub(self.queued)),
+            wait => wait,
+        }
+    }
+}
+
+impl<K: LockKey> From<K> for Request {
+    fn from(key: K) -> Self {
+        Self::new(key)
+    }
+}
+
+/// Whether others may hold the lock beside us; in `pg_locks` `ExclusiveLock` and `ShareLock`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nobody else.
+    #[default]
+    Exclusive,
+    /// Whoever holds it shared, too.
+    Shared,
+}
+
+impl Mode {
+    pub(crate) fn excludes(self, other: Self) -> bool {
+        self == Self::Exclusive || other == Self::Exclusive
+    }
+}
+
+/// How long to wait for a lock that somebody else holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// As long as the session's own `lock_timeout` allows, which counts for each key.
+    #[default]
+    Session,
+    /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it is held.
+    Never,
+    /// So long for all keys together, in whole milliseconds, rounded up; zero is [`Wait::Never`], and more than 24 days are 24
+    /// days. The server's clock counts.
+    For(Duration),
+    /// Without end, whatever the session's `lock_timeout` says. Its `statement_timeout` still ends the wait.
+    Forever,
+}
+
+impl From<Duration> for Wait {
+    fn from(wait: Duration) -> Self {
+        Self::For(wait)
+    }
+}
+
+/// The level of the transaction that a lock is taken for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Every statement of the body sees what the holder before has committed.
+    #[default]
+    ReadCommitted,
+    /// One snapshot for the whole body, taken after the lock.
+    RepeatableRead,
+    /// As [`Isolation::RepeatableRead`], and the server aborts what could not have run one after the other.
+    Serializable,
+}
+
+/// A lock that is held, as the body may look at it.
+#[derive(Clone, Debug)]
+pub struct Acquired {
+    pub(crate) keys: Keys,
+    pub(crate) waited: Duration,
+}
+
+impl Acquired {
+    /// The key, the lowest of several.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.keys.first().copied().unwrap_or(Key::BigInt(0))
+    }
+
+    /// All keys, in the order in which they were taken.
+    #[must_use]
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// How long the acquisition took by this process's clock: the queue, the round trip, and the wait for other holders.
+    #[must_use]
+    pub const fn waited(&self) -> Duration {
+        self.waited
+    }
+}
+
+/// A duration as the server takes it: whole milliseconds, at least one, and no more than it accepts.
+pub(crate) fn milliseconds(duration: Duration) -> i32 {
+    let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
+    i32::try_from(rounded).unwrap_or(i32::MAX)
+}
+
+#[doc(hidden)]
+#[must_use]
+pub const fn millis(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}

@@ -1,0 +1,107 @@
+//! Session-level locks: acquire, release, verify.
+//!
+//! What `#[advisory_lock(…, scope = "session")]` expands to. The body stands in no transaction, so it can run several, or none;
+//! whatever it commits is visible while the lock is still held. A lock that only guards one transaction is better taken with
+//! [`xact`](crate::xact), which nothing can separate from its commit.
+
+use crate::guard::Place;
+pub use crate::xact::Held;
+use crate::{Connection, Error, Request};
+use diesel_async::AsyncPgConnection;
+
+/// Takes the session-level advisory lock on a key, or on several.
+///
+/// # Locking
+///
+/// One round trip (two with `max_hold`): `BEGIN; SAVEPOINT …; SELECT pg_advisory_lock(key), …; COMMIT` in one message, for each
+/// key a transaction of its own, so that it is known afterwards which were taken. Held until [`release`], or until the session
+/// ends. The server counts: a session that holds the lock already gets it at once, and has to release it as often.
+///
+/// # Errors
+///
+/// As [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction, whose commit would come after the
+/// release; one that `begin_test_transaction` opened counts as none. [`Error::PooledSession`] where the setting
+/// `advisory.pooler` is `transaction`. After an error no lock of this call is held.
+///
+/// # Cancel safety
+///
+/// As [`xact::begin`](crate::xact::begin): nothing is left. Behind a cancelled statement the next one on a connection of your
+/// own starts up to 0.75 seconds later.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, Request, Wait, session};
+/// use diesel_async::AsyncPgConnection;
+///
+/// # async fn f(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+/// let mut held = session::acquire(conn, Request::new(42).wait(Wait::Never)).await?;
+/// let result: Result<(), Error> = work(held.conn()).await;
+/// session::release(held, result).await
+/// # }
+/// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
+/// ```
+pub async fn acquire<C: Connection>(
+    conn: &mut C,
+    request: impl Into<Request>,
+) -> Result<Held<'_, C>, Error> {
+    acquire_at(conn, C::place, request.into()).await
+}
+
+/// [`acquire`] for a connection that is part of something else.
+#[doc(hidden)]
+pub async fn acquire_at<O: ?Sized>(
+    owner: &mut O,
+    place: Place<O, AsyncPgConnection>,
+    request: Request,
+) -> Result<Held<'_, O>, Error> {
+    crate::begin::acquire(owner, place, request).await
+}
+
+/// Releases the locks, whatever the result is.
+///
+/// # Locking
+///
+/// One round trip: `SELECT pg_advisory_unlock(key)`, and its boolean is read. A transaction that the body has left open is
+/// rolled back first.
+///
+/// # Errors
+///
+/// The body's own error as it is. For an `Ok`: [`Error::LockLost`] when a lock was not held any more, as after a lost
+/// connection or a `pg_advisory_unlock_all` in the body; [`Error::HoldExceeded`]; [`Error::RolledBack`] and
+/// [`Error::ForeignTransaction`] when the body left a transaction open.
+///
+/// # Cancel safety
+///
+/// Cancel safe in that nothing is left: the release is on its way.
+pub async fn release<T, E, O>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E>
+where
+    E: From<Error>,
+    O: ?Sized,
+{
+    crate::xact::finish(held, result).await
+}
+
+/// Shows on two connections of a pool that a session-level lock of one keeps the other out. For the start of a program.
+///
+/// Behind a pooler in transaction mode two clients share a server's session, both get the lock, and neither can be sure to
+/// release it; some relatives of PostgreSQL accept the functions and do nothing.
+///
+/// # Locking
+///
+/// Takes the lock on a random key on the first connection, tries it on the second, and looks whether each connection keeps its
+/// backend (`pg_backend_pid()`) while the other has a transaction open. Nothing is held afterwards.
+///
+/// # Errors
+///
+/// [`Error::PooledSession`] when the connections do not keep their sessions, [`Error::UnsupportedServer`] when they do and the
+/// lock keeps nobody out, [`Error::Database`], and [`Error::Pool`] when the pool does not lend two connections at once.
+///
+/// # Cancel safety
+///
+/// Not cancel safe: the connections are left with what was taken. Drop them, or the pool.
+pub async fn verify<P: crate::pool::Pool + ?Sized>(pool: &P) -> Result<(), Error> {
+    let mut first = pool.connection().await?;
+    let mut second = pool.connection().await?;
+    crate::verify::verify(first.pg(), second.pg()).await
+}

@@ -1,0 +1,230 @@
+//! The stricter levels: the snapshot is younger than the lock.
+
+use crate::bookings::{bookings, committed, database, execute, insert};
+use crate::waits::setting;
+use advisory_runtime::{Error, Isolation, Request, Wait, xact};
+use diesel_async::AsyncPgConnection;
+use std::time::Duration;
+
+const STRICT: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
+
+/// Inserts a booking unless there is one, under the lock on the room.
+async fn book_at(
+    conn: &mut AsyncPgConnection,
+    isolation: Isolation,
+    room: i64,
+) -> Result<bool, Error> {
+    let mut held = xact::begin(conn, Request::new(room).isolation(isolation)).await?;
+    let result = async {
+        if bookings(held.conn(), room).await? > 0 {
+            return Ok(false);
+        }
+        insert(held.conn(), room, "Ada").await?;
+        Ok(true)
+    }
+    .await;
+    xact::finish(held, result.map_err(Error::Database)).await
+}
+
+#[tokio::test]
+async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
+    let db = database().await;
+    for (room, isolation) in [
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Serializable,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let room = i64::try_from(room).unwrap();
+        let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+        let mut held = xact::begin(&mut holder, Request::new(room).isolation(isolation))
+            .await
+            .unwrap();
+        insert(held.conn(), room, "Grace").await.unwrap();
+        let waiter = tokio::spawn(async move { book_at(&mut conn, isolation, room).await });
+        db.until_waiting(room).await;
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        assert!(
+            !waiter.await.unwrap().unwrap(),
+            "{isolation:?} saw a stale snapshot"
+        );
+        assert_eq!(committed(&db, room).await, 1);
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    for default in ["read committed", "repeatable read", "serializable"] {
+        let set = format!("SET default_transaction_isolation = '{default}'");
+        execute(&mut conn, &set).await.unwrap();
+        for (isolation, name) in [
+            (Isolation::ReadCommitted, "read committed"),
+            (Isolation::RepeatableRead, "repeatable read"),
+            (Isolation::Serializable, "serializable"),
+        ] {
+            for wait in [
+                Wait::Session,
+                Wait::Never,
+                Wait::For(Duration::from_secs(5)),
+            ] {
+                let request = Request::all([3, 1]).isolation(isolation).wait(wait);
+                let mut held = xact::begin(&mut conn, request).await.unwrap();
+                let level = setting(held.conn(), "transaction_isolation").await;
+                assert_eq!(level, name);
+                assert_eq!(db.locks().await.len(), 2);
+                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                db.until_no_locks().await;
+            }
+        }
+    }
+}
+
+/// The wait is for session-level locks, which no rollback frees.
+#[tokio::test]
+async fn a_refused_hand_over_leaves_no_session_level_lock() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, 2).await.unwrap();
+    for isolation in STRICT {
+        for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
+            for keys in [vec![2], vec![1, 2, 3], vec![2, 3], vec![1, 2]] {
+                let request = Request::all(keys).isolation(isolation).wait(wait);
+                let error = xact::begin(&mut conn, request).await.unwrap_err();
+                assert!(error.is_busy(), "{error:?}");
+                assert_eq!(db.locks().await.len(), 1, "{:?}", db.locks().await);
+            }
+        }
+    }
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    assert!(
+        book_at(&mut conn, Isolation::Serializable, 9)
+            .await
+            .unwrap()
+    );
+    db.until_quiet().await;
+}
+
+/// A session can hold a lock twice: what the caller has taken by hand stays its own.
+#[tokio::test]
+async fn a_session_level_lock_of_the_callers_own_is_kept() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    execute(&mut conn, "SELECT pg_advisory_lock(1)")
+        .await
+        .unwrap();
+    let held = xact::begin(&mut holder, 2).await.unwrap();
+    for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
+        let request = Request::all([1, 2])
+            .isolation(Isolation::RepeatableRead)
+            .wait(wait);
+        let error = xact::begin(&mut conn, request).await.unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+        assert_eq!(db.locks().await.len(), 2);
+    }
+    let request = Request::new(1).isolation(Isolation::RepeatableRead);
+    let mine = xact::begin(&mut conn, request).await.unwrap();
+    xact::finish(mine, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(db.locks().await.len(), 2);
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_level_inside_a_transaction_is_refused() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let mut outer = xact::begin(&mut conn, 1).await.unwrap();
+    for isolation in STRICT {
+        let error = xact::begin(outer.conn(), Request::new(2).isolation(isolation))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    }
+    let error = xact::begin(outer.conn(), Request::new(2).refuse_nested())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+}
+
+/// The outer snapshot is older than a lock that is taken now, and younger than one that was handed over to it.
+#[tokio::test]
+async fn inside_a_stricter_transaction_only_what_it_holds_can_be_taken_again() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    for isolation in STRICT {
+        let mut outer = xact::begin(&mut conn, Request::all([1, 2]).isolation(isolation))
+            .await
+            .unwrap();
+        let inner = xact::begin(outer.conn(), 1).await.unwrap();
+        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        let inner = xact::begin(outer.conn(), Request::all([1, 2]).shared())
+            .await
+            .unwrap();
+        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        for stale in [Request::new(3), Request::all([1, 3])] {
+            let error = xact::begin(outer.conn(), stale).await.unwrap_err();
+            assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+        }
+        insert(outer.conn(), 1, "after the refusals").await.unwrap();
+        xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    }
+    assert_eq!(committed(&db, 1).await, 2);
+    let mut outer = xact::begin(
+        &mut conn,
+        Request::new(1)
+            .shared()
+            .isolation(Isolation::RepeatableRead),
+    )
+    .await
+    .unwrap();
+    let error = xact::begin(outer.conn(), 1).await.unwrap_err();
+    assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
+    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+}
+
+/// Check, then insert: 8 clients × 150 on one key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_duplicate_and_no_serialization_failure_on_one_key_at_any_level() {
+    let db = database().await;
+    for isolation in [
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Serializable,
+    ] {
+        let mut clients = Vec::new();
+        for _ in 0..8 {
+            let mut conn = db.connect().await;
+            clients.push(tokio::spawn(async move {
+                let mut made = 0;
+                for room in 0..150 {
+                    // One key for all rooms, so that every call waits for every other.
+                    let mut held =
+                        xact::begin(&mut conn, Request::new(77).isolation(isolation)).await?;
+                    let result = async {
+                        if bookings(held.conn(), room).await? > 0 {
+                            return Ok(0);
+                        }
+                        insert(held.conn(), room, "Ada").await
+                    }
+                    .await;
+                    made += xact::finish(held, result.map_err(Error::Database)).await?;
+                }
+                Ok::<_, Error>(made)
+            }));
+        }
+        let mut made = 0;
+        for client in clients {
+            made += client.await.unwrap().unwrap();
+        }
+        assert_eq!(made, 150, "{isolation:?}");
+        let rows = db.count("SELECT count(*) FROM booking").await;
+        assert_eq!(rows, 150, "{isolation:?}");
+        db.run("TRUNCATE booking").await;
+    }
+    db.until_quiet().await;
+}

@@ -1,0 +1,254 @@
+//! How long a call waits, and that every end of a wait is told apart, whatever language the server speaks.
+
+use crate::bookings::{database, execute};
+use advisory_runtime::{Error, Key, Request, Wait, session, xact};
+use advisory_tests::{Database, pid_of};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use std::time::{Duration, Instant};
+
+pub(crate) async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String {
+    diesel::dsl::sql::<diesel::sql_types::Text>(&format!("SELECT current_setting('{name}')"))
+        .get_result(conn)
+        .await
+        .unwrap()
+}
+
+async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_never_waits_is_refused_at_once_and_its_connection_goes_on() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    for request in [
+        Request::new(7).wait(Wait::Never),
+        Request::new(7).wait(Duration::ZERO),
+        Request::all([6, 7, 8]).wait(Wait::Never),
+        Request::new(7).shared().wait(Wait::Never),
+    ] {
+        let error = xact::begin(&mut conn, request.clone()).await.unwrap_err();
+        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert!(error.is_busy());
+        let error = session::acquire(&mut conn, request).await.unwrap_err();
+        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        assert_eq!(db.locks().await.len(), 1);
+    }
+    finish(held).await;
+    let held = xact::begin(&mut conn, Request::all([6, 7, 8]).wait(Wait::Never))
+        .await
+        .unwrap();
+    assert_eq!(db.locks().await.len(), 3);
+    finish(held).await;
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_before() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    execute(&mut conn, "SET lock_timeout = '7s'").await.unwrap();
+    execute(&mut conn, "SET statement_timeout = '9s'")
+        .await
+        .unwrap();
+    let wait = Duration::from_millis(50);
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    for request in [Request::new(7), Request::all([6, 7])] {
+        let error = xact::begin(&mut conn, request.clone().wait(wait))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::TimedOut { waited, .. } if waited >= wait),
+            "{error:?}"
+        );
+        let error = session::acquire(&mut conn, request.wait(wait))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        assert_eq!(db.locks().await.len(), 1);
+    }
+    finish(held).await;
+    for wait in [Wait::For(wait), Wait::Forever, Wait::Never, Wait::Session] {
+        for request in [Request::new(7), Request::all([5, 6, 7])] {
+            let mut held = xact::begin(&mut conn, request.clone().wait(wait))
+                .await
+                .unwrap();
+            assert_eq!(setting(held.conn(), "lock_timeout").await, "7s");
+            assert_eq!(setting(held.conn(), "statement_timeout").await, "9s");
+            {
+                let mut inner = xact::begin(held.conn(), request.clone().wait(wait))
+                    .await
+                    .unwrap();
+                assert_eq!(setting(inner.conn(), "lock_timeout").await, "7s");
+                finish(inner).await;
+            }
+            assert_eq!(setting(held.conn(), "lock_timeout").await, "7s");
+            finish(held).await;
+            let mut held = session::acquire(&mut conn, request.wait(wait))
+                .await
+                .unwrap();
+            assert_eq!(setting(held.conn(), "lock_timeout").await, "7s");
+            session::release(held, Ok::<_, Error>(())).await.unwrap();
+        }
+    }
+    assert_eq!(setting(&mut conn, "lock_timeout").await, "7s");
+    assert_eq!(setting(&mut conn, "statement_timeout").await, "9s");
+    db.until_quiet().await;
+}
+
+/// `lock_timeout` counts for each wait: two waits of 1.5 s under a time-out of 2 s would both succeed.
+#[tokio::test]
+async fn the_budget_is_for_all_keys_together() {
+    let db = database().await;
+    let (mut first, mut second) = (db.connect().await, db.connect().await);
+    let held_first = xact::begin(&mut first, 1).await.unwrap();
+    let held_second = xact::begin(&mut second, 2).await.unwrap();
+    let mut conn = db.connect().await;
+    let started = Instant::now();
+    let waiter = tokio::spawn(async move {
+        let request = Request::all([1, 2]).wait(Duration::from_secs(2));
+        xact::begin(&mut conn, request).await.map(drop)
+    });
+    db.until_waiting(1).await;
+    // The point is a time that has passed, so there is no state to wait for.
+    while started.elapsed() < Duration::from_millis(1500) {
+        tokio::task::yield_now().await;
+    }
+    finish(held_first).await;
+    let error = waiter.await.unwrap().unwrap_err();
+    assert!(
+        matches!(error, Error::TimedOut { waited, .. } if waited < Duration::from_secs(3)),
+        "{error:?}"
+    );
+    finish(held_second).await;
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn for_ever_is_longer_than_the_sessions_own_time_out() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    execute(&mut conn, "SET lock_timeout = '20ms'")
+        .await
+        .unwrap();
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let error = xact::begin(&mut conn, 7).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    let waiter = tokio::spawn(async move {
+        let held = xact::begin(&mut conn, Request::new(7).wait(Wait::Forever)).await?;
+        xact::finish(held, Ok::<_, Error>(())).await
+    });
+    db.until_waiting(7).await;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(60) {
+        tokio::task::yield_now().await;
+    }
+    finish(held).await;
+    waiter.await.unwrap().unwrap();
+}
+
+/// Ends a wait in every way, and looks at what it is called.
+async fn every_end_of_a_wait_is_told_apart(db: &Database, prepare: &str) {
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    execute(&mut conn, prepare).await.unwrap();
+    execute(&mut holder, prepare).await.unwrap();
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    for is_session in [false, true] {
+        let wait = Duration::from_millis(30);
+        let error = wait_for(&mut conn, is_session, Request::new(7).wait(wait)).await;
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        execute(&mut conn, "SET statement_timeout = '30ms'")
+            .await
+            .unwrap();
+        for wait in [
+            Wait::Forever,
+            Wait::Session,
+            Wait::For(Duration::from_secs(9)),
+        ] {
+            let error = wait_for(&mut conn, is_session, Request::new(7).wait(wait)).await;
+            assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+        }
+        execute(&mut conn, "RESET statement_timeout").await.unwrap();
+        let pid = pid_of(&mut conn).await;
+        let request = Request::new(7).wait(Duration::from_secs(9));
+        let (error, ()) = tokio::join!(wait_for(&mut conn, is_session, request), async {
+            db.until_waiting(7).await;
+            db.run(&format!("SELECT pg_cancel_backend({pid})")).await;
+        });
+        assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+    }
+    finish(held).await;
+    // Each holds one and asks for the other's, with the server's deadlock_timeout of one second.
+    let mut mine = xact::begin(&mut holder, 1).await.unwrap();
+    let mut theirs = xact::begin(&mut conn, 2).await.unwrap();
+    let (first, second) = tokio::join!(
+        async move {
+            let end = xact::begin(mine.conn(), 2).await.map(drop);
+            xact::finish(mine, end).await
+        },
+        async move {
+            db.until_waiting(2).await;
+            let end = xact::begin(theirs.conn(), 1).await.map(drop);
+            xact::finish(theirs, end).await
+        }
+    );
+    let deadlocks = [&first, &second]
+        .into_iter()
+        .filter(|end| matches!(end, Err(Error::Deadlock { .. })))
+        .count();
+    assert_eq!(deadlocks, 1, "{first:?} {second:?}");
+    db.until_quiet().await;
+}
+
+async fn wait_for(conn: &mut AsyncPgConnection, is_session: bool, request: Request) -> Error {
+    let begun = if is_session {
+        session::acquire(conn, request).await.map(drop)
+    } else {
+        xact::begin(conn, request).await.map(drop)
+    };
+    begun.unwrap_err()
+}
+
+#[tokio::test]
+async fn every_end_of_a_wait_is_told_apart_in_english() {
+    let db = database().await;
+    every_end_of_a_wait_is_told_apart(&db, "SET lc_messages = 'C'").await;
+}
+
+#[tokio::test]
+async fn every_end_of_a_wait_is_told_apart_in_german() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let german = "SET lc_messages = 'de_DE.UTF-8'";
+    if execute(&mut conn, german).await.is_err() {
+        return advisory_tests::left_out("german", "the server has no German messages");
+    }
+    let refused = execute(&mut conn, "SELECT no_such_column")
+        .await
+        .unwrap_err();
+    if !refused.to_string().contains("existiert nicht") {
+        return advisory_tests::left_out("german", "the server has no German messages");
+    }
+    every_end_of_a_wait_is_told_apart(&db, german).await;
+}
+
+/// A key that another session holds, in the two key spaces.
+#[tokio::test]
+async fn both_key_spaces_are_tried() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, (7, -1)).await.unwrap();
+    for never in [Request::new((7, -1)), Request::all([(7, -1), (7, -2)])] {
+        let error = xact::begin(&mut conn, never.wait(Wait::Never))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    }
+    let other = xact::begin(&mut conn, Request::new((-1, 7)).wait(Wait::Never))
+        .await
+        .unwrap();
+    assert_eq!(other.acquired().key(), Key::IntInt(-1, 7));
+    finish(other).await;
+    finish(held).await;
+}

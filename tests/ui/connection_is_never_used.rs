@@ -1,0 +1,11 @@
+#![deny(deprecated)]
+use advisory_runtime::advisory_lock;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[advisory_lock(key = "job")]
+async fn run(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+#![allow(unused)]
+use advisory_runtime::advisory_lock;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[advisory_lock(key = "job", wait = "never", on_held = Ok(None))]
+async fn run(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    let _ = conn;
+    Ok(())
+}
+
+fn main() {}
