@@ -1,4 +1,6 @@
 //! Waiting for a key in this process, before a connection is taken: a hot key then occupies one connection, not the pool.
+//!
+//! Without a connection it is not known which database the key is of, so one number has one line.
 
 use crate::error::LockName;
 use crate::{Error, Key, Request, Wait};

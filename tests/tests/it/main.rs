@@ -7,6 +7,7 @@
 )]
 
 mod abandoned;
+mod arguments;
 mod bookings;
 mod cancel;
 mod commit;
