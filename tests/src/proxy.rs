@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
@@ -27,6 +28,7 @@ pub struct Proxy {
 struct Record {
     seen: Mutex<Seen>,
     flowing: watch::Sender<bool>,
+    wants_tls: AtomicBool,
     open: watch::Sender<bool>,
 }
 
@@ -71,6 +73,7 @@ impl Proxy {
         let record = Arc::new(Record {
             seen: Mutex::default(),
             flowing: watch::Sender::new(true),
+            wants_tls: AtomicBool::new(false),
             open: watch::Sender::new(true),
         });
         let accepting = tokio::spawn(accept(listener, server, Arc::clone(&record)));
@@ -108,6 +111,12 @@ impl Proxy {
         let mut seen = self.record.seen();
         seen.round_trips = 0;
         seen.queries.clear();
+    }
+
+    /// From here on accepts only what asks for TLS first, sessions and cancel requests alike, as some servers of clouds do. It
+    /// says yes and goes on in clear text: the client has to bring a TLS that does nothing.
+    pub fn want_tls(&self) {
+        self.record.wants_tls.store(true, Ordering::Relaxed);
     }
 
     /// Breaks the next connection that sends a message with `text` in it, once; the server never gets the message.
@@ -185,7 +194,8 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
     client.set_nodelay(true)?;
     let (from_client, mut to_client) = tokio::io::split(client);
     let mut from_client = BufReader::new(from_client);
-    let opening = Opening::read(&mut from_client, &mut to_client).await?;
+    let wants_tls = record.wants_tls.load(Ordering::Relaxed);
+    let opening = Opening::read(&mut from_client, &mut to_client, wants_tls).await?;
     record.until_flowing().await;
     let (from_server, mut to_server) = tokio::io::split(wire::connect(server).await?);
     let mut from_server = BufReader::new(from_server);

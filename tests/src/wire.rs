@@ -28,17 +28,24 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Reads it, and says no to encryption: the proxy has to read along.
+    /// Reads it, and says no to encryption: the proxy has to read along. With `wants_tls` it says yes, and refuses who did not
+    /// ask; what follows is not encrypted either way.
     pub(crate) async fn read(
         client: &mut (impl AsyncRead + Unpin),
         answer: &mut (impl AsyncWrite + Unpin),
+        wants_tls: bool,
     ) -> io::Result<Self> {
+        let mut has_tls = false;
         loop {
             let length = client.read_u32().await?;
             let code = client.read_u32().await?;
             if matches!(code, SSL_REQUEST | GSS_REQUEST) {
-                answer.write_all(b"N").await?;
+                has_tls = wants_tls && code == SSL_REQUEST;
+                answer.write_all(if has_tls { b"S" } else { b"N" }).await?;
                 continue;
+            }
+            if wants_tls && !has_tls {
+                return Err(io::ErrorKind::ConnectionRefused.into());
             }
             let mut bytes = [length.to_be_bytes(), code.to_be_bytes()].concat();
             read_rest(client, &mut bytes, length, 8).await?;

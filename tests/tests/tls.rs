@@ -1,0 +1,135 @@
+//! Cancel requests where the server accepts only TLS. A binary of its own: what is said with `use_tls` is said for a process.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper of a test that cannot go on fails the test"
+)]
+
+use advisory_runtime::{Error, cancel, session, xact};
+use advisory_tests::{Database, Proxy};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::io::Result as IoResult;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+
+/// A TLS that encrypts nothing. What matters here is who asks for it.
+#[derive(Clone)]
+struct Clear;
+
+struct Stream<S>(S);
+
+impl<S> MakeTlsConnect<S> for Clear
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    type Stream = Stream<S>;
+    type TlsConnect = Self;
+    type Error = Infallible;
+
+    fn make_tls_connect(&mut self, _: &str) -> Result<Self, Infallible> {
+        Ok(Self)
+    }
+}
+
+impl<S> TlsConnect<S> for Clear
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    type Stream = Stream<S>;
+    type Error = Infallible;
+    type Future = Ready<Result<Stream<S>, Infallible>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        ready(Ok(Stream(stream)))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Stream<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Stream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<IoResult<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Stream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<IoResult<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+async fn connect(url: &str) -> AsyncPgConnection {
+    let url = format!("{url} sslmode=require");
+    let (client, connection) = tokio_postgres::connect(&url, Clear).await.unwrap();
+    AsyncPgConnection::try_from_client_and_connection(client, connection)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else() {
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    proxy.want_tls();
+    assert!(AsyncPgConnection::establish(proxy.url()).await.is_err());
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+
+    // Nobody has said how: the wait cannot be ended, so nobody gets its connection.
+    let mut conn = connect(proxy.url()).await;
+    tokio::select! {
+        biased;
+        _ = xact::begin(&mut conn, 7) => panic!("it did not wait"),
+        () = db.until_waiting(7) => {}
+    }
+    let error = xact::begin(&mut conn, 8).await.unwrap_err();
+    assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+    // The server sees that its client is gone.
+    drop(conn);
+    db.until_no_waiters(7).await;
+
+    assert!(cancel::use_tls(Clear));
+    assert!(!cancel::use_tls(Clear), "the first call counts");
+    let mut conn = connect(proxy.url()).await;
+    for is_session in [false, true] {
+        let waiting = async {
+            if is_session {
+                session::acquire(&mut conn, 7).await.map(drop)
+            } else {
+                xact::begin(&mut conn, 7).await.map(drop)
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = waiting => panic!("it did not wait"),
+            () = db.until_waiting(7) => {}
+        }
+        db.until_no_waiters(7).await;
+        conn.batch_execute("SELECT pg_sleep(0.01)").await.unwrap();
+    }
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+}
