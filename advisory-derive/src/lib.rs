@@ -98,9 +98,12 @@ use quote::quote;
 /// line full gets `QueueFull`, which is busy too. The line is for the key as a number: a program that takes the same key in
 /// two databases has one line for both.
 ///
-/// **`max_hold`.** An async body is dropped when it has held the lock for so long, and its transaction rolled back:
-/// `HoldExceeded`. A blocking body runs to its end, and then its commit is refused. In either case the server ends the
-/// session of a process that has stopped.
+/// **`max_hold`.** An async body is dropped when it has held the lock for so long, its statement cancelled and its transaction
+/// rolled back: `HoldExceeded`. Nothing can drop a blocking body: it runs to its end, and then its commit is refused. Where the
+/// process has stopped or its packets are dropped, the server ends the session one second after the bound: since PostgreSQL
+/// 17 counted from the lock, also while a statement runs; before 17, inside an open transaction, and for session-level locks
+/// counted from the last statement. `advisory_runtime::Request::max_hold` has the table. A blocking body whose session the
+/// server has ended goes on until it asks the database something.
 ///
 /// **Errors.** The function returns a `Result` whose error has `From<diesel::result::Error>`,
 /// `From<advisory_runtime::Error>`, or both. Database errors go through the first where there is one, the lock's own errors

@@ -33,7 +33,7 @@ impl Link for AsyncPgConnection {
             .await
     }
 
-    async fn execute_and_ask(&mut self, message: &str) -> QueryResult<Option<String>> {
+    async fn execute_and_ask(&mut self, message: &str) -> QueryResult<QueryResult<Option<String>>> {
         let (mut first, mut second) = (&*self, &*self);
         let mut sent = pin!(first.batch_execute(message));
         let mut answer = pin!(RunQueryDsl::get_result(Step, &mut second));
@@ -58,7 +58,7 @@ impl Link for AsyncPgConnection {
         })
         .await;
         done.unwrap_or(Ok(()))?;
-        step.unwrap_or(Ok(None))
+        Ok(step.unwrap_or(Ok(None)))
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {

@@ -11,7 +11,7 @@ use crate::{Error, Isolation, Request, Wait, error};
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Opens a transaction that holds the locks.
 pub(crate) async fn begin<'o, O: ?Sized, L: Link>(
@@ -63,13 +63,6 @@ pub(crate) async fn acquire<'o, O: ?Sized, L: Link>(
     if let Err(refused) = send(&mut held, &request, &message).await {
         return Err(take_back(held, refused).await);
     }
-    if let Some(max_hold) = request.max_hold {
-        let bound = sql::hold_session(max_hold);
-        if let Err(error) = held.pg().execute(&bound).await {
-            drop(held);
-            return Err(Error::Database(error));
-        }
-    }
     Ok(held)
 }
 
@@ -101,6 +94,8 @@ fn held<'o, O: ?Sized, L: Link>(
         return Err(Error::InTransaction { lock: lock.text() });
     }
     held.outer = outer;
+    // In a test's transaction the level is the test's own, and there is nothing to hand over.
+    held.is_handed_over &= outer.is_none();
     Ok(held)
 }
 
@@ -152,21 +147,30 @@ async fn send<O: ?Sized, L: Link>(
     let sent = if is_try {
         held.pg().execute_and_ask(message).await
     } else {
-        held.pg().execute(message).await.map(|()| None)
+        held.pg().execute(message).await.map(|()| Ok(None))
     };
     held.waited = started.elapsed() + request.queued;
     let is_session = held.scope == Scope::Session || held.is_handed_over;
     let source = match sent {
         Ok(step) if is_try => {
             let all = sql::step_of_all(held.token, request, is_session);
-            if step.as_deref() == Some(&*all) {
-                held.phase = Phase::Held;
-                return Ok(());
-            }
-            return Err(missed(held, is_session).await);
+            let missed = match step {
+                Ok(step) if step.as_deref() == Some(&*all) => {
+                    held.phase = Phase::Held;
+                    held.acquired_at = Instant::now();
+                    return Ok(());
+                }
+                Ok(_) => Error::NotAvailable {
+                    lock: held.lock.text(),
+                },
+                // What it got is not known, such as after a `DEALLOCATE ALL`.
+                Err(source) => Error::Database(source),
+            };
+            return Err(undo(held, is_session, missed).await);
         }
         Ok(_) => {
             held.phase = Phase::Held;
+            held.acquired_at = Instant::now();
             return Ok(());
         }
         Err(source) => source,
@@ -195,10 +199,13 @@ async fn send<O: ?Sized, L: Link>(
     Err(Refused { error, is_by_check })
 }
 
-/// A try that did not get its locks: whatever it took is given back.
-async fn missed<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>, is_session: bool) -> Refused {
+/// A try that did not get its locks, though its message went through: whatever it took is given back.
+async fn undo<O: ?Sized, L: Link>(
+    held: &mut Held<'_, O, L>,
+    is_session: bool,
+    error: Error,
+) -> Refused {
     let (outer, token) = (held.outer, held.token);
-    let lock = held.lock.text();
     let undo = match (outer, is_session) {
         (Some(outer), false) => sql::rollback_to_savepoint(outer, token),
         // Session-level locks are given back by name.
@@ -212,7 +219,7 @@ async fn missed<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>, is_session: bool)
     };
     held.phase = Phase::Idle;
     let error = match undone {
-        Ok(()) => Error::NotAvailable { lock },
+        Ok(()) => error,
         Err(error) => {
             held.pg().status().set_in_error();
             Error::Database(error)

@@ -67,9 +67,9 @@ impl Link for PgConnection {
         diesel::dsl::sql::<Nullable<Text>>(question).get_result(self)
     }
 
-    async fn execute_and_ask(&mut self, message: &str) -> QueryResult<Option<String>> {
+    async fn execute_and_ask(&mut self, message: &str) -> QueryResult<QueryResult<Option<String>>> {
         self.batch_execute(message)?;
-        diesel::dsl::sql::<Nullable<Text>>(sql::STEP).get_result(self)
+        Ok(diesel::dsl::sql::<Nullable<Text>>(sql::STEP).get_result(self))
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {
@@ -78,6 +78,12 @@ impl Link for PgConnection {
 
     fn is_broken(&mut self) -> bool {
         AnsiTransactionManager::is_broken_transaction_manager(self)
+    }
+
+    /// Diesel looks at the connection behind each statement of the body; diesel-async does not.
+    fn lost(&mut self) -> Option<diesel::result::Error> {
+        let lost = self.batch_execute(sql::PROBE).err();
+        lost.filter(crate::error::is_connection_lost)
     }
 
     fn reset(&mut self) {
@@ -91,7 +97,8 @@ impl Link for PgConnection {
     /// Waits for the answer: what is left behind has nobody else to see to it.
     fn enqueue(&mut self, message: &str) {
         if self.batch_execute(message).is_err() {
-            self.status().set_in_error();
+            // What it was to undo is gone already, and Diesel's own connection asks nobody before it sends the next statement.
+            now(crate::finish::doom(self));
         }
     }
 

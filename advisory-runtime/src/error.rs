@@ -52,7 +52,7 @@ pub enum Error {
         source: DieselError,
     },
     /// The body held the lock for longer than `max_hold`. It was dropped, or its result was refused; its transaction was
-    /// rolled back.
+    /// rolled back. What the body of a session-level lock has committed stays.
     HoldExceeded {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -227,7 +227,7 @@ impl fmt::Display for Error {
             ),
             Self::HoldExceeded { lock, max_hold } => write!(
                 f,
-                "the call under advisory lock `{lock}` took longer than {max_hold:?}: nothing was committed"
+                "the call under advisory lock `{lock}` took longer than {max_hold:?}: its open transaction was rolled back"
             ),
             Self::LockLost { lock, .. } => write!(
                 f,

@@ -25,10 +25,11 @@ pub(crate) async fn finish<O: ?Sized, L: Link>(
     if !matches!(now, Ok(now) if now == expected) {
         // The body has begun or ended transactions through Diesel and not in pairs, or a future inside it was dropped. What is
         // open on the server is unknown, so all of it is undone, and waited for: the lock is gone when the function returns.
+        let lost = if now.is_err() { held.pg().lost() } else { None };
         let sent = held.give_up(now.is_err());
         wait_until_gone(held.pg(), sent).await;
         return if is_ok {
-            Err(unbalanced(now, expected, lock))
+            Err(unbalanced(&held, now, expected, lost))
         } else {
             Ok(())
         };
@@ -71,19 +72,28 @@ fn hold_exceeded<O: ?Sized, L: Link>(held: &Held<'_, O, L>) -> Error {
     }
 }
 
-fn unbalanced(
+fn unbalanced<O: ?Sized, L: Link>(
+    held: &Held<'_, O, L>,
     now: Result<Option<NonZeroU32>, DieselError>,
     expected: Option<NonZeroU32>,
-    lock: LockName,
+    lost: Option<DieselError>,
 ) -> Error {
-    let lock = lock.text();
-    match now {
-        Err(source) => Error::RolledBack { lock, source },
-        Ok(now) if now > expected => {
+    let lock = held.lock.text();
+    match (now, lost) {
+        (_, Some(_)) if held.is_over() => hold_exceeded(held),
+        // What the body has committed before stays committed.
+        (Err(source), lost) if held.scope == Scope::Session => {
+            let source = Some(lost.unwrap_or(source));
+            Error::LockLost { lock, source }
+        }
+        (_, Some(source)) if held.outer.is_none() => Error::CommitUnknown { lock, source },
+        (_, Some(source)) => Error::Database(source),
+        (Err(source), None) => Error::RolledBack { lock, source },
+        (Ok(now), None) if now > expected => {
             let source = DieselError::BrokenTransactionManager;
             Error::RolledBack { lock, source }
         }
-        Ok(_) => Error::TransactionEnded { lock },
+        (Ok(_), None) => Error::TransactionEnded { lock },
     }
 }
 
@@ -158,6 +168,10 @@ async fn release<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) -> Result<(), Er
         return Ok(());
     };
     if error::has_marker(&error, sql::LOST) {
+        if held.max_hold.is_some() {
+            let restore = sql::restore(&held.for_release());
+            drop(held.pg().execute(&restore).await);
+        }
         let source = Some(error);
         return Err(Error::LockLost { lock, source });
     }

@@ -37,6 +37,7 @@ pub struct Held<'o, O: ?Sized, L: Link> {
     pub(crate) is_handed_over: bool,
     pub(crate) phase: Phase,
     pub(crate) started: Instant,
+    pub(crate) acquired_at: Instant,
     pub(crate) waited: Duration,
     pub(crate) max_hold: Option<Duration>,
     runtime: L::Runtime,
@@ -80,6 +81,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
             is_handed_over: request.isolation != crate::Isolation::ReadCommitted,
             phase: Phase::Idle,
             started: Instant::now(),
+            acquired_at: Instant::now(),
             waited: Duration::ZERO,
             max_hold: request.max_hold,
             runtime: L::runtime(),
@@ -125,7 +127,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
 
     pub(crate) fn is_over(&self) -> bool {
         self.max_hold
-            .is_some_and(|max_hold| self.started.elapsed() > max_hold + self.waited)
+            .is_some_and(|max_hold| self.acquired_at.elapsed() > max_hold)
     }
 
     pub(crate) fn for_release(&self) -> sql::Held<'_> {

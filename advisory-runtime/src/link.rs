@@ -12,7 +12,6 @@ pub(crate) type Sent = Pin<Box<dyn Future<Output = bool> + Send>>;
 /// Whether what runs can be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
-#[expect(unreachable_pub, reason = "an answer of the trait")]
 pub enum Cancel {
     Possible,
     Impossible,
@@ -35,15 +34,21 @@ pub trait Link: Send + Sized {
     fn ask(&mut self, question: &str) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
     /// Sends a message and asks [`sql::STEP`](crate::sql::STEP) behind it, without waiting in between where that is possible.
+    /// The error of the message, or what became of the question.
     fn execute_and_ask(
         &mut self,
         message: &str,
-    ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
+    ) -> impl Future<Output = QueryResult<QueryResult<Option<String>>>> + Send;
 
     fn status(&mut self) -> &mut TransactionManagerStatus;
 
     /// Whether Diesel would have a pool discard the connection; an open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;
+
+    /// How the connection was lost, where that is a reason for Diesel to call it broken.
+    fn lost(&mut self) -> Option<diesel::result::Error> {
+        None
+    }
 
     /// Tells Diesel that no transaction is open.
     fn reset(&mut self);

@@ -129,13 +129,26 @@ impl Request {
         self
     }
 
-    /// Bounds how long the lock may be held.
+    /// Bounds how long the lock may be held. The wait for it does not count.
     ///
-    /// On this side the attribute drops the body (async), and a commit that comes later is refused
-    /// ([`Error::HoldExceeded`]). On the server, where this process may have stopped: `transaction_timeout` (PostgreSQL 17 and
-    /// later) ends the session half a second after the bound; before 17 `idle_in_transaction_session_timeout` does when it
-    /// has been idle for so long, which is up to twice the bound, and not while a statement runs. A session-level lock has
-    /// `idle_session_timeout` for that.
+    /// On this side the attribute drops an async body then, cancels its statement and rolls back; a blocking body, and what
+    /// stands between `begin` and `finish`, runs to its end, and a commit that comes too late is refused
+    /// ([`Error::HoldExceeded`]). What the body of a session-level lock has committed stays.
+    ///
+    /// On the server, for a process that has stopped or whose packets are dropped, the server ends the session, and so frees the
+    /// lock, after the bound and one second more:
+    ///
+    /// | the session is | PostgreSQL 14 to 16 | since 17 |
+    /// | --- | --- | --- |
+    /// | in the transaction, idle | so long after its last statement | so long after the lock |
+    /// | in the transaction, in a statement | so long after that statement | so long after the lock |
+    /// | the same, where it was open before | so long after its last statement | so long after its last statement |
+    /// | under a session-level lock, idle | so long after its last statement | so long after its last statement |
+    /// | under a session-level lock, in a statement | so long after that statement | so long after its transaction began |
+    ///
+    /// The server does so with `idle_in_transaction_session_timeout`, with `transaction_timeout` (17), and for session-level
+    /// locks with `idle_session_timeout`. A shorter one that the session has is kept, and afterwards each is what it was.
+    /// A statement that never ends is not bounded before 17, nor in a transaction that was open before: set `statement_timeout`.
     ///
     /// [`Error::HoldExceeded`]: crate::Error::HoldExceeded
     pub fn max_hold(mut self, max_hold: Duration) -> Self {

@@ -13,7 +13,7 @@ use diesel_async::AsyncPgConnection;
 ///
 /// # Locking
 ///
-/// One round trip (two with `max_hold`): `BEGIN; SAVEPOINT …; SELECT pg_advisory_lock(key), …; COMMIT` in one message, for each
+/// One round trip: `BEGIN; SAVEPOINT …; SELECT pg_advisory_lock(key), …; COMMIT` in one message, for each
 /// key a transaction of its own, so that it is known afterwards which were taken. Held until [`release`], or until the session
 /// ends. The server counts: a session that holds the lock already gets it at once, and has to release it as often.
 ///
@@ -89,8 +89,8 @@ where
 ///
 /// # Locking
 ///
-/// Takes the lock on a random key on the first connection, tries it on the second, and looks whether each connection keeps its
-/// backend (`pg_backend_pid()`) while the other has a transaction open. Nothing is held afterwards.
+/// Looks whether each connection keeps its backend (`pg_backend_pid()`) while the other has a transaction open; only then takes
+/// the lock on a random key on the first connection, and tries it on the second. Nothing is held afterwards.
 ///
 /// # Errors
 ///

@@ -33,8 +33,9 @@ const NOTICE_DEAD_CLIENT: &str = "CASE WHEN pg_catalog.current_setting('client_c
 const OWN_TRANSACTION: &str =
     "pg_catalog.now() OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()";
 
-/// How long after the client's own bound the server ends what a stopped client holds.
-const GRACE: Duration = Duration::from_millis(500);
+/// How long after the client's own bound the server ends what a stopped client holds. A client that goes on needs the time to
+/// undo its body: up to half a second in [`await_cancel`], inside the transaction.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Appends formatted text.
 macro_rules! put {
@@ -104,7 +105,7 @@ pub(crate) fn begin(token: u64, request: &Request) -> String {
 /// The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait is
 /// outside: session-level locks first, in transactions of their own, handed over to the transaction that follows.
 pub(crate) fn hand_over(token: u64, request: &Request) -> String {
-    let mut sql = acquire(token, request, Around::Nothing);
+    let mut sql = acquire_for(token, request, Around::Nothing, None);
     let level = match request.isolation {
         Isolation::Serializable => "SERIALIZABLE",
         Isolation::RepeatableRead => "REPEATABLE READ",
@@ -177,7 +178,13 @@ pub(crate) fn begin_nested(
 
 /// Takes session-level locks, each in a transaction of its own, so that `advisory.step` tells afterwards how many there are:
 /// an error on the way takes none of those before it back.
+///
+/// With the last key the server is told how long it may be held: a client that stops while it waits is bounded too.
 pub(crate) fn acquire(token: u64, request: &Request, around: Around) -> String {
+    acquire_for(token, request, around, request.max_hold)
+}
+
+fn acquire_for(token: u64, request: &Request, around: Around, hold: Option<Duration>) -> String {
     let mut sql = String::with_capacity(900);
     let (open, close) = brackets(around);
     let wait = request.budget();
@@ -225,28 +232,71 @@ pub(crate) fn acquire(token: u64, request: &Request, around: Around) -> String {
             sql.push(',');
             push_restored(&mut sql);
         }
+        if let Some(hold) = hold
+            && taken == request.keys.len()
+        {
+            push_session_hold(&mut sql, token, hold);
+        }
         put!(sql, ";{close}");
     }
     sql
 }
 
-/// Bounds how long the server lets a session-level lock's holder sit idle, until [`release`].
-pub(crate) fn hold_session(hold: Duration) -> String {
-    let mut sql = String::from("SELECT 1");
-    for setting in IDLE {
-        put!(
-            sql,
-            ",pg_catalog.set_config('advisory.{setting}',pg_catalog.current_setting('{setting}'),false),"
-        );
-        push_at_most(&mut sql, setting, hold, false);
-    }
-    sql
-}
-
-const IDLE: [&str; 2] = [
+/// What bounds the holder of a session-level lock.
+const HOLD: [&str; 3] = [
     "idle_session_timeout",
     "idle_in_transaction_session_timeout",
+    "transaction_timeout",
 ];
+
+/// Adds columns by which the server ends a session whose client has stopped, until [`release`]. What the session had is put on
+/// a stack, since a body can acquire more.
+fn push_session_hold(sql: &mut String, token: u64, hold: Duration) {
+    put!(
+        sql,
+        ",pg_catalog.set_config('advisory.hold',pg_catalog.concat('{token}'"
+    );
+    for setting in HOLD {
+        put!(sql, ",' ',pg_catalog.current_setting('{setting}',true)");
+    }
+    sql.push_str(",'|',pg_catalog.current_setting('advisory.hold',true)),false)");
+    for setting in HOLD {
+        sql.push(',');
+        push_at_most(sql, setting, hold, false);
+    }
+}
+
+/// Adds columns that give back what [`push_session_hold`] has put on the stack, if it is there.
+fn push_session_restored(sql: &mut String, request: &Held<'_>) {
+    if !request.is_bounded {
+        return;
+    }
+    let token = request.token;
+    let stack = "pg_catalog.current_setting('advisory.hold',true)";
+    let is_ours = format!("pg_catalog.split_part({stack},' ',1) OPERATOR(pg_catalog.=) '{token}'");
+    for (index, setting) in HOLD.iter().enumerate() {
+        let saved = format!(
+            "pg_catalog.split_part(pg_catalog.split_part({stack},'|',1),' ',{})",
+            index + 2
+        );
+        put!(
+            sql,
+            ",CASE WHEN {is_ours} AND {saved} OPERATOR(pg_catalog.<>) '' THEN pg_catalog.set_config('{setting}',{saved},false) END"
+        );
+    }
+    put!(
+        sql,
+        ",CASE WHEN {is_ours} THEN pg_catalog.set_config('advisory.hold',\
+         pg_catalog.substr({stack},pg_catalog.strpos({stack},'|') OPERATOR(pg_catalog.+) 1),false) END"
+    );
+}
+
+/// Gives the time-outs back behind a [`release`] that has failed, which undid that.
+pub(crate) fn restore(request: &Held<'_>) -> String {
+    let mut sql = String::from("SELECT 1");
+    push_session_restored(&mut sql, request);
+    sql
+}
 
 /// Releases session-level locks outside a transaction, and fails if one of them was not held any more.
 pub(crate) fn release(request: &Held<'_>, around: Around) -> String {
@@ -269,7 +319,7 @@ pub(crate) fn release(request: &Held<'_>, around: Around) -> String {
         sql,
         ") THEN '1' ELSE '{LOST}' END AS pg_catalog.int4),pg_catalog.set_config('advisory.step','',false)"
     );
-    push_idle_restored(&mut sql, request);
+    push_session_restored(&mut sql, request);
     sql
 }
 
@@ -297,7 +347,7 @@ pub(crate) fn release_taken(request: &Held<'_>, was_waiting: bool) -> String {
         ",CASE WHEN step OPERATOR(pg_catalog.<>) '{token}.-1' THEN pg_catalog.set_config('advisory.taken',step,false) END\
          ,pg_catalog.set_config('advisory.step','{token}.-1',false)"
     );
-    push_idle_restored(&mut sql, request);
+    push_session_restored(&mut sql, request);
     // An acquisition that failed at its first key has left no step; what it then took can only be that key.
     let first = if was_waiting { "0" } else { "-1" };
     put!(
@@ -314,18 +364,6 @@ pub(crate) struct Held<'k> {
     pub(crate) mode: Mode,
     pub(crate) token: u64,
     pub(crate) is_bounded: bool,
-}
-
-fn push_idle_restored(sql: &mut String, request: &Held<'_>) {
-    if request.is_bounded {
-        for setting in IDLE {
-            put!(
-                sql,
-                ",pg_catalog.set_config('{setting}',COALESCE(pg_catalog.current_setting('advisory.{setting}',true),\
-                 pg_catalog.current_setting('{setting}')),false)"
-            );
-        }
-    }
 }
 
 /// Commits only while the transaction is alive and still the one that [`begin`] opened.
@@ -608,7 +646,8 @@ fn push_hold(sql: &mut String, hold: Option<Duration>) {
     }
 }
 
-/// A column that sets a time-out unless the session has a shorter one, or the server none of this name.
+/// A column that sets a time-out unless the session has a shorter one, or the server none of this name. By way of zero: a
+/// `transaction_timeout` that runs already goes on as it is when it is set anew.
 fn push_at_most(sql: &mut String, setting: &str, hold: Duration, is_local: bool) {
     let bound = milliseconds(hold.saturating_add(GRACE));
     put!(
@@ -617,7 +656,8 @@ fn push_at_most(sql: &mut String, setting: &str, hold: Duration, is_local: bool)
          OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR \
          CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
          OPERATOR(pg_catalog.>) CAST('{bound} ms' AS pg_catalog.interval) \
-         THEN pg_catalog.set_config('{setting}','{bound}',{is_local}) END"
+         THEN CASE WHEN pg_catalog.set_config('{setting}','0',{is_local}) OPERATOR(pg_catalog.=) '0' \
+         THEN pg_catalog.set_config('{setting}','{bound}',{is_local}) END END"
     );
 }
 

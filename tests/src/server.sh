@@ -1,4 +1,4 @@
-# Runs a PostgreSQL server for as long as standard input stays open: sh -c "…" NAME BIN TEMP
+# Runs a PostgreSQL server for as long as standard input stays open: sh -c "…" NAME BIN TEMP KIND
 # Says "ready FOLDER" (data, log and socket are in it), or what went wrong, on standard output.
 trap '' HUP INT PIPE QUIT TERM
 bin=$1
@@ -17,6 +17,7 @@ port = 5432
 max_connections = 300
 fsync = off
 CONF
+    if [ "$3" = standby ]; then touch "$folder/data/standby.signal"; fi &&
     "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 60 start
 } >"$folder/setup" 2>&1 </dev/null || { cat "$folder/setup" "$folder/log" 2>/dev/null; exit 1; }
 echo "ready $folder"

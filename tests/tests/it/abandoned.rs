@@ -146,18 +146,24 @@ async fn where_a_session_may_not_end_itself_nothing_more_is_committed_on_it() {
 #[tokio::test]
 async fn where_no_cancel_request_arrives_the_dropped_wait_ends_when_the_holder_does() {
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
-    async fn outer(conn: &mut AsyncPgConnection, db: &Database) -> QueryResult<()> {
+    async fn outer(
+        conn: &mut AsyncPgConnection,
+        db: &Database,
+        gave_up: oneshot::Sender<()>,
+    ) -> QueryResult<()> {
         dropped(book(conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
+        gave_up.send(()).unwrap();
         Ok(())
     }
     let db = database().await;
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    let (gave_up, is_given_up) = oneshot::channel();
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
     proxy.refuse_connections().await;
-    let (outcome, ()) = tokio::join!(outer(&mut conn, &db), async {
-        db.until_waiting(key_of(7)).await;
+    let (outcome, ()) = tokio::join!(outer(&mut conn, &db, gave_up), async {
+        is_given_up.await.unwrap();
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
     });
     outcome.unwrap();

@@ -1,108 +1,284 @@
-//! What the code relies on PostgreSQL itself to do. A version that does otherwise fails here, and not in a booking.
+//! What the code relies on PostgreSQL itself to do with messages, transactions and savepoints. A version that does otherwise
+//! fails here, and not in a booking.
 
-use crate::bookings::{database, execute};
 use advisory_tests::Database;
-use diesel_async::SimpleAsyncConnection;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
+
+/// A session without Diesel, whose SQLSTATEs are to be seen.
+pub(crate) struct Session {
+    client: Client,
+    connection: JoinHandle<Result<(), Error>>,
+}
+
+impl Session {
+    pub(crate) async fn open(db: &Database) -> Self {
+        let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        Self { client, connection }
+    }
+
+    /// Sends one message of several statements: the first column of every row, `NULL` for none.
+    pub(crate) async fn send(&self, message: &str) -> Result<Vec<String>, Error> {
+        let answers = self.client.simple_query(message).await?;
+        let rows = answers.iter().filter_map(|answer| match answer {
+            SimpleQueryMessage::Row(row) if row.is_empty() => None,
+            SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("NULL").to_owned()),
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+
+    /// The rows of a message that succeeds.
+    pub(crate) async fn run(&self, message: &str) -> Vec<String> {
+        let answer = self.send(message).await;
+        answer.unwrap_or_else(|error| panic!("{message}: {error:?}"))
+    }
+
+    /// The SQLSTATE of a message that is refused.
+    pub(crate) async fn refused(&self, message: &str) -> String {
+        let error = match self.send(message).await {
+            Err(error) => error,
+            Ok(rows) => panic!("{message} was not refused: {rows:?}"),
+        };
+        code(&error)
+    }
+
+    /// The SQLSTATE by which the server has ended the session.
+    pub(crate) async fn ended(&mut self) -> String {
+        let connection = &mut self.connection;
+        match connection.await.unwrap() {
+            Err(error) => code(&error),
+            Ok(()) => "the session goes on".to_owned(),
+        }
+    }
+
+    /// Whether the session is in no transaction: there, each message has one of its own.
+    pub(crate) async fn is_idle(&self) -> bool {
+        self.run("SELECT now() = statement_timestamp()").await == ["t"]
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+pub(crate) fn code(error: &Error) -> String {
+    let code = error.code().map(|code| code.code().to_owned());
+    code.unwrap_or_else(|| format!("no SQLSTATE: {error:?}"))
+}
 
 #[tokio::test]
 async fn a_begin_at_the_end_of_a_message_keeps_its_locks() {
     let db = Database::create().await;
-    let mut conn = db.connect().await;
-    conn.batch_execute("SELECT pg_advisory_xact_lock(42); BEGIN")
-        .await
-        .unwrap();
+    let session = Session::open(&db).await;
+    session.run("SELECT pg_advisory_xact_lock(42); BEGIN").await;
     assert_eq!(db.locks().await.len(), 1);
-    conn.batch_execute("COMMIT").await.unwrap();
+    assert!(!session.is_idle().await);
+    session.run("COMMIT").await;
     assert_eq!(db.locks().await, []);
 }
 
 #[tokio::test]
 async fn an_error_before_that_begin_leaves_the_session_idle() {
     let db = Database::create().await;
-    let mut conn = db.connect().await;
-    conn.batch_execute("SELECT pg_advisory_xact_lock(42); SELECT 1/0; BEGIN")
-        .await
-        .unwrap_err();
-    execute(&mut conn, "SELECT 1").await.unwrap();
-    db.until_quiet().await;
+    let (holder, session) = (Session::open(&db).await, Session::open(&db).await);
+    holder.run("BEGIN; SELECT pg_advisory_xact_lock(2)").await;
+    for (setting, expected) in [("lock_timeout", "55P03"), ("statement_timeout", "57014")] {
+        let message = format!(
+            "SELECT set_config('{setting}', '20', true), pg_advisory_xact_lock(1); SELECT pg_advisory_xact_lock(2); BEGIN"
+        );
+        assert_eq!(session.refused(&message).await, expected);
+        assert!(session.is_idle().await);
+        assert_eq!(db.locks().await.len(), 1, "the holder's");
+    }
+    let message = "SELECT pg_advisory_xact_lock(1); SELECT 1/0; BEGIN";
+    assert_eq!(session.refused(message).await, "22012");
+    assert!(session.is_idle().await);
+    assert_eq!(db.locks().await.len(), 1, "the holder's");
+}
+
+#[tokio::test]
+async fn the_level_is_set_before_the_lock_and_not_by_the_begin_behind_it() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    let late = "SELECT pg_advisory_xact_lock(42); BEGIN ISOLATION LEVEL REPEATABLE READ";
+    assert_eq!(session.refused(late).await, "25001");
+    for default in ["read committed", "repeatable read", "serializable"] {
+        let set = format!("SET default_transaction_isolation = '{default}'");
+        session.run(&set).await;
+        let early = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(42); BEGIN";
+        session.run(early).await;
+        let level = session.run("SHOW transaction_isolation").await;
+        assert_eq!(level, ["read committed"], "under {default}");
+        session.run("COMMIT").await;
+    }
 }
 
 #[tokio::test]
 async fn commit_of_a_failed_transaction_is_no_error_but_any_statement_before_it_is() {
     let db = Database::create().await;
-    let mut conn = db.connect().await;
-    conn.batch_execute("BEGIN; SELECT 1/0").await.unwrap_err();
-    conn.batch_execute("COMMIT").await.unwrap();
-    conn.batch_execute("BEGIN; SELECT 1/0").await.unwrap_err();
-    conn.batch_execute("SELECT; COMMIT").await.unwrap_err();
-    conn.batch_execute("ROLLBACK").await.unwrap();
+    let session = Session::open(&db).await;
+    session.run("CREATE TABLE t ()").await;
+    session
+        .refused("BEGIN; INSERT INTO t DEFAULT VALUES; SELECT 1/0")
+        .await;
+    session.run("COMMIT").await;
+    assert_eq!(db.count("SELECT count(*) FROM t").await, 0);
+    session
+        .refused("BEGIN; INSERT INTO t DEFAULT VALUES; SELECT 1/0")
+        .await;
+    assert_eq!(session.refused("SELECT; COMMIT").await, "25P02");
+    session.run("ROLLBACK").await;
+    assert_eq!(db.count("SELECT count(*) FROM t").await, 0);
+}
+
+/// `ROLLBACK` and the empty `SELECT` are sent to sessions in any state.
+#[tokio::test]
+async fn a_rollback_without_a_transaction_is_no_error_and_an_empty_select_fails_in_a_failed_one_alone()
+ {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    session.run("ROLLBACK").await;
+    session.run("SELECT").await;
+    session.run("BEGIN").await;
+    session.run("SELECT").await;
+    session.refused("SELECT 1/0").await;
+    assert_eq!(session.refused("SELECT").await, "25P02");
+    session.run("ROLLBACK").await;
+    // In one message the ROLLBACK ends the failed transaction, and what follows is in the next.
+    session.refused("BEGIN; SELECT 1/0").await;
+    session
+        .refused("ROLLBACK; BEGIN; SELECT CAST('not a number' AS int4)")
+        .await;
+    assert_eq!(session.refused("SELECT").await, "25P02");
+    session.run("ROLLBACK").await;
 }
 
 #[tokio::test]
-async fn rollback_to_a_savepoint_frees_a_lock_and_release_keeps_it() {
+async fn an_error_or_the_end_of_the_transaction_frees_its_locks_at_once() {
     let db = Database::create().await;
-    let mut conn = db.connect().await;
-    conn.batch_execute(
-        "BEGIN; SAVEPOINT a; SELECT pg_advisory_xact_lock(42); ROLLBACK TO SAVEPOINT a",
-    )
-    .await
-    .unwrap();
-    assert_eq!(db.locks().await, []);
-    conn.batch_execute("SAVEPOINT b; SELECT pg_advisory_xact_lock(42); RELEASE SAVEPOINT b")
-        .await
-        .unwrap();
+    let session = Session::open(&db).await;
+    for end in [
+        "SELECT 1/0",
+        "COMMIT",
+        "COMMIT AND CHAIN",
+        "ROLLBACK AND CHAIN",
+    ] {
+        session.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
+        assert_eq!(db.locks().await.len(), 1);
+        drop(session.send(end).await);
+        // The error's words are sent before the transaction is undone; the next statement is answered behind it.
+        drop(session.send("SELECT").await);
+        assert_eq!(db.locks().await, [], "after {end}");
+        session.run("ROLLBACK").await;
+    }
+}
+
+#[tokio::test]
+async fn rollback_to_a_savepoint_frees_the_locks_behind_it_and_release_keeps_them() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    session
+        .run("BEGIN; SELECT pg_advisory_xact_lock(1); SAVEPOINT a; SELECT pg_advisory_xact_lock(2); ROLLBACK TO SAVEPOINT a")
+        .await;
     assert_eq!(db.locks().await.len(), 1);
-    conn.batch_execute("COMMIT").await.unwrap();
+    session
+        .run("SAVEPOINT b; SELECT pg_advisory_xact_lock(2); RELEASE SAVEPOINT b")
+        .await;
+    assert_eq!(db.locks().await.len(), 2);
+    session.run("COMMIT").await;
+    assert_eq!(db.locks().await, []);
 }
 
 #[tokio::test]
-async fn a_local_setting_ends_with_its_transaction() {
+async fn an_error_behind_a_savepoint_leaves_the_transaction_before_it() {
     let db = Database::create().await;
-    let mut conn = db.connect().await;
-    let token = "SELECT CAST(CASE WHEN coalesce(current_setting('advisory.token', true), '') = '' THEN '1' ELSE 'x' END AS int)";
-    conn.batch_execute("BEGIN; SELECT set_config('advisory.token', '1', true); COMMIT")
-        .await
-        .unwrap();
-    conn.batch_execute(token).await.unwrap();
-    conn.batch_execute("BEGIN; SELECT set_config('advisory.token', '1', true); COMMIT AND CHAIN")
-        .await
-        .unwrap();
-    conn.batch_execute(token).await.unwrap();
-    conn.batch_execute("ROLLBACK").await.unwrap();
+    let session = Session::open(&db).await;
+    session.run("BEGIN; SELECT pg_advisory_xact_lock(1)").await;
+    session
+        .refused("SAVEPOINT a; SELECT pg_advisory_xact_lock(2); SELECT 1/0")
+        .await;
+    assert_eq!(session.refused("SELECT").await, "25P02");
+    session.run("ROLLBACK TO SAVEPOINT a; SELECT 1").await;
+    assert_eq!(db.locks().await.len(), 1);
+    // Outside of a transaction, and where there is none of this name, it is refused.
+    session.run("COMMIT").await;
+    assert_eq!(session.refused("ROLLBACK TO SAVEPOINT a").await, "25P01");
+    session.run("BEGIN").await;
+    assert_eq!(session.refused("ROLLBACK TO SAVEPOINT a").await, "3B001");
 }
 
 #[tokio::test]
-async fn in_the_message_that_opens_a_transaction_now_is_the_statements_time_and_later_it_is_not() {
+async fn a_savepoint_that_was_rolled_back_to_stays_and_a_second_of_its_name_shadows_it() {
     let db = Database::create().await;
-    let mut conn = db.connect().await;
-    let opens = "SELECT CAST(CASE WHEN now() = statement_timestamp() THEN '1' ELSE 'x' END AS int)";
-    conn.batch_execute(&format!(
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {opens}; {opens}"
-    ))
-    .await
-    .unwrap();
-    conn.batch_execute("BEGIN").await.unwrap();
-    conn.batch_execute(opens).await.unwrap_err();
-    conn.batch_execute("ROLLBACK").await.unwrap();
+    let session = Session::open(&db).await;
+    let value = "SELECT current_setting('advisory.at', true)";
+    let set = |at: &str| format!("SELECT set_config('advisory.at', '{at}', true)");
+    session
+        .run(&format!(
+            "BEGIN; {}; SAVEPOINT a; {}",
+            set("first"),
+            set("inside")
+        ))
+        .await;
+    session.run("ROLLBACK TO SAVEPOINT a").await;
+    assert_eq!(session.run(value).await, ["first"]);
+    session
+        .run(&format!(
+            "{}; SAVEPOINT a; {}",
+            set("second"),
+            set("inside")
+        ))
+        .await;
+    session.run("ROLLBACK TO SAVEPOINT a").await;
+    assert_eq!(session.run(value).await, ["second"]);
+    // Released, it uncovers the one before it.
+    session
+        .run("RELEASE SAVEPOINT a; ROLLBACK TO SAVEPOINT a")
+        .await;
+    assert_eq!(session.run(value).await, ["first"]);
+    session.run("RELEASE SAVEPOINT a").await;
+    assert_eq!(session.refused("RELEASE SAVEPOINT a").await, "3B001");
+}
+
+/// How a message fails by a condition, and says which.
+#[tokio::test]
+async fn a_cast_in_a_branch_that_is_not_taken_does_not_fail_and_a_marker_stands_in_the_message() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    let check = |value: &str| {
+        format!(
+            "SELECT CAST(CASE WHEN current_setting('advisory.x', true) = '{value}' THEN '1' ELSE 'advisory:marker' END AS int4)"
+        )
+    };
+    session.run("SET advisory.x = 'right'").await;
+    session.run(&check("right")).await;
+    let error = session.send(&check("wrong")).await.unwrap_err();
+    assert!(
+        error
+            .as_db_error()
+            .unwrap()
+            .message()
+            .contains("advisory:marker")
+    );
+    // What looks simpler is computed while planning, whatever the condition is.
+    let folded =
+        "SELECT CASE WHEN current_setting('advisory.x', true) = 'right' THEN 1 ELSE 1/0 END";
+    assert_eq!(session.refused(folded).await, "22012");
 }
 
 #[tokio::test]
-async fn a_client_that_dies_while_it_waits_leaves_the_queue() {
-    let db = database().await;
-    let mut holder = db.connect().await;
-    holder
-        .batch_execute("BEGIN; SELECT pg_advisory_xact_lock(42)")
-        .await
-        .unwrap();
-    let mut waiter = db.connect().await;
-    let waiting = tokio::spawn(async move {
-        let sql =
-            "SET LOCAL client_connection_check_interval = 100; SELECT pg_advisory_xact_lock(42)";
-        waiter.batch_execute(sql).await
-    });
-    db.until_waiting(42).await;
-    // Dropping the connection closes the socket without a word, as a killed process does.
-    waiting.abort();
-    drop(waiting.await);
-    db.until_no_waiters(42).await;
+async fn a_backend_that_terminates_itself_runs_nothing_behind_it_and_leaves_no_lock() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    session
+        .run("CREATE TABLE t (); SELECT pg_advisory_lock(42)")
+        .await;
+    let end = "BEGIN; SELECT pg_terminate_backend(pg_backend_pid()); COMMIT; INSERT INTO t DEFAULT VALUES";
+    assert_eq!(session.refused(end).await, "57P01");
+    db.until_no_locks().await;
+    assert_eq!(db.count("SELECT count(*) FROM t").await, 0);
 }

@@ -105,7 +105,11 @@ async fn whatever_is_asked_for_is_asked_in_one_round_trip() {
             xact::finish(held, Ok::<_, Error>(())).await.unwrap();
         }
     }
-    for request in [Request::new(1), Request::all([1, 2]).wait(Wait::Never)] {
+    for request in [
+        Request::new(1),
+        Request::new(1).max_hold(seconds),
+        Request::all([1, 2]).wait(Wait::Never),
+    ] {
         proxy.reset();
         let held = session::acquire(&mut conn, request.clone()).await.unwrap();
         assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());

@@ -252,3 +252,33 @@ async fn both_key_spaces_are_tried() {
     finish(other).await;
     finish(held).await;
 }
+
+/// The question behind a try is a prepared statement, and a body may forget those.
+#[tokio::test]
+async fn a_try_whose_answer_is_lost_leaves_nothing() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let never = Request::new(7).wait(Wait::Never);
+    let strict = never
+        .clone()
+        .isolation(advisory_runtime::Isolation::Serializable);
+    finish(xact::begin(&mut conn, never.clone()).await.unwrap()).await;
+    execute(&mut conn, "DEALLOCATE ALL").await.unwrap();
+    for request in [never.clone(), strict] {
+        let error = xact::begin(&mut conn, request).await.unwrap_err();
+        assert!(matches!(error, Error::Database(_)), "{error:?}");
+        assert_eq!(db.locks().await, []);
+        db.until_quiet().await;
+    }
+    let error = session::acquire(&mut conn, never.clone())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Database(_)), "{error:?}");
+    assert_eq!(db.locks().await, []);
+    let mut outer = xact::begin(&mut conn, 8).await.unwrap();
+    let error = xact::begin(outer.conn(), never).await.unwrap_err();
+    assert!(matches!(error, Error::Database(_)), "{error:?}");
+    assert_eq!(setting(outer.conn(), "lock_timeout").await, "0");
+    finish(outer).await;
+    db.until_quiet().await;
+}

@@ -1,0 +1,56 @@
+//! What stands between a program and its server where connections are pooled: a real pgbouncer.
+
+use std::path::PathBuf;
+
+use tokio::task::spawn_blocking;
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
+use crate::Database;
+use crate::account::Account;
+use crate::lifeline::Lifeline;
+use crate::server::{owns_server, temp_folder};
+
+/// A pgbouncer in front of the process's own server; stopped with this value.
+pub struct Bouncer(Lifeline);
+
+impl Bouncer {
+    /// Starts one with these lines in its settings, such as `pool_mode = transaction`; else the reason why not: it is not
+    /// installed, or the server is not ours.
+    ///
+    /// # Panics
+    ///
+    /// When it is installed and does not start.
+    pub async fn start(database: &Database, settings: &str) -> Result<Self, &'static str> {
+        if !owns_server() {
+            return Err("the server is not our own, so its password is unknown");
+        }
+        let server: Config = database.url().parse().expect("the database's address");
+        let Some(Host::Unix(socket)) = server.get_hosts().first().cloned() else {
+            panic!("our own server listens on a socket");
+        };
+        let settings = settings.to_owned();
+        let started = spawn_blocking(move || start(socket, settings)).await;
+        match started.expect("starting pgbouncer") {
+            Ok(lifeline) => Ok(Self(lifeline)),
+            Err(why) if why.trim() == "missing" => Err("pgbouncer is not installed"),
+            Err(why) => panic!("pgbouncer did not start: {why}"),
+        }
+    }
+
+    /// The address of a database through it.
+    #[must_use]
+    pub fn url(&self, database: &Database) -> String {
+        self.0.url(database.name())
+    }
+}
+
+fn start(socket: PathBuf, settings: String) -> Result<Lifeline, String> {
+    // It refuses to run as root, as the server does.
+    let account = Account::find().map_err(|error| error.to_string())?;
+    let folder = temp_folder(account).map_err(|error| error.to_string())?;
+    let mut shell = account.command("sh");
+    shell.args(["-c", include_str!("bouncer.sh"), "advisory-tests-bouncer"]);
+    shell.arg(folder).arg(socket).arg(settings);
+    Lifeline::start(shell)
+}

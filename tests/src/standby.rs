@@ -1,0 +1,32 @@
+//! What is a server that only follows another one?
+
+use tokio::task::spawn_blocking;
+
+use crate::HarnessError;
+use crate::server::Server;
+
+/// A server in recovery, which answers what only reads; stopped with this value.
+///
+/// An empty `standby.signal` is all it takes: it waits for the changes of a primary that it has none of.
+pub struct Standby(Server);
+
+impl Standby {
+    /// Starts it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server to be had: the text says what to do.
+    pub async fn start() -> Self {
+        let started = spawn_blocking(|| Server::start("standby")).await;
+        match started.map_err(|error| HarnessError::new(format!("starting a standby: {error}"))) {
+            Ok(Ok(server)) => Self(server),
+            Ok(Err(error)) | Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The address of its one database.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.0.url()
+    }
+}

@@ -1,0 +1,222 @@
+//! Blocking Diesel: the locked functions that its tests use, and one holder of a key at a time.
+
+use crate::bookings::{committed, database, key_of};
+use advisory_runtime::blocking::{Connection, xact};
+use advisory_runtime::{Error, Request, Wait, advisory_lock};
+use advisory_tests::Proxy;
+use diesel::pg::PgConnection;
+use diesel::r2d2::{ConnectionManager, Pool};
+use diesel::sql_types::{BigInt, Text};
+use diesel::{Connection as _, QueryResult, RunQueryDsl};
+use tokio::task::spawn_blocking;
+
+pub(crate) fn execute(conn: &mut PgConnection, sql: &str) -> QueryResult<usize> {
+    diesel::sql_query(sql).execute(conn)
+}
+
+pub(crate) fn insert(conn: &mut PgConnection, room: i64, guest: &str) -> QueryResult<usize> {
+    diesel::sql_query("INSERT INTO booking VALUES ($1, $2)")
+        .bind::<BigInt, _>(room)
+        .bind::<Text, _>(guest)
+        .execute(conn)
+}
+
+pub(crate) fn count(conn: &mut PgConnection, sql: &str) -> QueryResult<i64> {
+    diesel::dsl::sql::<BigInt>(sql).get_result(conn)
+}
+
+pub(crate) fn setting(conn: &mut PgConnection, name: &str) -> String {
+    diesel::dsl::sql::<Text>(&format!("SELECT current_setting('{name}')"))
+        .get_result(conn)
+        .unwrap()
+}
+
+/// The process id of the backend that serves the connection.
+pub(crate) fn pid_of(conn: &mut PgConnection) -> i32 {
+    let pid = count(conn, "SELECT pg_backend_pid()::int8").unwrap();
+    i32::try_from(pid).unwrap()
+}
+
+/// How many advisory locks the connection's own session holds.
+pub(crate) fn held_by(conn: &mut PgConnection) -> QueryResult<i64> {
+    let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
+    count(conn, locks)
+}
+
+pub(crate) fn bookings(conn: &mut PgConnection, room: i64) -> QueryResult<i64> {
+    let rows = format!("SELECT count(*) FROM booking WHERE room = {room}");
+    count(conn, &rows)
+}
+
+/// Books the room unless it is taken.
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
+pub(crate) fn book(conn: &mut PgConnection, room: i64, guest: &str) -> QueryResult<bool> {
+    book_unlocked(conn, room, guest)
+}
+
+pub(crate) fn book_unlocked(conn: &mut PgConnection, room: i64, guest: &str) -> QueryResult<bool> {
+    if bookings(conn, room)? > 0 {
+        return Ok(false);
+    }
+    insert(conn, room, guest)?;
+    Ok(true)
+}
+
+/// Commits what a guard holds.
+pub(crate) fn finish(held: advisory_runtime::blocking::Held<'_, PgConnection>) {
+    xact::finish(held, Ok::<_, Error>(())).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_runs_after_the_holder_has_committed_and_sees_what_it_wrote() {
+    let db = database().await;
+    let (mut first, mut second) = (db.establish(), db.establish());
+    let mut held = xact::begin(&mut first, key_of(7)).unwrap();
+    insert(held.conn(), 7, "Ada").unwrap();
+
+    let waiting = spawn_blocking(move || book(&mut second, 7, "Grace"));
+    db.until_waiting(key_of(7)).await;
+    finish(held);
+
+    assert!(
+        !waiting.await.unwrap().unwrap(),
+        "the room was taken before the lock was free"
+    );
+    assert_eq!(committed(&db, 7).await, 1);
+    db.until_quiet().await;
+}
+
+/// The two kinds of Diesel take the same number of the same lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_async_function_waits_for_a_blocking_one_and_the_other_way_round() {
+    let db = database().await;
+    let (mut blocking, mut other) = (db.establish(), db.connect().await);
+    let mut held = xact::begin(&mut blocking, key_of(7)).unwrap();
+    insert(held.conn(), 7, "Ada").unwrap();
+    let waiting = tokio::spawn(async move {
+        let booked = crate::bookings::book(&mut other, 7, "Grace").await;
+        (booked, other)
+    });
+    db.until_waiting(key_of(7)).await;
+    finish(held);
+    let (booked, mut other) = waiting.await.unwrap();
+    assert!(!booked.unwrap());
+
+    let mut held = advisory_runtime::xact::begin(&mut other, key_of(8))
+        .await
+        .unwrap();
+    crate::bookings::insert(held.conn(), 8, "Ada")
+        .await
+        .unwrap();
+    let waiting = spawn_blocking(move || book(&mut blocking, 8, "Grace"));
+    db.until_waiting(key_of(8)).await;
+    advisory_runtime::xact::finish(held, Ok::<_, Error>(()))
+        .await
+        .unwrap();
+    assert!(!waiting.await.unwrap().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_key_does_not_wait() {
+    let db = database().await;
+    let (mut first, mut second) = (db.establish(), db.establish());
+    let held = xact::begin(&mut first, key_of(7)).unwrap();
+    assert!(book(&mut second, 8, "Grace").unwrap());
+    finish(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_threads_book_a_room_once() {
+    let db = database().await;
+    let pool = db.r2d2(10);
+    let threads: Vec<_> = (0..20)
+        .map(|guest: i32| {
+            let pool = pool.clone();
+            spawn_blocking(move || book(&mut pool.get().unwrap(), 7, &guest.to_string()))
+        })
+        .collect();
+    let mut booked = 0;
+    for thread in threads {
+        booked += u32::from(thread.await.unwrap().unwrap());
+    }
+    assert_eq!(booked, 1);
+    assert_eq!(committed(&db, 7).await, 1);
+    db.until_quiet().await;
+}
+
+struct Repository {
+    pool: Pool<ConnectionManager<PgConnection>>,
+    conn: PgConnection,
+}
+
+impl Repository {
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.conn)]
+    fn of_a_field(&mut self, room: i64) -> QueryResult<bool> {
+        book_unlocked(&mut self.conn, room, "Ada")
+    }
+
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.pool.get()?)]
+    fn of_a_pool(&self, room: i64) -> anyhow::Result<bool> {
+        Ok(book_unlocked(conn, room, "Ada")?)
+    }
+}
+
+/// Answers with how many advisory locks it holds.
+#[advisory_lock(key = "room:<room>", name = "room")]
+fn generic<C: Connection>(conn: &mut C, room: i64) -> QueryResult<i64> {
+    insert(conn.pg(), room, "Ada")?;
+    held_by(conn.pg())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_connection_holds_the_lock_and_commits() {
+    let db = database().await;
+    let (pool, conn) = (db.r2d2(1), db.establish());
+    let mut repository = Repository { pool, conn };
+    assert!(repository.of_a_field(1).unwrap());
+    assert!(!repository.of_a_field(1).unwrap());
+    assert!(repository.of_a_pool(2).unwrap());
+    assert!(!repository.of_a_pool(2).unwrap());
+    assert_eq!(generic(&mut repository.conn, 3).unwrap(), 1);
+    assert_eq!(generic(&mut repository.pool.get().unwrap(), 4).unwrap(), 1);
+    for room in 1..=4 {
+        assert_eq!(committed(&db, room).await, 1, "{room}");
+    }
+    db.until_quiet().await;
+}
+
+/// What a body returns can be borrowed from its arguments, and it can return early with `?`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_returns_what_it_has_borrowed() {
+    #[advisory_lock(key = "room:<room>", name = "room")]
+    fn pick<'n>(
+        conn: &mut PgConnection,
+        room: i64,
+        names: &'n mut [String],
+    ) -> QueryResult<&'n mut String> {
+        insert(conn, room, &names[0])?;
+        names.first_mut().ok_or(diesel::result::Error::NotFound)
+    }
+    let db = database().await;
+    let mut names = vec!["Ada".to_owned()];
+    let name = pick(&mut db.establish(), 7, &mut names).unwrap();
+    name.push('!');
+    assert_eq!(names, ["Ada!"]);
+    assert_eq!(committed(&db, 7).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn begin_and_commit_are_one_round_trip_each_and_a_try_is_two() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = PgConnection::establish(proxy.url()).unwrap();
+    proxy.reset();
+    let held = xact::begin(&mut conn, 7).unwrap();
+    assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
+    finish(held);
+    assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
+    proxy.reset();
+    let held = xact::begin(&mut conn, Request::new(7).wait(Wait::Never)).unwrap();
+    assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
+    finish(held);
+}

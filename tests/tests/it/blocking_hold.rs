@@ -1,0 +1,190 @@
+//! Blocking Diesel: a body that held its lock for too long is not committed, and the server ends what a stopped client holds.
+
+use crate::blocking::{book, execute, finish, insert, setting};
+use crate::bookings::{committed, database, key_of};
+use advisory_runtime::blocking::{session, xact};
+use advisory_runtime::{Error, Request, advisory_lock};
+use diesel::QueryResult;
+use diesel::pg::PgConnection;
+use diesel::result::Error as DieselError;
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+
+/// Any body takes longer.
+const NOTHING: Duration = Duration::from_nanos(1);
+/// No body does.
+const AN_HOUR: Duration = Duration::from_secs(3600);
+
+#[advisory_lock(key = "room:<room>", name = "room", max_hold = max_hold)]
+fn bounded(
+    conn: &mut PgConnection,
+    room: i64,
+    max_hold: Duration,
+    end: QueryResult<()>,
+) -> QueryResult<()> {
+    insert(conn, room, "Ada")?;
+    end
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_took_too_long_is_rolled_back() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let error = bounded(&mut conn, 7, NOTHING, Ok(())).unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::HoldExceeded { lock, max_hold })
+            if lock == "room:<room>" && *max_hold == NOTHING),
+        "{error:?}"
+    );
+    assert_eq!(db.locks().await, []);
+    assert_eq!(committed(&db, 7).await, 0);
+    assert!(
+        book(&mut conn, 7, "Grace").unwrap(),
+        "the connection goes on"
+    );
+    assert_eq!(committed(&db, 7).await, 1);
+    bounded(&mut conn, 8, AN_HOUR, Ok(())).unwrap();
+    assert_eq!(committed(&db, 8).await, 1);
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_error_of_a_body_that_took_too_long_is_its_own() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let error = bounded(&mut conn, 7, NOTHING, Err(DieselError::NotFound)).unwrap_err();
+    assert!(matches!(error, DieselError::NotFound), "{error:?}");
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inside_a_transaction_its_savepoint_is_rolled_back() {
+    use diesel::Connection;
+    let db = database().await;
+    let mut conn = db.establish();
+    conn.transaction::<_, DieselError, _>(|conn| {
+        let error = bounded(conn, 7, NOTHING, Ok(())).unwrap_err();
+        assert!(
+            matches!(Error::find(&error), Some(Error::HoldExceeded { .. })),
+            "{error:?}"
+        );
+        bounded(conn, 8, AN_HOUR, Ok(()))
+    })
+    .unwrap();
+    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_wait_is_no_part_of_it() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    // The server's bound counts from the lock too: it would end the session a second later.
+    let max_hold = Duration::from_millis(1500);
+    let waiting = spawn_blocking(move || bounded(&mut conn, 7, max_hold, Ok(())));
+    db.until_waiting(key_of(7)).await;
+    db.run("SELECT pg_sleep(2.6)").await;
+    finish(held);
+    waiting.await.unwrap().unwrap();
+    assert_eq!(committed(&db, 7).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_level_lock_held_for_too_long_is_released_and_told() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let request = Request::new(7).max_hold(NOTHING);
+    let held = session::acquire(&mut conn, request).unwrap();
+    let error = session::release(held, Ok::<_, Error>(())).unwrap_err();
+    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_eq!(db.locks().await, []);
+    let idle = setting(&mut conn, "idle_session_timeout");
+    assert_eq!(idle, "0", "as it was before");
+    session::release(
+        session::acquire(&mut conn, Request::new(7).max_hold(AN_HOUR)).unwrap(),
+        Ok::<_, Error>(()),
+    )
+    .unwrap();
+    db.until_quiet().await;
+}
+
+/// Its connection is gone, and it does not look at that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_took_too_long_and_lost_its_connection_is_told_the_first() {
+    #[advisory_lock(key = "room:<room>", name = "room", max_hold = NOTHING)]
+    fn lost(conn: &mut PgConnection, room: i64) -> Result<(), Error> {
+        insert(conn, room, "Ada")?;
+        let terminate = "SELECT pg_terminate_backend(pg_backend_pid())";
+        execute(conn, terminate).unwrap_err();
+        Ok(())
+    }
+    let db = database().await;
+    let error = lost(&mut db.establish(), 7).unwrap_err();
+    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_eq!(committed(&db, 7).await, 0);
+}
+
+/// What a test says to a body that stops in the middle, as a stopped process does.
+struct Stop {
+    started: mpsc::Sender<()>,
+    go_on: mpsc::Receiver<()>,
+}
+
+impl Stop {
+    fn here(&self) {
+        self.started.send(()).unwrap();
+        self.go_on.recv().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_frees_what_a_stopped_body_holds() {
+    #[advisory_lock(key = "room:<room>", name = "room", max_hold = "1ms")]
+    fn in_xact(conn: &mut PgConnection, room: i64, stop: Stop) -> QueryResult<()> {
+        insert(conn, room, "Ada")?;
+        stop.here();
+        Ok(())
+    }
+    #[advisory_lock(
+        key = "room:<room>",
+        name = "room",
+        scope = "session",
+        max_hold = "1ms"
+    )]
+    fn in_session(conn: &mut PgConnection, room: i64, stop: Stop) -> QueryResult<()> {
+        execute(conn, "SELECT 1")?;
+        stop.here();
+        Ok(())
+    }
+    let db = database().await;
+    for body in [in_xact, in_session] {
+        let (start, started) = mpsc::channel();
+        let (go, go_on) = mpsc::channel();
+        let (mut conn, mut next) = (db.establish(), db.establish());
+        let stop = Stop {
+            started: start,
+            go_on,
+        };
+        let stopped = spawn_blocking(move || {
+            let end = body(&mut conn, 7, stop);
+            (end, conn)
+        });
+        started.recv().unwrap();
+        assert!(book(&mut next, 7, "Grace").unwrap(), "it got the lock");
+        go.send(()).unwrap();
+        let (end, mut conn) = stopped.await.unwrap();
+        let error = end.unwrap_err();
+        assert!(
+            matches!(Error::find(&error), Some(Error::HoldExceeded { .. })),
+            "{error:?}"
+        );
+        let next = book(&mut conn, 8, "Ada").unwrap_err();
+        assert!(
+            matches!(Error::find(&next), Some(Error::BrokenConnection { .. })),
+            "{next:?}"
+        );
+        assert_eq!(committed(&db, 7).await, 1);
+        db.run("DELETE FROM booking").await;
+    }
+}

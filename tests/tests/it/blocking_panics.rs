@@ -1,0 +1,298 @@
+//! Blocking Diesel: a panic, caught above or below the connection, leaves no lock and no open transaction, and the next
+//! transaction really commits.
+
+use crate::blocking::{book, execute, finish, held_by, insert, pid_of};
+use crate::bookings::{committed, database, key_of};
+use advisory_runtime::blocking::{Connection, session, xact};
+use advisory_runtime::{Error, Isolation, Request, advisory_lock};
+use advisory_tests::Database;
+use diesel::connection::SimpleConnection;
+use diesel::pg::PgConnection;
+use diesel::result::Error as DieselError;
+use diesel::{Connection as _, ExecuteCopyFromDsl, QueryResult};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// Where the body panics.
+#[derive(Clone, Copy, Debug)]
+enum Panics {
+    Plainly,
+    InATransaction,
+    InANestedCall,
+    AfterAFailedStatement,
+    AfterACommitByHand,
+    AfterABeginByHand,
+    InACopy,
+}
+
+const PANICS: [Panics; 7] = [
+    Panics::Plainly,
+    Panics::InATransaction,
+    Panics::InANestedCall,
+    Panics::AfterAFailedStatement,
+    Panics::AfterACommitByHand,
+    Panics::AfterABeginByHand,
+    Panics::InACopy,
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Scope {
+    Xact,
+    Strict,
+    Session,
+}
+
+const SCOPES: [Scope; 3] = [Scope::Xact, Scope::Strict, Scope::Session];
+
+diesel::table! {
+    booking (room) {
+        room -> BigInt,
+        guest -> Text,
+    }
+}
+
+/// Writes in a transaction, and panics.
+fn panic_in(conn: &mut PgConnection, panics: Panics) -> QueryResult<()> {
+    match panics {
+        Panics::Plainly => {}
+        Panics::InATransaction => conn.transaction::<(), DieselError, _>(|conn| {
+            insert(conn, 7, "half done")?;
+            panic!("the body's own panic")
+        })?,
+        Panics::InANestedCall => nested(conn, 7)?,
+        Panics::AfterAFailedStatement => {
+            conn.batch_execute("BEGIN; SELECT 1 FROM no_such_table")
+                .unwrap_err();
+        }
+        Panics::AfterACommitByHand => conn.batch_execute("COMMIT")?,
+        Panics::AfterABeginByHand => {
+            conn.batch_execute("BEGIN; INSERT INTO booking VALUES (7, 'half done')")?;
+        }
+        Panics::InACopy => {
+            let copy = diesel::copy_from(booking::table);
+            copy.from_raw_data(booking::table, |_| -> QueryResult<()> {
+                panic!("the body's own panic")
+            })
+            .execute(conn)?;
+        }
+    }
+    panic!("the body's own panic")
+}
+
+/// On a key that is held already: inside a stricter level another would be refused.
+#[advisory_lock(key = "room:<room>", name = "room")]
+fn nested(conn: &mut PgConnection, room: i64) -> QueryResult<()> {
+    insert(conn, room, "half done")?;
+    panic!("the body's own panic")
+}
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+fn in_xact<C: Connection>(conn: &mut C, room: i64, panics: Panics) -> QueryResult<()> {
+    panic_in(conn.pg(), panics)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", isolation = "serializable")]
+fn in_strict<C: Connection>(conn: &mut C, room: i64, panics: Panics) -> QueryResult<()> {
+    panic_in(conn.pg(), panics)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
+fn in_session<C: Connection>(conn: &mut C, room: i64, panics: Panics) -> QueryResult<()> {
+    panic_in(conn.pg(), panics)
+}
+
+/// Calls, and says whether the panic came through.
+fn is_caught<C: Connection>(conn: &mut C, scope: Scope, panics: Panics) -> bool {
+    let call = AssertUnwindSafe(|| match scope {
+        Scope::Xact => in_xact(conn, 7, panics),
+        Scope::Strict => in_strict(conn, 7, panics),
+        Scope::Session => in_session(conn, 7, panics),
+    });
+    catch_unwind(call).is_err()
+}
+
+/// No lock is left now, not a moment later, and the next transaction and the next locked call commit.
+async fn goes_on(conn: &mut PgConnection, db: &Database, after: &str) {
+    assert_eq!(db.locks().await, [], "{after}");
+    assert_eq!(held_by(conn).unwrap(), 0, "{after}");
+    assert_eq!(committed(db, 7).await, 0, "{after}");
+    conn.transaction::<_, DieselError, _>(|conn| insert(conn, 1, "next"))
+        .unwrap_or_else(|error| panic!("{after}: {error:?}"));
+    assert!(book(conn, 2, "next").unwrap(), "{after}");
+    let rows = [committed(db, 1).await, committed(db, 2).await];
+    assert_eq!(rows, [1, 1], "{after}");
+    db.run("DELETE FROM booking").await;
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caught_below_the_connection_it_goes_on() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let pid = pid_of(&mut conn);
+    for scope in SCOPES {
+        for panics in PANICS {
+            assert!(is_caught(&mut conn, scope, panics));
+            goes_on(&mut conn, &db, &format!("{scope:?}, {panics:?}")).await;
+            assert_eq!(
+                pid_of(&mut conn),
+                pid,
+                "{scope:?}, {panics:?}: the same session"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caught_below_a_pooled_connection_it_goes_on_and_its_pool_works() {
+    let db = database().await;
+    let pool = db.r2d2(1);
+    for scope in SCOPES {
+        for panics in PANICS {
+            let after = format!("{scope:?}, {panics:?}");
+            let mut conn = pool.get().unwrap();
+            assert!(is_caught(&mut conn, scope, panics));
+            goes_on(&mut conn, &db, &after).await;
+            assert!(is_caught(&mut conn, scope, panics));
+            drop(conn);
+            goes_on(&mut pool.get().unwrap(), &db, &after).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caught_above_a_pooled_connection_its_pool_works() {
+    let db = database().await;
+    let pool = db.r2d2(1);
+    for scope in SCOPES {
+        for panics in PANICS {
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                let mut conn = pool.get().unwrap();
+                match scope {
+                    Scope::Xact => in_xact(&mut conn, 7, panics),
+                    Scope::Strict => in_strict(&mut conn, 7, panics),
+                    Scope::Session => in_session(&mut conn, 7, panics),
+                }
+            }));
+            assert!(caught.is_err());
+            let after = format!("{scope:?}, {panics:?}");
+            assert_eq!(db.locks().await, [], "{after}");
+            goes_on(&mut pool.get().unwrap(), &db, &after).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_connection_that_the_function_took_from_a_pool() {
+    #[advisory_lock(key = "room:<room>", name = "room", conn = pool.get()?)]
+    fn work(
+        pool: &diesel::r2d2::Pool<diesel::r2d2::ConnectionManager<PgConnection>>,
+        room: i64,
+    ) -> anyhow::Result<()> {
+        insert(conn, room, "half done")?;
+        panic!("the body's own panic")
+    }
+    let db = database().await;
+    let pool = db.r2d2(1);
+    assert!(catch_unwind(AssertUnwindSafe(|| work(&pool, 7))).is_err());
+    goes_on(&mut pool.get().unwrap(), &db, "a panic").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_that_panics_leaves_nothing() {
+    let db = database().await;
+    let pool = db.r2d2(1);
+    let thread = std::thread::spawn({
+        let pool = pool.clone();
+        move || in_xact(&mut pool.get().unwrap(), 7, Panics::Plainly)
+    });
+    assert!(thread.join().is_err());
+    goes_on(&mut pool.get().unwrap(), &db, "a thread's end").await;
+}
+
+/// The panic is caught between a nested call and the transaction around it.
+#[tokio::test(flavor = "multi_thread")]
+async fn caught_inside_a_transaction_the_lock_is_free_and_the_transaction_goes_on() {
+    let db = database().await;
+    let mut conn = db.establish();
+    for panics in [
+        Panics::Plainly,
+        Panics::InATransaction,
+        Panics::InANestedCall,
+        Panics::InACopy,
+    ] {
+        conn.transaction::<_, DieselError, _>(|conn| {
+            insert(conn, 1, "before")?;
+            assert!(is_caught(conn, Scope::Xact, panics));
+            assert_eq!(held_by(conn)?, 0, "{panics:?}: freed with the savepoint");
+            insert(conn, 1, "after")
+        })
+        .unwrap_or_else(|error| panic!("{panics:?}: {error:?}"));
+        assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [2, 0]);
+        db.run("DELETE FROM booking").await;
+        goes_on(&mut conn, &db, &format!("{panics:?}, nested")).await;
+    }
+}
+
+/// The body has committed the transaction around it by hand: nothing more is written behind its back.
+#[tokio::test(flavor = "multi_thread")]
+async fn caught_inside_a_transaction_that_the_body_has_ended_nothing_more_is_written() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let result = conn.transaction::<_, DieselError, _>(|conn| {
+        assert!(is_caught(conn, Scope::Xact, Panics::AfterACommitByHand));
+        insert(conn, 1, "on its own").unwrap_err();
+        Ok(())
+    });
+    result.unwrap_err();
+    assert_eq!(committed(&db, 1).await, 0);
+    assert_eq!(db.locks().await, []);
+}
+
+/// Held by the guard alone, without the attribute.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_is_unwound_rolls_back_and_releases() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let requests = [
+        Request::all([5, 6]),
+        Request::all([5, 6]).shared(),
+        Request::all([5, 6]).isolation(Isolation::RepeatableRead),
+    ];
+    for request in requests {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let mut held = xact::begin(&mut conn, request.clone()).unwrap();
+            insert(held.conn(), 7, "half done").unwrap();
+            panic!("between begin and finish")
+        }));
+        assert!(caught.is_err());
+        goes_on(&mut conn, &db, &format!("{request:?}")).await;
+    }
+    let bounded = Request::all([5, 6]).max_hold(Duration::from_secs(600));
+    for request in [Request::all([5, 6]), Request::all([5, 6]).shared(), bounded] {
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let mut held = session::acquire(&mut conn, request.clone()).unwrap();
+            assert_eq!(held_by(held.conn()).unwrap(), 2);
+            panic!("between acquire and release")
+        }));
+        assert!(caught.is_err());
+        goes_on(&mut conn, &db, &format!("session {request:?}")).await;
+    }
+}
+
+/// What a thread knows of the locks that it stands under ends with the body, also by a panic.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_panic_the_thread_stands_under_no_lock() {
+    let db = database().await;
+    let (mut conn, mut other, mut holder) = (db.establish(), db.establish(), db.establish());
+    assert!(is_caught(&mut conn, Scope::Xact, Panics::Plainly));
+    assert_eq!(db.locks().await, []);
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    execute(&mut other, "SET lock_timeout = '30ms'").unwrap();
+    let error = book(&mut other, 7, "Ada").unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::TimedOut { .. })),
+        "{error:?}"
+    );
+    finish(held);
+}

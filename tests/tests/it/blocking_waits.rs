@@ -1,0 +1,276 @@
+//! Blocking Diesel: how long a call waits, that every end of a wait is told apart, and what is returned instead.
+
+use crate::blocking::{book, execute, finish, held_by, insert, pid_of, setting};
+use crate::bookings::{committed, database, key_of};
+use advisory_runtime::blocking::{session, xact};
+use advisory_runtime::{Acquired, Error, Isolation, Key, Request, Wait, advisory_lock};
+use advisory_tests::LockedKey;
+use diesel::QueryResult;
+use diesel::pg::PgConnection;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+
+const SHORT: Duration = Duration::from_millis(30);
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = "never")]
+fn never(conn: &mut PgConnection, room: i64) -> Result<usize, Error> {
+    Ok(insert(conn, room, "Ada")?)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = wait)]
+fn within(conn: &mut PgConnection, room: i64, wait: Duration) -> Result<usize, Error> {
+    Ok(insert(conn, room, "Ada")?)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = "forever")]
+fn forever(conn: &mut PgConnection, room: i64) -> Result<usize, Error> {
+    Ok(insert(conn, room, "Ada")?)
+}
+
+#[advisory_lock(keys = ["room:<one>", "room:<two>"], name = "room", wait = "never")]
+fn both_or_none(conn: &mut PgConnection, one: i64, two: i64) -> Result<i64, Error> {
+    Ok(held_by(conn)?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_never_waits_is_refused_at_once_and_its_connection_goes_on() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    for refused in [
+        never(&mut conn, 7),
+        within(&mut conn, 7, Duration::ZERO),
+        both_or_none(&mut conn, 6, 7).map(|_| 0),
+        both_or_none(&mut conn, 7, 8).map(|_| 0),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(&error, Error::NotAvailable { .. }) && error.is_busy(),
+            "{error:?}"
+        );
+        assert_eq!(db.locks().await.len(), 1);
+    }
+    assert_eq!(never(&mut conn, 8).unwrap(), 1);
+    assert_eq!(both_or_none(&mut conn, 8, 6).unwrap(), 2);
+    assert_eq!(both_or_none(&mut conn, 8, 8).unwrap(), 1);
+    finish(held);
+    assert_eq!(never(&mut conn, 7).unwrap(), 1);
+    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [1, 1]);
+    db.until_quiet().await;
+}
+
+/// Whichever of several keys is held, in either key space, at any level and in either scope.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_try_keeps_none_of_its_keys() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    for taken in 1..=3 {
+        let held = xact::begin(&mut holder, (7, taken)).unwrap();
+        let request = Request::all([(7, 1), (7, 2), (7, 3)]);
+        for wait in [Wait::Never, Wait::For(SHORT)] {
+            let request = request.clone().wait(wait);
+            let strict = request.clone().isolation(Isolation::Serializable);
+            for error in [
+                xact::begin(&mut conn, request.clone()).map(drop),
+                xact::begin(&mut conn, strict).map(drop),
+                session::acquire(&mut conn, request).map(drop),
+            ] {
+                let error = error.unwrap_err();
+                assert!(error.is_busy(), "{error:?}");
+            }
+            let [lock] = &*db.locks().await else {
+                panic!("{:?}", db.locks().await);
+            };
+            assert_eq!(lock.key, LockedKey::Pair(7, taken));
+        }
+        finish(held);
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_before() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    execute(&mut conn, "SET lock_timeout = '7s'").unwrap();
+    execute(&mut conn, "SET statement_timeout = '9s'").unwrap();
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    let error = within(&mut conn, 7, SHORT).unwrap_err();
+    assert!(
+        matches!(error, Error::TimedOut { waited, .. } if waited >= SHORT),
+        "{error:?}"
+    );
+    finish(held);
+    for wait in [Wait::For(SHORT), Wait::Forever, Wait::Never, Wait::Session] {
+        for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+            let request = Request::all([5, 6, 7]).wait(wait);
+            let mut held = xact::begin(&mut conn, request.clone().isolation(isolation)).unwrap();
+            assert_eq!(setting(held.conn(), "lock_timeout"), "7s");
+            assert_eq!(setting(held.conn(), "statement_timeout"), "9s");
+            finish(held);
+            let mut held = session::acquire(&mut conn, request).unwrap();
+            assert_eq!(setting(held.conn(), "lock_timeout"), "7s");
+            session::release(held, Ok::<_, Error>(())).unwrap();
+        }
+    }
+    assert_eq!(setting(&mut conn, "lock_timeout"), "7s");
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn for_ever_is_longer_than_the_sessions_own_time_out() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    execute(&mut conn, "SET lock_timeout = '20ms'").unwrap();
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    let error = book(&mut conn, 7, "Ada").unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::TimedOut { .. })),
+        "{error:?}"
+    );
+    let waiter = spawn_blocking(move || forever(&mut conn, 7));
+    db.until_waiting(key_of(7)).await;
+    // Longer than the session's own time-out: that is the point, and the server's clock counts it.
+    db.run("SELECT pg_sleep(0.06)").await;
+    finish(held);
+    assert_eq!(waiter.await.unwrap().unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_wait_and_a_statement_timeout_are_not_busy() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    let pid = pid_of(&mut conn);
+    let waiter = spawn_blocking(move || {
+        let end = within(&mut conn, 7, Duration::from_secs(60));
+        (end, conn)
+    });
+    db.until_waiting(key_of(7)).await;
+    db.run(&format!("SELECT pg_cancel_backend({pid})")).await;
+    let (end, mut conn) = waiter.await.unwrap();
+    let error = end.unwrap_err();
+    assert!(
+        matches!(&error, Error::Cancelled { .. }) && !error.is_busy(),
+        "{error:?}"
+    );
+    execute(&mut conn, "SET statement_timeout = '30ms'").unwrap();
+    let error = forever(&mut conn, 7).unwrap_err();
+    assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+    execute(&mut conn, "RESET statement_timeout").unwrap();
+    finish(held);
+    assert_eq!(forever(&mut conn, 7).unwrap(), 1);
+    db.until_quiet().await;
+}
+
+/// Each holds one and asks for the other's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadlock_is_told_apart_and_the_other_goes_on() {
+    #[advisory_lock(key = "room:<first>", name = "room")]
+    fn both(conn: &mut PgConnection, first: i64, second: i64, meet: &Barrier) -> Result<(), Error> {
+        meet.wait();
+        book(conn, second, "Ada")?;
+        Ok(())
+    }
+    let db = database().await;
+    let meet = Arc::new(Barrier::new(2));
+    let threads = [(1, 2), (2, 1)].map(|(first, second)| {
+        let (mut conn, meet) = (db.establish(), Arc::clone(&meet));
+        spawn_blocking(move || both(&mut conn, first, second, &meet))
+    });
+    let mut ends = Vec::new();
+    for thread in threads {
+        ends.push(thread.await.unwrap());
+    }
+    ends.sort_by_key(Result::is_ok);
+    assert!(
+        matches!(&*ends, [Err(Error::Deadlock { lock, .. }), Ok(())] if lock == "room:<room>"),
+        "{ends:?}"
+    );
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_held_is_returned_without_running_the_body_and_not_for_other_errors() {
+    #[advisory_lock(key = "room:<room>", name = "room", wait = wait, on_held = Ok(None))]
+    fn or_none(conn: &mut PgConnection, room: i64, wait: Duration) -> QueryResult<Option<usize>> {
+        insert(conn, room, "Ada").map(Some)
+    }
+    #[advisory_lock(key = "room:<room>", name = "room", scope = "session", wait = "never", on_held = Ok(Some(guest)))]
+    fn or_given_back(
+        conn: &mut PgConnection,
+        room: i64,
+        guest: String,
+    ) -> QueryResult<Option<String>> {
+        insert(conn, room, &guest)?;
+        drop(guest);
+        Ok(None)
+    }
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    for wait in [Duration::ZERO, SHORT] {
+        assert_eq!(or_none(&mut conn, 7, wait).unwrap(), None);
+    }
+    let given_back = or_given_back(&mut conn, 7, "Ada".to_owned()).unwrap();
+    assert_eq!(given_back.as_deref(), Some("Ada"));
+    finish(held);
+    assert_eq!(committed(&db, 7).await, 0);
+    assert_eq!(or_none(&mut conn, 7, SHORT).unwrap(), Some(1));
+    assert_eq!(or_given_back(&mut conn, 7, "Ada".to_owned()).unwrap(), None);
+    let pid = pid_of(&mut conn);
+    db.terminate(pid).await;
+    or_none(&mut conn, 7, SHORT).unwrap_err();
+    assert_eq!(committed(&db, 7).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_holders_run_together_and_an_exclusive_one_alone() {
+    #[advisory_lock(key = "room:<room>", name = "room", mode = "shared", wait = "never")]
+    fn read(conn: &mut PgConnection, room: i64) -> Result<i64, Error> {
+        Ok(crate::blocking::bookings(conn, room)?)
+    }
+    let db = database().await;
+    let (mut first, mut second) = (db.establish(), db.establish());
+    let shared = || Request::new(key_of(7)).shared();
+    let held = xact::begin(&mut first, shared()).unwrap();
+    assert_eq!(read(&mut second, 7).unwrap(), 0);
+    let error = never(&mut second, 7).unwrap_err();
+    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    let writer = spawn_blocking(move || {
+        let end = forever(&mut second, 7);
+        (end, second)
+    });
+    db.until_waiting(key_of(7)).await;
+    finish(held);
+    let (end, mut second) = writer.await.unwrap();
+    assert_eq!(end.unwrap(), 1);
+    let held = xact::begin(&mut first, key_of(7)).unwrap();
+    let error = read(&mut second, 7).unwrap_err();
+    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    finish(held);
+    assert_eq!(read(&mut second, 7).unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_handle_says_which_keys_and_how_long_it_waited() {
+    #[advisory_lock(keys = ["room:<one>", "room:<two>"], name = "room", handle = lock)]
+    fn which(conn: &mut PgConnection, one: i64, two: i64) -> QueryResult<Acquired> {
+        assert_eq!(held_by(conn)?, 2);
+        Ok(lock)
+    }
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    let held = xact::begin(&mut holder, key_of(7)).unwrap();
+    let waiter = spawn_blocking(move || which(&mut conn, 8, 7));
+    db.until_waiting(key_of(7)).await;
+    db.run("SELECT pg_sleep(0.02)").await;
+    finish(held);
+    let acquired = waiter.await.unwrap().unwrap();
+    let mut keys = [key_of(7), key_of(8)].map(Key::BigInt);
+    keys.sort_unstable();
+    assert_eq!(acquired.keys(), keys);
+    assert_eq!(acquired.key(), keys[0]);
+    assert!(acquired.waited() >= Duration::from_millis(20));
+}

@@ -1,0 +1,242 @@
+//! `max_hold`: a body that holds the lock for too long is dropped and undone, and its connection goes on.
+
+use crate::bookings::{book, committed, database, execute, insert, key_of};
+use crate::hold_settings::settings;
+use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
+use diesel::QueryResult;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::future::pending;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+const SHORT: Duration = Duration::from_millis(200);
+const AN_HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Finishes,
+    Idles,
+    /// In a statement that would take a minute.
+    Runs,
+}
+
+async fn body(conn: &mut AsyncPgConnection, room: i64, body: Body) -> QueryResult<()> {
+    insert(conn, room, "Ada").await?;
+    match body {
+        Body::Finishes => Ok(()),
+        Body::Idles => pending().await,
+        Body::Runs => execute(conn, "SELECT pg_sleep(60)").await.map(drop),
+    }
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", max_hold = bound)]
+async fn plain(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    bound: Duration,
+    does: Body,
+) -> QueryResult<()> {
+    body(conn, room, does).await
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", max_hold = bound, isolation = "serializable")]
+async fn strict(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    bound: Duration,
+    does: Body,
+) -> QueryResult<()> {
+    body(conn, room, does).await
+}
+
+/// The body's transaction is its own.
+#[advisory_lock(key = "room:<room>", name = "room", max_hold = bound, scope = "session")]
+async fn in_session(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    bound: Duration,
+    does: Body,
+) -> QueryResult<()> {
+    conn.transaction(async |conn| body(conn, room, does).await)
+        .await
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Site {
+    Plain,
+    Strict,
+    Session,
+}
+
+const SITES: [Site; 3] = [Site::Plain, Site::Strict, Site::Session];
+
+impl Site {
+    async fn call(
+        self,
+        conn: &mut AsyncPgConnection,
+        bound: Duration,
+        does: Body,
+    ) -> QueryResult<()> {
+        match self {
+            Self::Plain => plain(conn, 7, bound, does).await,
+            Self::Strict => strict(conn, 7, bound, does).await,
+            Self::Session => in_session(conn, 7, bound, does).await,
+        }
+    }
+}
+
+fn is_exceeded(end: &QueryResult<()>, bound: Duration) -> bool {
+    let error = end.as_ref().err().and_then(|error| Error::find(error));
+    matches!(error, Some(Error::HoldExceeded { lock, max_hold }) if lock == "room:<room>" && *max_hold == bound)
+}
+
+#[tokio::test]
+async fn a_body_that_holds_the_lock_for_too_long_is_dropped_and_rolled_back() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let before = settings(&mut conn).await;
+    for site in SITES {
+        for does in [Body::Idles, Body::Runs] {
+            let started = Instant::now();
+            let end = site.call(&mut conn, SHORT, does).await;
+            assert!(is_exceeded(&end, SHORT), "{site:?} {does:?}: {end:?}");
+            assert_eq!(
+                db.locks().await,
+                [],
+                "{site:?} {does:?}: freed when the function has returned"
+            );
+            let elapsed = started.elapsed();
+            assert!(
+                elapsed >= SHORT && elapsed < Duration::from_secs(10),
+                "{site:?} {does:?}: {elapsed:?}"
+            );
+            assert_eq!(settings(&mut conn).await, before, "{site:?} {does:?}");
+            assert!(
+                book(&mut conn, 8, "Grace").await.unwrap(),
+                "the connection goes on"
+            );
+            assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
+            db.run("DELETE FROM booking").await;
+        }
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_body_that_finishes_in_time_is_committed() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let before = settings(&mut conn).await;
+    for site in SITES {
+        site.call(&mut conn, AN_HOUR, Body::Finishes).await.unwrap();
+        assert_eq!(db.locks().await, [], "{site:?}");
+        assert_eq!(settings(&mut conn).await, before, "{site:?}");
+        assert_eq!(committed(&db, 7).await, 1, "{site:?}");
+        db.run("DELETE FROM booking").await;
+    }
+}
+
+#[tokio::test]
+async fn inside_a_transaction_the_savepoint_is_rolled_back_and_the_outer_one_goes_on() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let mut outer = xact::begin(&mut conn, 1).await.unwrap();
+    let before = settings(outer.conn()).await;
+    for (room, does) in [(7, Body::Idles), (8, Body::Runs)] {
+        insert(outer.conn(), 1, "outer").await.unwrap();
+        let end = plain(outer.conn(), room, SHORT, does).await;
+        assert!(is_exceeded(&end, SHORT), "{does:?}: {end:?}");
+        assert_eq!(db.locks().await.len(), 1, "{does:?}: the outer one's");
+        assert_eq!(settings(outer.conn()).await, before, "{does:?}");
+    }
+    plain(outer.conn(), 9, AN_HOUR, Body::Finishes)
+        .await
+        .unwrap();
+    assert_eq!(settings(outer.conn()).await, before);
+    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(
+        [
+            committed(&db, 1).await,
+            committed(&db, 7).await,
+            committed(&db, 8).await
+        ],
+        [2, 0, 0]
+    );
+    assert_eq!(committed(&db, 9).await, 1);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn of_nested_bounds_the_outer_one_counts_for_both() {
+    #[advisory_lock(key = "outer", name = "outer", max_hold = "200ms")]
+    async fn outer(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+        plain(conn, 7, AN_HOUR, Body::Runs).await
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let end = outer(&mut conn).await.unwrap_err();
+    assert!(
+        matches!(Error::find(&end), Some(Error::HoldExceeded { lock, .. }) if lock == "outer"),
+        "{end:?}"
+    );
+    assert_eq!(db.locks().await, []);
+    assert!(book(&mut conn, 7, "Grace").await.unwrap());
+    assert_eq!(committed(&db, 7).await, 1);
+}
+
+/// `Request::max_hold` alone drops no body: what comes too late is refused.
+#[tokio::test]
+async fn a_commit_that_comes_too_late_is_refused() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let bound = Duration::from_nanos(1);
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let request = Request::new(7).isolation(isolation).max_hold(bound);
+        let mut held = xact::begin(&mut conn, request).await.unwrap();
+        insert(held.conn(), 7, "Ada").await.unwrap();
+        let error = xact::finish(held, Ok::<_, Error>(())).await.unwrap_err();
+        assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+        assert_eq!(db.locks().await, []);
+    }
+    let mut held = session::acquire(&mut conn, Request::new(7).max_hold(bound))
+        .await
+        .unwrap();
+    insert(
+        held.conn(),
+        8,
+        "what a session-level lock's body commits stays",
+    )
+    .await
+    .unwrap();
+    let error = session::release(held, Ok::<_, Error>(()))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn the_wait_is_no_part_of_it() {
+    let db = database().await;
+    let bound = Duration::from_millis(1500);
+    for site in SITES {
+        let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+        let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+        let (finished, finish) = oneshot::channel();
+        let waiting = tokio::spawn(async move {
+            let end = site.call(&mut conn, bound, Body::Finishes).await;
+            finished.send(()).unwrap();
+            end
+        });
+        db.until_waiting(key_of(7)).await;
+        // Longer than the server's own bound, which comes a second later. The point is a time that has passed.
+        db.run("SELECT pg_sleep(2.7)").await;
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        finish.await.unwrap();
+        waiting.await.unwrap().unwrap();
+        assert_eq!(committed(&db, 7).await, 1, "{site:?}");
+        db.run("DELETE FROM booking").await;
+    }
+    db.until_quiet().await;
+}

@@ -1,0 +1,153 @@
+//! `max_hold` and the session's own time-outs: what the server counts by during the call, and what is there afterwards.
+
+use crate::bookings::{database, execute};
+use crate::waits::setting;
+use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_tests::Database;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(200);
+const AN_HOUR: Duration = Duration::from_secs(3600);
+
+/// The settings that a bound touches; `transaction_timeout` since PostgreSQL 17.
+pub(crate) async fn settings(conn: &mut AsyncPgConnection) -> Vec<String> {
+    let names = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name LIKE '%timeout%' \
+                 OR name LIKE 'client_connection_check%'";
+    let all: String = diesel::dsl::sql::<diesel::sql_types::Text>(names)
+        .get_result(conn)
+        .await
+        .unwrap();
+    all.split(' ').map(str::to_owned).collect()
+}
+
+const TIMEOUTS: [&str; 3] = [
+    "idle_in_transaction_session_timeout",
+    "transaction_timeout",
+    "idle_session_timeout",
+];
+
+async fn has(db: &Database, name: &str) -> bool {
+    db.count(&format!(
+        "SELECT count(*) FROM pg_settings WHERE name = '{name}'"
+    ))
+    .await
+        == 1
+}
+
+/// The bound is 10 seconds, and one second more for the server.
+#[tokio::test]
+async fn a_shorter_time_out_of_the_sessions_own_is_kept_and_a_longer_one_is_bounded_for_the_call() {
+    let db = database().await;
+    for (own, during) in [("0", "11s"), ("4s", "4s"), ("1h", "11s")] {
+        let mut conn = db.connect().await;
+        for name in TIMEOUTS {
+            if has(&db, name).await {
+                execute(&mut conn, &format!("SET {name} = '{own}'"))
+                    .await
+                    .unwrap();
+            }
+        }
+        let before = settings(&mut conn).await;
+        for wait in [Wait::Session, Wait::Never, Wait::For(AN_HOUR)] {
+            let request = Request::all([7, 8])
+                .wait(wait)
+                .max_hold(Duration::from_secs(10));
+            for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
+                let mut held = xact::begin(&mut conn, request.clone().isolation(isolation))
+                    .await
+                    .unwrap();
+                for name in &TIMEOUTS[..2] {
+                    if has(&db, name).await {
+                        assert_eq!(
+                            setting(held.conn(), name).await,
+                            during,
+                            "{name} {isolation:?} {wait:?}"
+                        );
+                    }
+                }
+                let inside = settings(held.conn()).await;
+                let mut inner = xact::begin(held.conn(), Request::new(7).max_hold(SHORT))
+                    .await
+                    .unwrap();
+                assert_eq!(setting(inner.conn(), TIMEOUTS[0]).await, "1200ms");
+                xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+                assert_eq!(
+                    settings(held.conn()).await,
+                    inside,
+                    "{isolation:?} {wait:?}"
+                );
+                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                assert_eq!(settings(&mut conn).await, before, "{isolation:?} {wait:?}");
+            }
+            let mut held = session::acquire(&mut conn, request.clone()).await.unwrap();
+            for name in TIMEOUTS {
+                if has(&db, name).await {
+                    assert_eq!(setting(held.conn(), name).await, during, "{name} {wait:?}");
+                }
+            }
+            let inside = settings(held.conn()).await;
+            let inner = session::acquire(held.conn(), Request::new(9).max_hold(SHORT))
+                .await
+                .unwrap();
+            session::release(inner, Ok::<_, Error>(())).await.unwrap();
+            assert_eq!(settings(held.conn()).await, inside, "{wait:?}");
+            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            assert_eq!(settings(&mut conn).await, before, "{wait:?}");
+        }
+    }
+    db.until_quiet().await;
+}
+
+/// What an earlier call had saved is not given back by one that came to nothing.
+#[tokio::test]
+async fn a_refused_or_dropped_acquisition_leaves_every_setting_as_it_was() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let request = Request::all([7, 8]).max_hold(AN_HOUR);
+    let held = session::acquire(&mut conn, request.clone()).await.unwrap();
+    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    execute(&mut conn, "SET idle_session_timeout = '2h'")
+        .await
+        .unwrap();
+    let before = settings(&mut conn).await;
+    let other = xact::begin(&mut holder, 8).await.unwrap();
+    for wait in [Wait::Never, Wait::For(Duration::from_millis(20))] {
+        let error = session::acquire(&mut conn, request.clone().wait(wait))
+            .await
+            .unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+        assert_eq!(settings(&mut conn).await, before, "{wait:?}");
+    }
+    crate::cancel::dropped(
+        session::acquire(&mut conn, request.clone()),
+        db.until_waiting(8),
+    )
+    .await;
+    assert_eq!(settings(&mut conn).await, before, "dropped while it waited");
+    xact::finish(other, Ok::<_, Error>(())).await.unwrap();
+    drop(session::acquire(&mut conn, request).await.unwrap());
+    assert_eq!(
+        settings(&mut conn).await,
+        before,
+        "dropped while it was held"
+    );
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_lock_that_was_lost_in_the_body_leaves_every_setting_as_it_was() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let before = settings(&mut conn).await;
+    let request = Request::all([7, 8]).max_hold(AN_HOUR);
+    let mut held = session::acquire(&mut conn, request).await.unwrap();
+    execute(held.conn(), "SELECT pg_advisory_unlock_all()")
+        .await
+        .unwrap();
+    let error = session::release(held, Ok::<_, Error>(()))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert_eq!(settings(&mut conn).await, before);
+}

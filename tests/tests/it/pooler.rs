@@ -1,0 +1,342 @@
+//! Behind a pooler: what needs a session of its own is found out, and what needs none works in full.
+//!
+//! pgbouncer 1.18 does not track prepared statements, whose names are the same in every program, so bodies here have none.
+
+use crate::bookings::{committed, database};
+use advisory_runtime::{
+    Error, Isolation, Pool, Request, Wait, advisory_lock, blocking, session, xact,
+};
+use advisory_tests::{Bouncer, Database, left_out};
+use diesel::connection::SimpleConnection;
+use diesel::{Connection as _, PgConnection, QueryResult};
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What pools of two connections, and two plain blocking ones, say to an address. Twice, since a pooler with more backends
+/// lends another each time.
+async fn verify(url: &str) -> Vec<Result<(), Error>> {
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
+        let pool = bb8::Pool::builder()
+            .max_size(2)
+            .build(manager)
+            .await
+            .unwrap();
+        said.push(verified(&pool).await);
+        drop(pool);
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
+        let pool = deadpool::Pool::builder(manager)
+            .max_size(2)
+            .build()
+            .unwrap();
+        said.push(verified(&pool).await);
+        drop(pool);
+        said.push(verify_blocking(url).await);
+    }
+    said
+}
+
+/// Again where no connection can be set up, for the reason that [`connect`] has.
+async fn verified<P: Pool>(pool: &P) -> Result<(), Error> {
+    for _ in 0..100 {
+        match session::verify(pool).await {
+            Err(Error::Pool(_)) => {}
+            said => return said,
+        }
+    }
+    session::verify(pool).await
+}
+
+async fn verify_blocking(url: &str) -> Result<(), Error> {
+    let url = url.to_owned();
+    let verified = tokio::task::spawn_blocking(move || {
+        let mut first = PgConnection::establish(&url).unwrap();
+        let mut second = PgConnection::establish(&url).unwrap();
+        blocking::session::verify(&mut first, &mut second)
+    });
+    verified.await.unwrap()
+}
+
+/// Again and again: diesel-async sets a connection up with prepared statements, which can be on another backend than asked.
+async fn connect(url: &str, count: usize) -> Vec<AsyncPgConnection> {
+    let mut conns = Vec::new();
+    for _ in 0..100 * count {
+        conns.extend(AsyncPgConnection::establish(url).await.ok());
+        if conns.len() == count {
+            return conns;
+        }
+    }
+    panic!("no {count} connections to {url}")
+}
+
+#[tokio::test]
+async fn verify_passes_on_the_server_itself_and_leaves_its_connections_good() {
+    let db = database().await;
+    for said in verify(db.url()).await {
+        said.unwrap();
+    }
+    db.until_quiet().await;
+    let pool = db.deadpool(2);
+    for _ in 0..3 {
+        session::verify(&pool).await.unwrap();
+    }
+    assert_eq!(pool.status().size, 2, "a connection was thrown away");
+    let held = session::acquire(&mut pool.get().await.unwrap(), 7)
+        .await
+        .map(drop);
+    held.unwrap();
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn verify_needs_two_connections_at_once() {
+    let db = database().await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(db.url());
+    let pool = bb8::Pool::builder()
+        .max_size(1)
+        .connection_timeout(Duration::from_millis(50))
+        .build(manager)
+        .await
+        .unwrap();
+    let error = session::verify(&pool).await.unwrap_err();
+    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert!(!error.to_string().is_empty());
+    pool.get().await.unwrap();
+}
+
+#[tokio::test]
+async fn verify_finds_a_pooler_in_transaction_mode() {
+    let db = database().await;
+    for size in 1..=3 {
+        for order in ["", "server_round_robin = 1"] {
+            // With backends that are there before they are asked for, too.
+            for ready in ["", "min_pool_size = 3"] {
+                let settings = format!(
+                    "pool_mode = transaction\ndefault_pool_size = {size}\n{order}\n{ready}"
+                );
+                let bouncer = match Bouncer::start(&db, &settings).await {
+                    Ok(bouncer) => bouncer,
+                    Err(why) => return left_out("pgbouncer", why),
+                };
+                let url = bouncer.url(&db);
+                let mut said = vec![verify_blocking(&url).await, verify_blocking(&url).await];
+                if order.is_empty() {
+                    // Else not even the connection is set up: its prepared statements are on another backend.
+                    said.extend(verify(&url).await);
+                }
+                for said in said {
+                    let error = said.expect_err(&settings);
+                    assert!(
+                        matches!(error, Error::PooledSession { .. }),
+                        "{settings}: {error:?}"
+                    );
+                }
+                db.until_no_locks().await;
+            }
+        }
+    }
+}
+
+/// Other programs on the pooler move the backends about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_finds_a_pooler_in_transaction_mode_that_is_busy() {
+    let db = database().await;
+    for order in ["", "server_round_robin = 1"] {
+        let settings = format!("pool_mode = transaction\ndefault_pool_size = 5\n{order}");
+        let bouncer = match Bouncer::start(&db, &settings).await {
+            Ok(bouncer) => bouncer,
+            Err(why) => return left_out("pgbouncer", why),
+        };
+        let url = bouncer.url(&db);
+        let (stop, _) = watch::channel(());
+        let mut others = Vec::new();
+        for conn in connect(&url, 4).await {
+            others.push(tokio::spawn(keep_busy(conn, stop.subscribe())));
+        }
+        for _ in 0..30 {
+            let error = verify_blocking(&url).await.expect_err(&settings);
+            assert!(
+                matches!(error, Error::PooledSession { .. }),
+                "{settings}: {error:?}"
+            );
+        }
+        stop.send(()).unwrap();
+        for other in others {
+            other.await.unwrap();
+        }
+        db.until_no_locks().await;
+    }
+}
+
+async fn keep_busy(mut conn: AsyncPgConnection, stop: watch::Receiver<()>) {
+    while !stop.has_changed().unwrap() {
+        conn.batch_execute("SELECT pg_sleep(0.001)").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn verify_passes_a_pooler_in_session_mode() {
+    let db = database().await;
+    for size in 2..=3 {
+        for order in ["", "server_round_robin = 1"] {
+            let settings = format!("pool_mode = session\ndefault_pool_size = {size}\n{order}");
+            let bouncer = match Bouncer::start(&db, &settings).await {
+                Ok(bouncer) => bouncer,
+                Err(why) => return left_out("pgbouncer", why),
+            };
+            for said in verify(&bouncer.url(&db)).await {
+                said.expect(&settings);
+            }
+            db.until_no_locks().await;
+        }
+    }
+}
+
+/// Adds a booking unless there is one; by statements without parameters.
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
+async fn plain(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    conn.batch_execute(&unless_booked(room)).await
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact", wait = "5s")]
+async fn bounded(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    conn.batch_execute(&unless_booked(room)).await
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact", mode = "shared")]
+async fn fails_shared(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    conn.batch_execute(&unless_booked(room)).await?;
+    Err(diesel::result::Error::NotFound)
+}
+
+fn unless_booked(room: i64) -> String {
+    format!(
+        "INSERT INTO booking SELECT {room}, 'Ada' WHERE NOT EXISTS (SELECT FROM booking WHERE room = {room})"
+    )
+}
+
+async fn bouncer(db: &Database, size: u32) -> Option<Bouncer> {
+    let settings = format!("pool_mode = transaction\ndefault_pool_size = {size}");
+    match Bouncer::start(db, &settings).await {
+        Ok(bouncer) => Some(bouncer),
+        Err(why) => {
+            left_out("pgbouncer", why);
+            None
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_level_locks_exclude_behind_a_pooler_in_transaction_mode() {
+    let db = database().await;
+    let Some(bouncer) = bouncer(&db, 3).await else {
+        return;
+    };
+    let mut clients = Vec::new();
+    let conns = connect(&bouncer.url(&db), 8).await;
+    for (client, mut conn) in (0..).zip(conns) {
+        clients.push(tokio::spawn(async move {
+            for room in 0..40 {
+                match (client + room) % 3 {
+                    0 => plain(&mut conn, room).await.unwrap(),
+                    1 => bounded(&mut conn, room).await.unwrap(),
+                    _ => {
+                        fails_shared(&mut conn, room).await.unwrap_err();
+                    }
+                }
+            }
+        }));
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(db.count("SELECT count(*) FROM booking").await, 40);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn behind_a_pooler_in_transaction_mode_a_wait_ends_and_readers_run_together() {
+    let db = database().await;
+    let Some(bouncer) = bouncer(&db, 3).await else {
+        return;
+    };
+    let mut conns = connect(&bouncer.url(&db), 3).await;
+    let [first, second, third] = &mut conns[..] else {
+        unreachable!("three were made")
+    };
+    let reader = xact::begin(first, Request::new(7).shared()).await.unwrap();
+    let other = xact::begin(second, Request::all([7, 8]).shared())
+        .await
+        .unwrap();
+    let wait = Duration::from_millis(30);
+    for _ in 0..3 {
+        let error = xact::begin(third, Request::new(7).wait(wait))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    }
+    xact::finish(other, Ok::<_, Error>(())).await.unwrap();
+    let (waited, ()) = tokio::join!(
+        async {
+            let held = xact::begin(third, 7).await?;
+            xact::finish(held, Ok::<_, Error>(())).await
+        },
+        async {
+            db.until_waiting(7).await;
+            xact::finish(reader, Ok::<_, Error>(())).await.unwrap();
+        }
+    );
+    waited.unwrap();
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
+    let db = database().await;
+    db.run(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET \"advisory.pooler\" = ''transaction''', current_database()); END $$",
+    )
+    .await;
+    let bouncer = bouncer(&db, 2).await;
+    let mut urls = vec![db.url().to_owned()];
+    urls.extend(bouncer.as_ref().map(|bouncer| bouncer.url(&db)));
+    for url in urls {
+        let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
+        for wait in [
+            Wait::Session,
+            Wait::For(Duration::from_secs(5)),
+            Wait::Forever,
+        ] {
+            for request in [Request::new(7), Request::all([7, 8]).shared()] {
+                let request = request.wait(wait);
+                let error = session::acquire(&mut conn, request.clone())
+                    .await
+                    .unwrap_err();
+                assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+                for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+                    let strict = request.clone().isolation(isolation);
+                    let error = xact::begin(&mut conn, strict).await.unwrap_err();
+                    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+                }
+                let held = xact::begin(&mut conn, request).await.unwrap();
+                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            }
+        }
+        plain(&mut conn, 7).await.unwrap();
+        let url = url.clone();
+        let blocking = tokio::task::spawn_blocking(move || {
+            let conn = &mut PgConnection::establish(&url).unwrap();
+            let error = blocking::session::acquire(conn, 7).unwrap_err();
+            assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+            let mut held = blocking::xact::begin(conn, 7).unwrap();
+            held.conn().batch_execute("SELECT 1").unwrap();
+            blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+        });
+        blocking.await.unwrap();
+    }
+    assert_eq!(committed(&db, 7).await, 1);
+    db.until_quiet().await;
+}

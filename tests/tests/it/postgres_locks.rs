@@ -1,0 +1,229 @@
+//! What the code relies on PostgreSQL itself to do with advisory locks: how they are kept, queued, shown and refused.
+
+use crate::postgres::{Session, code};
+use advisory_tests::{Database, LockedKey};
+
+#[tokio::test]
+async fn a_session_level_lock_survives_rollback_errors_and_the_end_of_every_transaction() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    session
+        .run("BEGIN; SELECT pg_advisory_lock(42); ROLLBACK")
+        .await;
+    assert_eq!(db.locks().await.len(), 1);
+    session
+        .refused("SELECT pg_advisory_lock(43); SELECT 1/0")
+        .await;
+    assert_eq!(db.locks().await.len(), 2);
+    session
+        .refused("BEGIN; SAVEPOINT a; SELECT pg_advisory_lock(44); SELECT 1/0")
+        .await;
+    session.run("ROLLBACK TO SAVEPOINT a; ROLLBACK").await;
+    assert_eq!(db.locks().await.len(), 3);
+    session.run("DISCARD ALL").await;
+    assert_eq!(db.locks().await, []);
+}
+
+#[tokio::test]
+async fn an_unlock_tells_whether_it_was_held_and_fails_in_a_failed_transaction() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    let unlock = "SELECT pg_advisory_unlock(42)";
+    assert_eq!(session.run(unlock).await, ["f"]);
+    session.run("BEGIN; SELECT pg_advisory_lock(42)").await;
+    session.refused("SELECT 1/0").await;
+    assert_eq!(session.refused(unlock).await, "25P02");
+    session.run("ROLLBACK").await;
+    assert_eq!(
+        session.run("SELECT pg_advisory_unlock_shared(42)").await,
+        ["f"]
+    );
+    assert_eq!(session.run(unlock).await, ["t"]);
+    // A transaction-level lock is not released by name.
+    session.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
+    assert_eq!(session.run(unlock).await, ["f"]);
+    assert_eq!(db.locks().await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_session_holds_a_lock_as_often_as_it_has_taken_it() {
+    let db = Database::create().await;
+    let (session, other) = (Session::open(&db).await, Session::open(&db).await);
+    session
+        .run("SELECT pg_advisory_lock(42), pg_advisory_lock(42)")
+        .await;
+    // One level more, and the shared mode beside the exclusive one.
+    session
+        .run("BEGIN; SELECT pg_advisory_xact_lock(42), pg_advisory_xact_lock_shared(42); COMMIT")
+        .await;
+    session.run("SELECT pg_advisory_unlock(42)").await;
+    let attempt = "SELECT pg_try_advisory_xact_lock(42)";
+    assert_eq!(other.run(attempt).await, ["f"]);
+    session.run("SELECT pg_advisory_unlock(42)").await;
+    assert_eq!(other.run(attempt).await, ["t"]);
+}
+
+/// The hand-over to the transaction.
+#[tokio::test]
+async fn a_lock_of_the_session_can_be_taken_by_its_transaction_and_released_without_a_gap() {
+    let db = Database::create().await;
+    let (session, other) = (Session::open(&db).await, Session::open(&db).await);
+    session
+        .run(
+            "BEGIN; SELECT pg_advisory_lock(42); COMMIT; BEGIN ISOLATION LEVEL REPEATABLE READ; \
+             SELECT CASE WHEN pg_try_advisory_xact_lock(42) THEN pg_advisory_unlock(42) END",
+        )
+        .await;
+    assert_eq!(other.run("SELECT pg_try_advisory_lock(42)").await, ["f"]);
+    session.run("COMMIT").await;
+    assert_eq!(db.locks().await, []);
+}
+
+#[tokio::test]
+async fn pg_locks_shows_both_key_spaces_bit_by_bit() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    for key in [
+        0,
+        1,
+        -1,
+        42,
+        i64::MIN,
+        i64::MAX,
+        0x1234_5678_9abc_def0,
+        -0x1234_5678,
+    ] {
+        session
+            .run(&format!(
+                "BEGIN; SELECT pg_advisory_xact_lock('{key}'::int8)"
+            ))
+            .await;
+        let locks = db.locks().await;
+        assert_eq!(locks.len(), 1);
+        assert_eq!(locks[0].key, LockedKey::Bigint(key));
+        assert_eq!((&*locks[0].mode, locks[0].granted), ("ExclusiveLock", true));
+        let [first, second] = [key >> 32, key & 0xffff_ffff].map(|half| half & 0xffff_ffff);
+        let shown = format!(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND classid = {first} \
+             AND objid = {second} AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        );
+        assert_eq!(db.count(&shown).await, 1, "{key}");
+        session.run("COMMIT").await;
+    }
+    for (first, second) in [(0, 0), (-1, 1), (i32::MIN, i32::MAX), (7, -7)] {
+        let lock = format!(
+            "BEGIN; SELECT pg_advisory_xact_lock_shared('{first}'::int4, '{second}'::int4)"
+        );
+        session.run(&lock).await;
+        let locks = db.locks().await;
+        assert_eq!(locks[0].key, LockedKey::Pair(first, second));
+        assert_eq!((&*locks[0].mode, locks.len()), ("ShareLock", 1));
+        session.run("COMMIT").await;
+    }
+    // Two keys with the same bits are two locks.
+    session
+        .run("SELECT pg_advisory_lock((7::int8 << 32) | 9), pg_advisory_lock(7, 9)")
+        .await;
+    assert_eq!(db.locks().await.len(), 2);
+}
+
+#[tokio::test]
+async fn the_same_number_in_another_database_is_another_lock() {
+    let (db, other_db) = (Database::create().await, Database::create().await);
+    let (session, other) = (Session::open(&db).await, Session::open(&other_db).await);
+    session.run("SELECT pg_advisory_lock(42)").await;
+    assert_eq!(other.run("SELECT pg_try_advisory_lock(42)").await, ["t"]);
+    assert_eq!(
+        [db.locks().await.len(), other_db.locks().await.len()],
+        [1, 1]
+    );
+}
+
+#[tokio::test]
+async fn a_queued_exclusive_request_holds_back_the_shared_ones_behind_it() {
+    let db = Database::create().await;
+    let (holder, exclusive, shared) = (
+        Session::open(&db).await,
+        Session::open(&db).await,
+        Session::open(&db).await,
+    );
+    holder
+        .run("BEGIN; SELECT pg_advisory_xact_lock_shared(42)")
+        .await;
+    let first = tokio::spawn(async move {
+        exclusive
+            .run("BEGIN; SELECT pg_advisory_xact_lock(42)")
+            .await;
+        exclusive
+    });
+    db.until_waiters(42, 1).await;
+    let second =
+        tokio::spawn(async move { shared.run("SELECT pg_advisory_xact_lock_shared(42)").await });
+    db.until_waiters(42, 2).await;
+    holder.run("COMMIT").await;
+    let exclusive = first.await.unwrap();
+    assert!(!second.is_finished());
+    exclusive.run("COMMIT").await;
+    second.await.unwrap();
+}
+
+/// Diesel hides the SQLSTATE: this tells a deadlock from the two other ends of a wait.
+#[tokio::test]
+async fn a_deadlock_has_a_detail_and_a_hint_and_the_other_ends_of_a_wait_have_neither() {
+    let db = Database::create().await;
+    let (first, second) = (Session::open(&db).await, Session::open(&db).await);
+    for (end, expected) in [
+        ("SET LOCAL lock_timeout = '20ms'", "55P03"),
+        ("SET LOCAL statement_timeout = '20ms'", "57014"),
+    ] {
+        first.run("BEGIN; SELECT pg_advisory_xact_lock(1)").await;
+        let wait = format!("{end}; SELECT pg_advisory_xact_lock(1)");
+        let error = second.send(&wait).await.unwrap_err();
+        assert_eq!(code(&error), expected);
+        let answer = error.as_db_error().unwrap();
+        assert_eq!((answer.detail(), answer.hint()), (None, None), "{expected}");
+        first.run("COMMIT").await;
+    }
+    first
+        .run("SELECT pg_advisory_lock(9); BEGIN; SELECT pg_advisory_xact_lock(1)")
+        .await;
+    second
+        .run("SELECT pg_advisory_lock(8); BEGIN; SELECT pg_advisory_xact_lock(2)")
+        .await;
+    let waits = tokio::spawn(async move {
+        let end = first.send("SELECT pg_advisory_xact_lock(2)").await;
+        (end, first)
+    });
+    db.until_waiting(2).await;
+    let other = second.send("SELECT pg_advisory_xact_lock(1)").await;
+    second.run("ROLLBACK").await;
+    let (end, _first) = waits.await.unwrap();
+    let victims: Vec<_> = [end, other].into_iter().filter_map(Result::err).collect();
+    assert_eq!(victims.len(), 1, "{victims:?}");
+    let answer = victims[0].as_db_error().unwrap();
+    assert_eq!(answer.code().code(), "40P01");
+    assert!(answer.detail().is_some() && answer.hint().is_some());
+    // The victim is rid of its transaction's locks, and keeps its session's.
+    let session_level = db
+        .locks()
+        .await
+        .into_iter()
+        .filter(|lock| matches!(lock.key, LockedKey::Bigint(8 | 9)));
+    assert_eq!(session_level.count(), 2);
+}
+
+#[tokio::test]
+async fn a_client_that_dies_while_it_waits_leaves_the_queue() {
+    let db = Database::create().await;
+    let (holder, waiter) = (Session::open(&db).await, Session::open(&db).await);
+    holder.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
+    let waiting = tokio::spawn(async move {
+        let message = "SELECT set_config('client_connection_check_interval', '100', true); SELECT pg_advisory_xact_lock(42)";
+        waiter.send(message).await
+    });
+    db.until_waiting(42).await;
+    // Dropping the connection closes the socket without a word, as a killed process does.
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    db.until_no_waiters(42).await;
+}

@@ -1,0 +1,139 @@
+//! What the code relies on PostgreSQL itself to do with snapshots and clocks: what is read behind a wait.
+
+use crate::postgres::Session;
+use advisory_tests::Database;
+
+/// What a session reads behind its wait for a holder that has committed a row meanwhile.
+async fn read(db: &Database, before: &str, waits: &str, end: &str) -> Result<String, String> {
+    let (holder, waiter) = (Session::open(db).await, Session::open(db).await);
+    holder
+        .run("DROP TABLE IF EXISTS t; CREATE TABLE t ()")
+        .await;
+    holder.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
+    waiter.run(before).await;
+    let (waits, end) = (waits.to_owned(), end.to_owned());
+    let waiting = tokio::spawn(async move {
+        let rows = match waiter.send(&waits).await {
+            Ok(rows) => rows,
+            Err(error) => return Err(crate::postgres::code(&error)),
+        };
+        waiter.run(&end).await;
+        Ok(rows.last().unwrap().clone())
+    });
+    db.until_waiting(42).await;
+    holder.run("INSERT INTO t DEFAULT VALUES; COMMIT").await;
+    let read = waiting.await.unwrap();
+    db.until_no_locks().await;
+    read
+}
+
+const COUNT: &str = "SELECT count(*) FROM t";
+
+#[tokio::test]
+async fn a_statement_behind_the_lock_reads_what_the_holder_before_has_committed() {
+    let db = Database::create().await;
+    for waits in [
+        format!("SELECT pg_advisory_xact_lock(42); {COUNT}"),
+        format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(42); {COUNT}"),
+        format!(
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(42); BEGIN; {COUNT}"
+        ),
+    ] {
+        assert_eq!(
+            read(&db, "SELECT", &waits, "COMMIT").await.unwrap(),
+            "1",
+            "{waits}"
+        );
+    }
+}
+
+/// So the lock has a statement of its own, and the session's snapshot is never older than it.
+#[tokio::test]
+async fn a_lock_in_the_statement_that_reads_or_under_an_older_snapshot_reads_stale_rows() {
+    let db = Database::create().await;
+    for waits in [
+        "SELECT (SELECT count(*) FROM t) FROM (SELECT pg_advisory_xact_lock(42) OFFSET 0) AS lock",
+        "WITH lock AS MATERIALIZED (SELECT pg_advisory_xact_lock(42)) SELECT (SELECT count(*) FROM t) FROM lock",
+    ] {
+        assert_eq!(
+            read(&db, "SELECT", waits, "COMMIT").await.unwrap(),
+            "0",
+            "{waits}"
+        );
+    }
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let waits =
+            format!("BEGIN ISOLATION LEVEL {level}; SELECT pg_advisory_xact_lock(42); {COUNT}");
+        assert_eq!(
+            read(&db, "SELECT", &waits, "ROLLBACK").await.unwrap(),
+            "0",
+            "{waits}"
+        );
+        let set = format!("SET default_transaction_isolation = '{level}'");
+        let waits = format!("SELECT pg_advisory_xact_lock(42); {COUNT}");
+        assert_eq!(
+            read(&db, &set, &waits, "SELECT").await.unwrap(),
+            "0",
+            "{level}: {waits}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_taken_behind_a_session_level_lock_is_fresh_at_every_level() {
+    let db = Database::create().await;
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let waits = format!(
+            "BEGIN; SAVEPOINT a; SELECT pg_advisory_lock(42); COMMIT; BEGIN ISOLATION LEVEL {level}; \
+             SELECT pg_try_advisory_xact_lock(42), pg_advisory_unlock(42); {COUNT}"
+        );
+        assert_eq!(
+            read(&db, "SELECT", &waits, "COMMIT").await.unwrap(),
+            "1",
+            "{level}"
+        );
+        // Without the first transaction of its own, the wait's snapshot is the message's.
+        let set = format!("SET default_transaction_isolation = '{level}'");
+        let waits = format!("SELECT pg_advisory_lock(42); {COUNT}");
+        let end = "SELECT pg_advisory_unlock(42)";
+        assert_eq!(read(&db, &set, &waits, end).await.unwrap(), "0", "{level}");
+    }
+}
+
+/// By this a message knows whether a transaction is open.
+#[tokio::test]
+async fn in_a_message_without_a_transaction_around_it_now_is_the_statements_time_and_else_it_is_not()
+ {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    let same = "SELECT now() = statement_timestamp()";
+    let message = format!(
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; {same}; SELECT pg_sleep(0.002); {same}; BEGIN; {same}"
+    );
+    let rows = session.run(&message).await;
+    assert_eq!([&rows[0], &rows[2], &rows[3]], ["t", "t", "t"]);
+    assert_eq!(session.run(same).await, ["f"]);
+    session.run("COMMIT").await;
+    assert_eq!(session.run(&format!("BEGIN; {same}")).await, ["t"]);
+    assert_eq!(session.run(&format!("SAVEPOINT a; {same}")).await, ["f"]);
+    session.run("COMMIT AND CHAIN").await;
+    assert_eq!(session.run(same).await, ["f"]);
+}
+
+/// A budget counts from the arrival of its message.
+#[tokio::test]
+async fn the_statements_time_is_that_of_the_message_and_the_clock_goes_on() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    for message in [
+        "SELECT statement_timestamp(); SELECT pg_sleep(0.005); SELECT statement_timestamp()",
+        "BEGIN; SELECT statement_timestamp(); SELECT pg_sleep(0.005); COMMIT; BEGIN; SELECT statement_timestamp(); COMMIT",
+    ] {
+        let rows = session.run(message).await;
+        assert_eq!(rows[0], rows[2], "{message}");
+    }
+    let went = "SELECT pg_sleep(0.005); SELECT clock_timestamp() - statement_timestamp() >= '5 ms'";
+    assert_eq!(session.run(went).await[1], "t");
+    let went = "SELECT clock_timestamp() - statement_timestamp() >= '5 ms' FROM pg_sleep(0.005)";
+    assert_eq!(session.run(went).await, ["t"]);
+}

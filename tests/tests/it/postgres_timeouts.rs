@@ -1,0 +1,166 @@
+//! What the code relies on PostgreSQL itself to do with time-outs: from where each counts, and what it ends.
+
+use crate::postgres::Session;
+use advisory_tests::Database;
+use std::time::{Duration, Instant};
+
+async fn major(session: &Session) -> u32 {
+    let number = session.run("SHOW server_version_num").await;
+    number[0].parse::<u32>().unwrap() / 10_000
+}
+
+/// Passes a time: where a time-out is the point, there is no state to wait for.
+async fn pass(time: Duration) {
+    let never = std::future::pending::<()>();
+    tokio::time::timeout(time, never).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn lock_timeout_is_read_at_each_wait_also_within_one_target_list() {
+    let db = Database::create().await;
+    let (holder, session) = (Session::open(&db).await, Session::open(&db).await);
+    holder.run("BEGIN; SELECT pg_advisory_xact_lock(42)").await;
+    session.run("SET lock_timeout = '60s'").await;
+    let started = Instant::now();
+    let message = "SELECT pg_advisory_xact_lock(1), set_config('lock_timeout', '20', true), pg_advisory_xact_lock(42)";
+    assert_eq!(session.refused(message).await, "55P03");
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(session.run("SHOW lock_timeout").await, ["1min"]);
+}
+
+#[tokio::test]
+async fn lock_timeout_counts_for_each_wait_and_not_for_all_of_them() {
+    let db = Database::create().await;
+    let (first, second, session) = (
+        Session::open(&db).await,
+        Session::open(&db).await,
+        Session::open(&db).await,
+    );
+    first.run("BEGIN; SELECT pg_advisory_xact_lock(1)").await;
+    second.run("BEGIN; SELECT pg_advisory_xact_lock(2)").await;
+    let started = Instant::now();
+    let waiting = tokio::spawn(async move {
+        session
+            .run("SET lock_timeout = '3s'; SELECT pg_advisory_xact_lock(1), pg_advisory_xact_lock(2)")
+            .await
+    });
+    db.until_waiting(1).await;
+    pass(Duration::from_millis(1700)).await;
+    first.run("COMMIT").await;
+    db.until_waiting(2).await;
+    pass(Duration::from_millis(1700)).await;
+    second.run("COMMIT").await;
+    waiting.await.unwrap();
+    assert!(started.elapsed() > Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn a_statement_timeout_set_in_a_message_counts_for_the_statements_behind_it() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    let message = "SELECT set_config('statement_timeout', '20', true); SELECT pg_sleep(60)";
+    assert_eq!(session.refused(message).await, "57014");
+    // For each of them, and not for all together.
+    session
+        .run("SET statement_timeout = '1s'; SELECT pg_sleep(0.6); SELECT pg_sleep(0.6)")
+        .await;
+}
+
+#[tokio::test]
+async fn the_idle_time_outs_end_the_session_and_free_its_locks() {
+    let db = Database::create().await;
+    for (message, code) in [
+        (
+            "SELECT set_config('idle_in_transaction_session_timeout', '50', true), pg_advisory_xact_lock(42); BEGIN",
+            "25P03",
+        ),
+        (
+            "SELECT set_config('idle_session_timeout', '50', false), pg_advisory_lock(42)",
+            "57P05",
+        ),
+    ] {
+        let mut session = Session::open(&db).await;
+        session.run(message).await;
+        db.until_no_locks().await;
+        let ended = session.ended().await;
+        assert_eq!(ended, code);
+    }
+}
+
+#[tokio::test]
+async fn a_running_statement_is_not_idle_and_the_idle_time_begins_anew_behind_it() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    session
+        .run("SELECT set_config('idle_in_transaction_session_timeout', '600', true); BEGIN")
+        .await;
+    session.run("SELECT pg_sleep(1)").await;
+    pass(Duration::from_millis(300)).await;
+    session.run("SELECT").await;
+    pass(Duration::from_millis(300)).await;
+    session.run("COMMIT").await;
+}
+
+#[tokio::test]
+async fn the_transactions_own_time_out_is_there_since_17_and_counts_from_where_it_is_set() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    let read = "SELECT current_setting('transaction_timeout', true)";
+    if major(&session).await < 17 {
+        assert_eq!(session.run(read).await, ["NULL"]);
+        return;
+    }
+    assert_eq!(session.run(read).await, ["0"]);
+    // A wait before it does not count, the BEGIN behind it keeps it, and a running statement is ended.
+    session
+        .run("SELECT pg_sleep(0.5); SELECT set_config('transaction_timeout', '400', true); BEGIN")
+        .await;
+    let started = Instant::now();
+    assert_eq!(session.refused("SELECT pg_sleep(60)").await, "25P04");
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+/// So it is first switched off where a longer one may run already.
+#[tokio::test]
+async fn a_transaction_time_out_that_runs_already_is_not_shortened_but_by_way_of_zero() {
+    let db = Database::create().await;
+    let session = Session::open(&db).await;
+    if major(&session).await < 17 {
+        return;
+    }
+    session.run("SET transaction_timeout = '3s'").await;
+    session
+        .run("SELECT set_config('transaction_timeout', '100', true); BEGIN")
+        .await;
+    session.run("SELECT pg_sleep(0.5); COMMIT").await;
+    session
+        .run("SELECT set_config('transaction_timeout', '0', true), set_config('transaction_timeout', '100', true); BEGIN")
+        .await;
+    assert_eq!(session.refused("SELECT pg_sleep(2)").await, "25P04");
+}
+
+/// The one of the transaction ends an idle session too; then the other does not count.
+#[tokio::test]
+async fn a_shorter_transaction_time_out_stands_in_for_the_idle_one() {
+    let db = Database::create().await;
+    let mut session = Session::open(&db).await;
+    if major(&session).await < 17 {
+        return;
+    }
+    session
+        .run(
+            "SELECT set_config('idle_in_transaction_session_timeout', '100', true), set_config('transaction_timeout', '100', true), \
+             pg_advisory_xact_lock(42); BEGIN",
+        )
+        .await;
+    db.until_no_locks().await;
+    assert_eq!(session.ended().await, "25P04");
+}

@@ -1,0 +1,123 @@
+//! The body of a session-level lock stands in no transaction: it may run several, and one that it leaves open is undone.
+
+use crate::bookings::{committed, database, execute, insert};
+use crate::session::held;
+use advisory_runtime::{Error, Request, session, xact};
+use advisory_tests::LockedKey;
+use diesel::result::Error as DieselError;
+use diesel_async::{
+    AnsiTransactionManager, AsyncConnection, SimpleAsyncConnection, TransactionManager,
+};
+
+#[tokio::test]
+async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_release() {
+    let db = database().await;
+    insert(&mut db.connect().await, 1, "Ada").await.unwrap();
+    for (failure, is_foreign) in [("", true), ("; SELECT 1/0", false)] {
+        for is_ok in [true, false] {
+            let (mut conn, mut waiter) = (db.connect().await, db.connect().await);
+            let mut mine = session::acquire(&mut conn, 7).await.unwrap();
+            let waiting = tokio::spawn(async move {
+                let mut mine = session::acquire(&mut waiter, 7).await?;
+                // Fails where the transaction before us still has the row.
+                let row = "SELECT FROM booking WHERE room = 1 FOR UPDATE NOWAIT";
+                let free = execute(mine.conn(), row).await.map(drop);
+                session::release(mine, free.map_err(Error::Database)).await
+            });
+            db.until_waiting(7).await;
+            let open = format!("BEGIN; UPDATE booking SET guest = 'half done'{failure}");
+            drop(mine.conn().batch_execute(&open).await);
+            let result = if is_ok {
+                Ok(())
+            } else {
+                Err(Error::Database(DieselError::NotFound))
+            };
+            let error = session::release(mine, result).await.unwrap_err();
+            if !is_ok {
+                assert!(
+                    matches!(error, Error::Database(DieselError::NotFound)),
+                    "{error:?}"
+                );
+            } else if is_foreign {
+                assert!(
+                    matches!(error, Error::ForeignTransaction { .. }),
+                    "{error:?}"
+                );
+            } else {
+                assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+            }
+            waiting.await.unwrap().unwrap();
+            assert_eq!(
+                db.count("SELECT count(*) FROM booking WHERE guest = 'Ada'")
+                    .await,
+                1
+            );
+            // The connection goes on.
+            conn.transaction(async |conn| insert(conn, 9, "next").await)
+                .await
+                .unwrap();
+        }
+    }
+    assert_eq!(committed(&db, 9).await, 4);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_transaction_begun_through_diesel_and_not_ended_is_rolled_back() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    for is_ok in [true, false] {
+        let mut mine = session::acquire(&mut conn, 7).await.unwrap();
+        AnsiTransactionManager::begin_transaction(mine.conn())
+            .await
+            .unwrap();
+        insert(mine.conn(), 7, "half done").await.unwrap();
+        let result = if is_ok {
+            Ok(())
+        } else {
+            Err(Error::Database(DieselError::NotFound))
+        };
+        let error = session::release(mine, result).await.unwrap_err();
+        if is_ok {
+            assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+        } else {
+            assert!(
+                matches!(error, Error::Database(DieselError::NotFound)),
+                "{error:?}"
+            );
+        }
+        assert_eq!(held(&db).await, []);
+        conn.transaction(async |conn| insert(conn, 9, "next").await)
+            .await
+            .unwrap();
+    }
+    assert_eq!([committed(&db, 7).await, committed(&db, 9).await], [0, 2]);
+}
+
+#[tokio::test]
+async fn a_body_runs_several_transactions_whose_commits_are_seen_while_it_holds() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let mut mine = session::acquire(&mut conn, 7).await.unwrap();
+    for made in 1..=3 {
+        mine.conn()
+            .transaction::<_, DieselError, _>(async |conn| insert(conn, 7, "Ada").await)
+            .await
+            .unwrap();
+        assert_eq!(committed(&db, 7).await, made);
+        let undone = mine.conn().transaction::<(), DieselError, _>(async |conn| {
+            insert(conn, 7, "undone").await?;
+            Err(DieselError::RollbackTransaction)
+        });
+        undone.await.unwrap_err();
+        // A lock of a transaction, on this key and another, goes with it.
+        let inner = xact::begin(mine.conn(), Request::all([7, 8]))
+            .await
+            .unwrap();
+        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
+    }
+    session::release(mine, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(committed(&db, 7).await, 3);
+    db.until_quiet().await;
+}

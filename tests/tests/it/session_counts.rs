@@ -1,0 +1,131 @@
+//! Session-level locks are counted: what was taken is given back, as often as it was taken, and nothing else.
+
+use crate::bookings::{database, execute};
+use crate::session::held;
+use advisory_runtime::{Error, Request, Wait, session};
+use advisory_tests::LockedKey;
+use std::time::Duration;
+
+/// As PostgreSQL counts: released as often as it was acquired, each mode for itself.
+#[tokio::test]
+async fn a_session_that_holds_it_gets_it_again_and_releases_it_as_often() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let mut outer = session::acquire(&mut conn, 7).await.unwrap();
+    for again in [
+        Request::new(7),
+        Request::new(7).wait(Wait::Never),
+        Request::new(7).wait(Duration::from_secs(5)),
+        Request::new(7).shared(),
+        Request::all([6, 7, 8]),
+    ] {
+        let inner = session::acquire(outer.conn(), again).await.unwrap();
+        session::release(inner, Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
+        let dropped = session::acquire(outer.conn(), Request::all([6, 7]))
+            .await
+            .unwrap();
+        drop(dropped);
+        execute(outer.conn(), "SELECT 1").await.unwrap();
+        assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
+    }
+    session::release(outer, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(held(&db).await, []);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_try_that_misses_a_later_key_gives_the_first_back() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let theirs = session::acquire(&mut holder, 2).await.unwrap();
+    for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
+        for keys in [vec![1, 2], vec![1, 2, 3], vec![2, 3], vec![0, 1, 2]] {
+            for request in [
+                Request::all(keys.clone()),
+                Request::all(keys.clone()).shared(),
+            ] {
+                let error = session::acquire(&mut conn, request.wait(wait))
+                    .await
+                    .unwrap_err();
+                assert!(error.is_busy(), "{error:?}");
+                assert_eq!(held(&db).await, [LockedKey::Bigint(2)], "{keys:?}");
+            }
+        }
+    }
+    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    let mine = session::acquire(&mut conn, Request::all([3, 1, 2, 1]))
+        .await
+        .unwrap();
+    assert_eq!(held(&db).await.len(), 3);
+    session::release(mine, Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+}
+
+/// What the caller has taken by hand, on the same keys, is neither released nor counted.
+#[tokio::test]
+async fn a_lock_that_the_caller_took_by_hand_is_kept() {
+    let db = database().await;
+    for (by_hand, mode) in [
+        ("pg_advisory_lock", "ExclusiveLock"),
+        ("pg_advisory_lock_shared", "ShareLock"),
+    ] {
+        let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+        execute(&mut conn, &format!("SELECT {by_hand}(1)"))
+            .await
+            .unwrap();
+        let theirs = session::acquire(&mut holder, 2).await.unwrap();
+        let mut kept = db.locks().await;
+        kept.sort_by_key(|lock| lock.key);
+        assert_eq!([&*kept[0].mode, &*kept[1].mode], [mode, "ExclusiveLock"]);
+        for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
+            for request in [
+                Request::all([1, 2]),
+                Request::all([0, 1, 2]).shared(),
+                Request::all([2, 3]),
+            ] {
+                let error = session::acquire(&mut conn, request.wait(wait))
+                    .await
+                    .unwrap_err();
+                assert!(error.is_busy(), "{error:?}");
+                let mut left = db.locks().await;
+                left.sort_by_key(|lock| lock.key);
+                assert_eq!(left, kept);
+            }
+        }
+        for request in [
+            Request::new(1),
+            Request::new(1).shared(),
+            Request::all([0, 1]),
+        ] {
+            let mine = session::acquire(&mut conn, request).await.unwrap();
+            session::release(mine, Ok::<_, Error>(())).await.unwrap();
+            let mut left = db.locks().await;
+            left.sort_by_key(|lock| lock.key);
+            assert_eq!(left, kept);
+        }
+        // Counted once: one unlock by hand frees it.
+        let unlock = by_hand.replace("_lock", "_unlock");
+        execute(&mut conn, &format!("SELECT {unlock}(1)"))
+            .await
+            .unwrap();
+        session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+        db.until_no_locks().await;
+    }
+    // Held shared by hand and by another session: to ask for it alone is in vain, and the share stays.
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    execute(&mut conn, "SELECT pg_advisory_lock_shared(1)")
+        .await
+        .unwrap();
+    let theirs = session::acquire(&mut holder, Request::new(1).shared())
+        .await
+        .unwrap();
+    for wait in [Wait::Never, Wait::For(Duration::from_millis(30))] {
+        let error = session::acquire(&mut conn, Request::new(1).wait(wait))
+            .await
+            .unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+        assert_eq!(held(&db).await.len(), 2);
+    }
+    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+}

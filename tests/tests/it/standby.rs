@@ -1,0 +1,101 @@
+//! A standby has advisory locks of its own, which nobody on the primary sees: both scopes refuse it.
+
+use crate::bookings::{book, execute};
+use advisory_runtime::{
+    Error, Isolation, Mode, Request, Wait, advisory_lock, blocking, session, xact,
+};
+use advisory_tests::{Standby, left_out, owns_server};
+use diesel::{Connection as _, PgConnection, QueryResult};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::time::Duration;
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "session", wait = "never", on_held = Ok(false))]
+async fn alone(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<bool> {
+    unreachable!("room {room} ran on a standby, on {:p}", conn)
+}
+
+fn requests() -> Vec<Request> {
+    let mut requests = Vec::new();
+    for wait in [
+        Wait::Session,
+        Wait::Never,
+        Wait::For(Duration::from_secs(5)),
+        Wait::Forever,
+    ] {
+        for keys in [vec![7], vec![7, 8]] {
+            for mode in [Mode::Exclusive, Mode::Shared] {
+                let request = Request::all(keys.clone()).wait(wait);
+                requests.push(match mode {
+                    Mode::Exclusive => request,
+                    Mode::Shared => request.shared(),
+                });
+            }
+        }
+    }
+    requests
+}
+
+#[tokio::test]
+async fn a_standby_is_refused_in_both_scopes_and_the_connection_goes_on() {
+    if !owns_server() {
+        return left_out("standby", "the server is not our own");
+    }
+    let standby = Standby::start().await;
+    let mut conn = AsyncPgConnection::establish(standby.url()).await.unwrap();
+    for request in requests() {
+        let strict = request.clone().isolation(Isolation::RepeatableRead);
+        for refused in [
+            xact::begin(&mut conn, request.clone()).await.map(drop),
+            xact::begin(&mut conn, strict).await.map(drop),
+            session::acquire(&mut conn, request.clone()).await.map(drop),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(
+                matches!(error, Error::Standby { .. }),
+                "{request:?}: {error:?}"
+            );
+        }
+        execute(&mut conn, "SELECT 1").await.unwrap();
+    }
+    // Inside a transaction, which goes on.
+    conn.transaction::<_, diesel::result::Error, _>(async |conn| {
+        let error = xact::begin(conn, 7).await.unwrap_err();
+        assert!(matches!(error, Error::Standby { .. }), "{error:?}");
+        execute(conn, "SELECT 1").await
+    })
+    .await
+    .unwrap();
+    // `on_held` is for a lock that others hold, and not for this.
+    for error in [
+        alone(&mut conn, 7).await.unwrap_err(),
+        book(&mut conn, 7, "Ada").await.unwrap_err(),
+    ] {
+        assert!(
+            matches!(Error::find(&error), Some(Error::Standby { .. })),
+            "{error:?}"
+        );
+    }
+    let held = "SELECT CAST(CASE count(*) WHEN 0 THEN '0' ELSE 'held' END AS int) FROM pg_locks WHERE locktype = 'advisory'";
+    execute(&mut conn, held).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_standby_is_refused_on_blocking_connections() {
+    if !owns_server() {
+        return left_out("standby", "the server is not our own");
+    }
+    let standby = Standby::start().await;
+    let conn = &mut PgConnection::establish(standby.url()).unwrap();
+    for request in requests() {
+        for refused in [
+            blocking::xact::begin(conn, request.clone()).map(drop),
+            blocking::session::acquire(conn, request.clone()).map(drop),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(
+                matches!(error, Error::Standby { .. }),
+                "{request:?}: {error:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What the server does by itself for a client that has stopped, or whose packets are dropped: `max_hold` ends its session, and
+//! so frees the lock.
+//!
+//! The client is this program once more, with a variable that says what it is to do.
+
+use crate::bookings::{book, database, execute, key_of};
+use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
+use advisory_tests::{Database, Proxy};
+use diesel::QueryResult;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::env;
+use std::future::pending;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const ROLE: &str = "ADVISORY_TEST_STOPPED_ROLE";
+const URL: &str = "ADVISORY_TEST_STOPPED_URL";
+
+const MAX_HOLD: Duration = Duration::from_secs(1);
+/// The server's bound is 2 seconds; the rest is for a machine with much to do.
+const GENEROUS: Duration = Duration::from_secs(10);
+
+/// Does nothing where it is not called by another test.
+#[tokio::test]
+async fn the_process_that_is_stopped() {
+    let (Ok(role), Ok(url)) = (env::var(ROLE), env::var(URL)) else {
+        return;
+    };
+    let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
+    stop_in(&role, &mut conn).await;
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", max_hold = MAX_HOLD)]
+async fn attributed(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    _ = conn;
+    pending().await
+}
+
+async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
+    let request = Request::new(key_of(7)).max_hold(MAX_HOLD);
+    match role {
+        "attribute" => attributed(conn, 7).await.unwrap(),
+        "session" => {
+            let _held = session::acquire(conn, request).await.unwrap();
+            pending::<()>().await;
+        }
+        "session in a transaction" => {
+            let mut held = session::acquire(conn, request).await.unwrap();
+            execute(held.conn(), "BEGIN").await.unwrap();
+            pending::<()>().await;
+        }
+        "session in a statement" => {
+            let mut held = session::acquire(conn, request).await.unwrap();
+            execute(held.conn(), LONG).await.unwrap();
+        }
+        "nested" => {
+            let mut outer = xact::begin(conn, 99).await.unwrap();
+            let _inner = xact::begin(outer.conn(), request).await.unwrap();
+            pending::<()>().await;
+        }
+        "strict" => {
+            let _held = xact::begin(conn, request.isolation(Isolation::Serializable))
+                .await
+                .unwrap();
+            pending::<()>().await;
+        }
+        "longer time-outs" => {
+            let longer = "SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN \
+                          ('idle_in_transaction_session_timeout', 'transaction_timeout')";
+            execute(conn, longer).await.unwrap();
+            let _held = xact::begin(conn, request).await.unwrap();
+            pending::<()>().await;
+        }
+        "statement" => {
+            let mut held = xact::begin(conn, request).await.unwrap();
+            execute(held.conn(), LONG).await.unwrap();
+        }
+        "short statement" => {
+            let mut held = xact::begin(conn, request).await.unwrap();
+            execute(held.conn(), SHORT).await.unwrap();
+            pending::<()>().await;
+        }
+        _ => {
+            let _held = xact::begin(conn, request).await.unwrap();
+            pending::<()>().await;
+        }
+    }
+}
+
+const LONG: &str = "SELECT pg_sleep(600)";
+const SHORT: &str = "SELECT pg_sleep(3)";
+
+/// A process that plays a role; killed and reaped when dropped, which also ends one that is stopped.
+struct Player(Child);
+
+impl Player {
+    fn start(db: &Database, role: &str) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
+            .args(["--exact", "stopped::the_process_that_is_stopped"])
+            .env(ROLE, role)
+            .env(URL, db.url())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    fn stop(&self) {
+        let stopped = Command::new("kill")
+            .args(["-STOP", &self.0.id().to_string()])
+            .status();
+        assert!(stopped.unwrap().success());
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+async fn until_held(db: &Database, key: i64) {
+    let none = format!(
+        "SELECT 'nobody' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
+         AND (classid::int8 << 32) | objid::int8 = {key} \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+    );
+    db.until_empty(GENEROUS, "a holder", &none).await;
+}
+
+/// Until nobody holds or waits for a lock of the database.
+async fn until_freed(db: &Database, what: &str) -> Duration {
+    let since = Instant::now();
+    let left = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' \
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    db.until_empty(GENEROUS, "a lock that the server has freed", left)
+        .await;
+    let after = since.elapsed();
+    eprintln!("{what}: freed after {after:.1?}");
+    after
+}
+
+async fn major(db: &Database) -> i64 {
+    db.count("SELECT current_setting('server_version_num')::int / 10000")
+        .await
+}
+
+/// A process that idles in the role is stopped, and somebody else gets the lock.
+async fn is_freed_when_stopped(role: &str) {
+    let db = database().await;
+    let player = Player::start(&db, role);
+    until_held(&db, key_of(7)).await;
+    player.stop();
+    until_freed(&db, role).await;
+    assert!(book(&mut db.connect().await, 7, "Grace").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_stopped_process_loses_its_transaction_level_lock() {
+    is_freed_when_stopped("xact").await;
+}
+
+#[tokio::test]
+async fn a_stopped_process_loses_the_lock_of_its_locked_function() {
+    is_freed_when_stopped("attribute").await;
+}
+
+#[tokio::test]
+async fn a_stopped_process_loses_what_was_handed_over_to_a_stricter_transaction() {
+    is_freed_when_stopped("strict").await;
+}
+
+#[tokio::test]
+async fn a_stopped_process_loses_the_transaction_around_a_bounded_call() {
+    is_freed_when_stopped("nested").await;
+}
+
+#[tokio::test]
+async fn a_stopped_process_loses_its_session_level_lock() {
+    is_freed_when_stopped("session").await;
+}
+
+#[tokio::test]
+async fn a_stopped_process_loses_its_session_level_lock_in_a_transaction_of_the_body() {
+    is_freed_when_stopped("session in a transaction").await;
+}
+
+/// A `transaction_timeout` that runs already is not made shorter by setting it.
+#[tokio::test]
+async fn a_stopped_process_loses_its_lock_also_where_the_session_has_longer_time_outs() {
+    is_freed_when_stopped("longer time-outs").await;
+}
+
+/// Only `transaction_timeout` ends a statement that runs; before PostgreSQL 17 it is waited for.
+#[tokio::test]
+async fn a_stopped_process_loses_its_lock_while_or_after_its_last_statement_runs() {
+    let db = database().await;
+    if major(&db).await >= 17 {
+        for role in ["statement", "session in a statement"] {
+            let player = Player::start(&db, role);
+            db.until_active(LONG).await;
+            player.stop();
+            until_freed(&db, role).await;
+        }
+    }
+    let player = Player::start(&db, "short statement");
+    db.until_active(SHORT).await;
+    player.stop();
+    let after = until_freed(&db, "a statement of 3 seconds").await;
+    if major(&db).await < 17 {
+        assert!(after > Duration::from_secs(3), "{after:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_waiter_gets_its_turn_and_loses_it() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    for role in ["xact", "strict", "session"] {
+        let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+        let player = Player::start(&db, role);
+        db.until_waiting(key_of(7)).await;
+        player.stop();
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        let after = until_freed(&db, &format!("waiter, {role}")).await;
+        assert!(after > MAX_HOLD, "it was granted: {after:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_killed_waiter_leaves_the_queue() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    for role in ["xact", "strict", "session"] {
+        let player = Player::start(&db, role);
+        db.until_waiting(key_of(7)).await;
+        let since = Instant::now();
+        drop(player);
+        let left = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
+                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        db.until_empty(GENEROUS, "no waiter", left).await;
+        eprintln!("killed waiter, {role}: left after {:.1?}", since.elapsed());
+    }
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_client_whose_packets_are_dropped_loses_its_lock() {
+    let db = database().await;
+    for is_session in [false, true] {
+        let proxy = Proxy::start(&db).await;
+        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+        let request = Request::new(key_of(7)).max_hold(MAX_HOLD);
+        let held = if is_session {
+            session::acquire(&mut conn, request).await.unwrap()
+        } else {
+            xact::begin(&mut conn, request).await.unwrap()
+        };
+        proxy.stop_forwarding();
+        until_freed(&db, "dropped packets").await;
+        assert!(book(&mut db.connect().await, 7, "Grace").await.is_ok());
+        proxy.resume_forwarding();
+        let end = xact::finish(held, Ok::<_, Error>(())).await;
+        assert!(matches!(end, Err(Error::HoldExceeded { .. })), "{end:?}");
+        let next = execute(&mut conn, "SELECT 1").await;
+        assert!(next.is_err(), "the session is over");
+    }
+}

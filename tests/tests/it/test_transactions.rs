@@ -1,0 +1,424 @@
+//! Inside Diesel's test transactions a locked function does what it does outside of one, and nothing is committed.
+//!
+//! What `begin_test_transaction` opened counts as no transaction. `test_transaction` opens an ordinary one, which looks like any
+//! other from inside.
+
+use crate::blocking::{bookings as blocking_bookings, insert as blocking_insert};
+use crate::bookings::{bookings, committed, database, execute, insert, key_of};
+use advisory_runtime::{
+    Connection, Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact,
+};
+use diesel::result::Error as DieselError;
+use diesel::{Connection as _, PgConnection, QueryResult};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::time::Duration;
+
+/// The same functions on both kinds of connections.
+macro_rules! functions {
+    ($module:ident, $insert:path, $conn:ty, [$($asynchronous:tt)?], [$($await:tt)*]) => {
+        mod $module {
+            use super::*;
+
+            #[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
+            pub(super) $($asynchronous)? fn plain(conn: &mut $conn, room: i64) -> QueryResult<usize> {
+                $insert(conn, room, "plain")$($await)*
+            }
+
+            #[advisory_lock(key = "room:<room>", name = "room", nested = "refuse")]
+            pub(super) $($asynchronous)? fn outermost(conn: &mut $conn, room: i64) -> QueryResult<usize> {
+                $insert(conn, room, "outermost")$($await)*
+            }
+
+            #[advisory_lock(key = "room:<room>", name = "room", isolation = "serializable")]
+            pub(super) $($asynchronous)? fn strict(conn: &mut $conn, room: i64) -> QueryResult<usize> {
+                $insert(conn, room, "strict")$($await)*
+            }
+
+            #[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
+            pub(super) $($asynchronous)? fn lasting(conn: &mut $conn, room: i64) -> QueryResult<usize> {
+                $insert(conn, room, "lasting")$($await)*
+            }
+        }
+    };
+}
+
+functions!(asynchronous, insert, AsyncPgConnection, [async], [.await]);
+functions!(plain, blocking_insert, PgConnection, [], []);
+
+/// Every kind of request, and whether it is for a session-level lock.
+fn requests() -> Vec<(Request, bool)> {
+    let mut requests = Vec::new();
+    for wait in [
+        Wait::Session,
+        Wait::Never,
+        Wait::For(Duration::from_millis(40)),
+        Wait::Forever,
+    ] {
+        for keys in [vec![8], vec![6, 8, 9]] {
+            for request in [
+                Request::all(keys.clone()),
+                Request::all(keys.clone()).shared(),
+            ] {
+                let request = request.wait(wait);
+                requests.push((request.clone(), true));
+                requests.push((request.clone(), false));
+                requests.push((request.clone().refuse_nested(), false));
+                requests.push((request.clone().isolation(Isolation::RepeatableRead), false));
+                requests.push((request.isolation(Isolation::Serializable), false));
+            }
+        }
+    }
+    requests
+}
+
+async fn take(
+    conn: &mut AsyncPgConnection,
+    (request, is_session): (Request, bool),
+) -> Result<xact::Held<'_, AsyncPgConnection>, Error> {
+    if is_session {
+        session::acquire(conn, request).await
+    } else {
+        xact::begin(conn, request).await
+    }
+}
+
+#[tokio::test]
+async fn locked_functions_of_every_kind_work_and_nothing_is_committed() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.begin_test_transaction().await.unwrap();
+    for _ in 0..2 {
+        asynchronous::lasting(&mut conn, 7).await.unwrap();
+    }
+    // A session-level lock is released, although the transaction goes on.
+    assert_eq!(db.locks().await, []);
+    asynchronous::plain(&mut conn, 7).await.unwrap();
+    asynchronous::outermost(&mut conn, 7).await.unwrap();
+    asynchronous::strict(&mut conn, 7).await.unwrap();
+    asynchronous::lasting(&mut conn, 7).await.unwrap();
+    assert_eq!(bookings(&mut conn, 7).await.unwrap(), 6);
+    assert_eq!(committed(&db, 7).await, 0);
+    drop(conn);
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}
+
+#[tokio::test]
+async fn locked_functions_of_every_kind_work_on_blocking_connections() {
+    let db = database().await;
+    let url = db.url().to_owned();
+    let conn = tokio::task::spawn_blocking(move || {
+        let mut conn = PgConnection::establish(&url).unwrap();
+        conn.begin_test_transaction().unwrap();
+        plain::lasting(&mut conn, 7).unwrap();
+        plain::plain(&mut conn, 7).unwrap();
+        plain::outermost(&mut conn, 7).unwrap();
+        plain::strict(&mut conn, 7).unwrap();
+        plain::lasting(&mut conn, 7).unwrap();
+        assert_eq!(blocking_bookings(&mut conn, 7).unwrap(), 5);
+        for (request, is_session) in requests() {
+            let held = if is_session {
+                blocking::session::acquire(&mut conn, request)
+            } else {
+                blocking::xact::begin(&mut conn, request)
+            };
+            let mut held = held.unwrap();
+            blocking_insert(held.conn(), 8, "Ada").unwrap();
+            blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+        }
+        conn
+    });
+    let conn = conn.await.unwrap();
+    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
+    drop(conn);
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}
+
+#[tokio::test]
+async fn every_request_is_granted_released_and_bounded_as_outside() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    for (made, asked) in (1..).zip(requests()) {
+        conn.begin_test_transaction().await.unwrap();
+        execute(&mut conn, "SET LOCAL lock_timeout = '7s'")
+            .await
+            .unwrap();
+        let keys = asked.0.clone();
+        let mut held = take(&mut conn, asked.clone()).await.unwrap();
+        assert_eq!(
+            db.locks().await.len(),
+            held.acquired().keys().len(),
+            "{made}: {keys:?}"
+        );
+        insert(held.conn(), 8, "Ada").await.unwrap();
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(
+            crate::waits::setting(&mut conn, "lock_timeout").await,
+            "7s",
+            "{keys:?}"
+        );
+        // The body's own error undoes a transaction, and no session-level body.
+        let mut held = take(&mut conn, asked.clone()).await.unwrap();
+        insert(held.conn(), 8, "Grace").await.unwrap();
+        let error = xact::finish(held, Err::<(), _>(DieselError::NotFound.into()));
+        let error: Error = error.await.unwrap_err();
+        assert!(
+            matches!(error, Error::Database(DieselError::NotFound)),
+            "{error:?}"
+        );
+        assert_eq!(
+            bookings(&mut conn, 8).await.unwrap(),
+            if asked.1 { 2 } else { 1 }
+        );
+        if asked.1 {
+            assert_eq!(db.locks().await, []);
+        }
+        roll_back(&mut conn).await;
+        assert_eq!(db.locks().await, []);
+    }
+    assert_eq!(committed(&db, 8).await, 0);
+}
+
+async fn roll_back(conn: &mut AsyncPgConnection) {
+    use diesel_async::{AnsiTransactionManager, TransactionManager};
+    AnsiTransactionManager::rollback_transaction(conn)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn after_a_miss_or_a_time_out_the_test_transaction_goes_on() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let theirs = session::acquire(&mut holder, 8).await.unwrap();
+    conn.begin_test_transaction().await.unwrap();
+    insert(&mut conn, 8, "before").await.unwrap();
+    let mut refused = 0;
+    for asked in requests() {
+        let bounded = Request::wait(asked.0.clone(), Duration::from_millis(20));
+        for request in [asked.0.wait(Wait::Never), bounded] {
+            let error = take(&mut conn, (request.clone(), asked.1))
+                .await
+                .unwrap_err();
+            assert!(error.is_busy(), "{request:?}: {error:?}");
+            assert_eq!(db.locks().await.len(), 1, "{request:?}");
+            insert(&mut conn, 8, "after").await.unwrap();
+            refused += 1;
+        }
+    }
+    assert_eq!(bookings(&mut conn, 8).await.unwrap(), 1 + refused);
+    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    asynchronous::lasting(&mut conn, 8).await.unwrap();
+    asynchronous::strict(&mut conn, 8).await.unwrap();
+    drop(conn);
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 8).await, 0);
+}
+
+#[tokio::test]
+async fn after_a_miss_or_a_time_out_a_blocking_test_transaction_goes_on() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    let theirs = session::acquire(&mut holder, 8).await.unwrap();
+    let url = db.url().to_owned();
+    let calls = tokio::task::spawn_blocking(move || {
+        let mut conn = PgConnection::establish(&url).unwrap();
+        conn.begin_test_transaction().unwrap();
+        for (request, is_session) in requests() {
+            let bounded = Request::wait(request.clone(), Duration::from_millis(20));
+            for request in [request.wait(Wait::Never), bounded] {
+                let refused = if is_session {
+                    blocking::session::acquire(&mut conn, request).map(drop)
+                } else {
+                    blocking::xact::begin(&mut conn, request).map(drop)
+                };
+                let error = refused.unwrap_err();
+                assert!(error.is_busy(), "{error:?}");
+                blocking_insert(&mut conn, 8, "after").unwrap();
+            }
+        }
+        assert_eq!(crate::blocking::held_by(&mut conn).unwrap(), 0);
+    });
+    calls.await.unwrap();
+    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 8).await, 0);
+}
+
+/// Pools keep a connection that is in a test transaction, so a pool of one is what tests give to a service.
+#[tokio::test]
+async fn a_pools_one_connection_stays_in_its_test_transaction() {
+    async fn call<C: Connection>(conn: &mut C) {
+        let conn = conn.pg();
+        asynchronous::lasting(conn, 7).await.unwrap();
+        asynchronous::outermost(conn, 7).await.unwrap();
+        asynchronous::strict(conn, 7).await.unwrap();
+    }
+    let db = database().await;
+    let (bb8, deadpool) = (db.bb8(1).await, db.deadpool(1));
+    bb8.get()
+        .await
+        .unwrap()
+        .begin_test_transaction()
+        .await
+        .unwrap();
+    deadpool
+        .get()
+        .await
+        .unwrap()
+        .begin_test_transaction()
+        .await
+        .unwrap();
+    for calls in 1..=3 {
+        call(&mut bb8.get().await.unwrap()).await;
+        let seen = bookings(&mut bb8.get().await.unwrap(), 7).await.unwrap();
+        assert_eq!(seen, calls * 3);
+    }
+    drop(bb8);
+    db.until_no_locks().await;
+    for calls in 1..=3 {
+        call(&mut deadpool.get().await.unwrap()).await;
+        let seen = bookings(&mut deadpool.get().await.unwrap(), 7)
+            .await
+            .unwrap();
+        assert_eq!(seen, calls * 3);
+    }
+    drop(deadpool);
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}
+
+#[tokio::test]
+async fn a_transaction_inside_it_counts() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.begin_test_transaction().await.unwrap();
+    conn.transaction::<_, DieselError, _>(async |conn| {
+        every_one_but_the_plain_is_refused(conn).await;
+        Ok(())
+    })
+    .await
+    .unwrap();
+    let mut outer = xact::begin(&mut conn, key_of(1)).await.unwrap();
+    every_one_but_the_plain_is_refused(outer.conn()).await;
+    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    // A session-level body can open one, as outside.
+    let mut held = session::acquire(&mut conn, 9).await.unwrap();
+    held.conn()
+        .transaction::<_, DieselError, _>(async |conn| asynchronous::plain(conn, 2).await)
+        .await
+        .unwrap();
+    asynchronous::strict(held.conn(), 2).await.unwrap();
+    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(bookings(&mut conn, 2).await.unwrap(), 2);
+}
+
+/// Diesel's `test_transaction` does not say that it is one.
+#[tokio::test]
+async fn test_transaction_is_a_transaction_like_any_other() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.test_transaction::<_, DieselError, _>(async |conn| {
+        every_one_but_the_plain_is_refused(conn).await;
+        assert_eq!(bookings(conn, 7).await?, 1);
+        Ok(())
+    })
+    .await;
+    let url = db.url().to_owned();
+    let blocking = tokio::task::spawn_blocking(move || {
+        let mut conn = PgConnection::establish(&url).unwrap();
+        conn.test_transaction::<_, DieselError, _>(|conn| {
+            for refused in [
+                plain::outermost(conn, 7),
+                plain::strict(conn, 7),
+                plain::lasting(conn, 7),
+            ] {
+                is_refused(refused);
+            }
+            plain::plain(conn, 7)
+        })
+    });
+    blocking.await.unwrap();
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}
+
+async fn every_one_but_the_plain_is_refused(conn: &mut AsyncPgConnection) {
+    is_refused(asynchronous::outermost(conn, 7).await);
+    is_refused(asynchronous::strict(conn, 7).await);
+    is_refused(asynchronous::lasting(conn, 7).await);
+    asynchronous::plain(conn, 7).await.unwrap();
+}
+
+fn is_refused(result: QueryResult<usize>) {
+    let error = Error::from(result.unwrap_err());
+    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+}
+
+/// A statement that fails in a session-level body fails the test's transaction, as it does without a lock; the lock is released.
+#[tokio::test]
+async fn after_a_statement_of_a_session_level_body_failed_nothing_is_committed_and_nothing_held() {
+    let db = database().await;
+    for is_ok in [true, false] {
+        let mut conn = db.connect().await;
+        conn.begin_test_transaction().await.unwrap();
+        insert(&mut conn, 7, "before").await.unwrap();
+        let mut held = session::acquire(&mut conn, 9).await.unwrap();
+        let failed = execute(held.conn(), "SELECT 1/0").await.unwrap_err();
+        let result = if is_ok {
+            Ok(())
+        } else {
+            Err(Error::Database(failed))
+        };
+        let error = session::release(held, result).await.unwrap_err();
+        assert!(
+            is_ok || matches!(error, Error::Database(DieselError::DatabaseError(..))),
+            "{error:?}"
+        );
+        insert(&mut conn, 7, "after").await.unwrap_err();
+        db.until_no_locks().await;
+        assert_eq!(committed(&db, 7).await, 0);
+    }
+    db.until_quiet().await;
+    // A transaction-level body is undone to its savepoint, and the test goes on.
+    let mut conn = db.connect().await;
+    conn.begin_test_transaction().await.unwrap();
+    let mut held = xact::begin(
+        &mut conn,
+        Request::new(9).isolation(Isolation::Serializable),
+    )
+    .await
+    .unwrap();
+    execute(held.conn(), "SELECT 1/0").await.unwrap_err();
+    let error = xact::finish(held, Ok::<_, Error>(())).await.unwrap_err();
+    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    insert(&mut conn, 7, "after").await.unwrap();
+}
+
+/// A dropped call, in a body or before it.
+#[tokio::test]
+async fn a_dropped_call_commits_nothing_of_the_test() {
+    let db = database().await;
+    for is_session in [true, false] {
+        let mut conn = db.connect().await;
+        conn.begin_test_transaction().await.unwrap();
+        insert(&mut conn, 7, "before").await.unwrap();
+        let asked = (
+            Request::new(9).isolation(if is_session {
+                Isolation::ReadCommitted
+            } else {
+                Isolation::Serializable
+            }),
+            is_session,
+        );
+        let mut held = take(&mut conn, asked).await.unwrap();
+        insert(held.conn(), 7, "half done").await.unwrap();
+        drop(held);
+        db.until_no_locks().await;
+        drop(insert(&mut conn, 7, "after").await);
+        drop(conn);
+        db.until_quiet().await;
+        assert_eq!(committed(&db, 7).await, 0);
+    }
+}
