@@ -36,18 +36,36 @@ where
     .is_ok()
 }
 
-/// Whether a request can be sent at all: without TLS it cannot where the connection requires it.
+/// Whether a request can be sent and reaches the session.
+///
+/// Without TLS it cannot be sent where the connection requires it. And a pooler makes up the process id that its clients are
+/// told: pgbouncer 1.18 loses the request when the client does not wait for it, and ends itself. Behind a pooler the connection
+/// is closed instead. Either the pooler closes the session too, which `client_connection_check_interval` notices, or the session
+/// stays in the queue until its turn, and ends then.
 pub(crate) fn is_possible(token: &CancelToken) -> bool {
-    if TLS.get().is_some() {
-        return true;
+    match process_id(token) {
+        Some(pid) => pid.cast_signed() > 0 && pid <= LARGEST_PID,
+        None => TLS.get().is_some(),
     }
-    // The connection's `sslmode` is the token's secret; what it does with a stream that is not one shows it.
-    let stream = tokio::io::join(tokio::io::empty(), tokio::io::sink());
-    let request = pin!(token.cancel_query_raw(stream, NoTls));
-    matches!(
-        request.poll(&mut Context::from_waker(Waker::noop())),
-        Poll::Ready(Ok(()))
-    )
+}
+
+/// Linux numbers processes up to 2^22, other systems lower. One random number of a thousand is below.
+const LARGEST_PID: u32 = 1 << 22;
+
+/// What the session was told at its start. The token keeps it to itself, but writes it into any stream; unless the connection
+/// requires TLS.
+fn process_id(token: &CancelToken) -> Option<u32> {
+    let mut written = Vec::new();
+    {
+        let stream = tokio::io::join(tokio::io::empty(), &mut written);
+        let request = pin!(token.cancel_query_raw(stream, NoTls));
+        let sent = request.poll(&mut Context::from_waker(Waker::noop()));
+        if !matches!(sent, Poll::Ready(Ok(()))) {
+            return None;
+        }
+    }
+    // Length, request code, process id, secret.
+    written.get(8..12)?.try_into().map(u32::from_be_bytes).ok()
 }
 
 /// Sends the request; the answer is whether it was sent.

@@ -186,6 +186,13 @@ async fn release<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) -> Result<(), Er
             Error::RolledBack { lock, source }
         });
     }
+    if undone.is_ok() && held.outer.is_some() {
+        // The transaction of a test is lost, since a statement of the body has failed; the test gets to know it as without us.
+        drop(held.pg().execute(&message).await);
+        drop(held.pg().execute(sql::DOOM).await);
+        let source = error;
+        return Err(Error::RolledBack { lock, source });
+    }
     held.phase = Phase::Finishing;
     crate::begin::end_session(held).await;
     let source = Some(error);

@@ -183,7 +183,8 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
         conn.status().set_in_error();
         match conn.can_cancel(&runtime) {
             Cancel::Needless => None,
-            Cancel::Possible | Cancel::Impossible => Some(conn.cancel(runtime)),
+            Cancel::Possible => Some(conn.cancel(runtime)),
+            Cancel::Impossible => Some(Box::pin(std::future::ready(false))),
         }
     }
 

@@ -340,3 +340,45 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
     assert_eq!(committed(&db, 7).await, 1);
     db.until_quiet().await;
 }
+
+/// pgbouncer 1.18 ends itself when a cancel request's connection is closed before it has passed the request on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_call_closes_its_connection_and_leaves_the_pooler_to_the_others() {
+    let db = database().await;
+    let Some(bouncer) = bouncer(&db, 3).await else {
+        return;
+    };
+    let url = bouncer.url(&db);
+    for is_waiting in [true, false, true, false] {
+        let mut holder = db.connect().await;
+        let held = xact::begin(&mut holder, 7).await.unwrap();
+        let mut conn = connect(&url, 1).await.remove(0);
+        let call = async {
+            let key = if is_waiting { 7 } else { 8 };
+            let mut held = xact::begin(&mut conn, key).await.unwrap();
+            held.conn().batch_execute("SELECT pg_sleep(60)").await
+        };
+        let reached = async {
+            if is_waiting {
+                db.until_waiting(7).await;
+            } else {
+                db.until_active("pg_sleep(60)").await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = call => panic!("it was to be dropped"),
+            () = reached => {}
+        }
+        let error = xact::begin(&mut conn, 9).await.unwrap_err();
+        assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+        drop(conn);
+        // pgbouncer may keep the backend, which then stays in the queue until its turn, and leaves.
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        db.until_quiet().await;
+        plain(&mut connect(&url, 1).await.remove(0), 9)
+            .await
+            .unwrap();
+    }
+    assert_eq!(committed(&db, 9).await, 1);
+}
