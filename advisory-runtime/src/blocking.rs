@@ -5,7 +5,6 @@
 //! at when it returns, where a commit that comes too late is refused; and nothing is cancelled, since no statement runs when a
 //! panic unwinds through the call.
 
-use crate::begin::now;
 use crate::guard::Place;
 use crate::link::{Cancel, Link, Sent};
 use crate::{Error, Request, sql};
@@ -104,6 +103,15 @@ impl Link for PgConnection {
 
     fn cancel(&mut self, (): ()) -> Sent {
         Box::pin(std::future::ready(false))
+    }
+}
+
+/// Runs a future that never waits: every step of it is a blocking call.
+fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
     }
 }
 

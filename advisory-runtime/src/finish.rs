@@ -2,10 +2,9 @@
 //!
 //! What happened is read off the session's state, because Diesel hides the SQLSTATE and messages are translated.
 
-use crate::begin::wait_until_gone;
 use crate::error::{self, LockName};
 use crate::guard::{Held, Phase, Scope};
-use crate::link::{Link, depth, return_to};
+use crate::link::{Link, Sent, depth, return_to};
 use crate::{Error, sql};
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
@@ -59,6 +58,7 @@ pub(crate) async fn finish<O: ?Sized, L: Link>(
 }
 
 /// Ends a call whose body was dropped because it held the lock for too long.
+#[cfg(feature = "diesel-async")]
 pub(crate) async fn exceed<O: ?Sized, L: Link>(mut held: Held<'_, O, L>) -> Error {
     let sent = held.give_up(false);
     wait_until_gone(held.pg(), sent).await;
@@ -194,9 +194,27 @@ async fn release<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) -> Result<(), Er
         return Err(Error::RolledBack { lock, source });
     }
     held.phase = Phase::Finishing;
-    crate::begin::end_session(held).await;
+    end_session(held).await;
     let source = Some(error);
     Err(Error::LockLost { lock, source })
+}
+
+/// Ends the session and waits until that has happened.
+pub(crate) async fn end_session<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) {
+    let sent = held.give_up(true);
+    wait_until_gone(held.pg(), sent).await;
+}
+
+/// Waits for the end of what [`Held::give_up`] has sent; not where the request did not arrive: nothing then ends what runs,
+/// while the caller keeps the connection open.
+pub(crate) async fn wait_until_gone<L: Link>(conn: &mut L, sent: Option<Sent>) {
+    let is_sent = match sent {
+        Some(sent) => sent.await,
+        None => true,
+    };
+    if is_sent {
+        drop(conn.execute(sql::PROBE).await);
+    }
 }
 
 /// Undoes the body. When the server cannot, the caller's transaction is not what it was, and nothing more is committed on it;

@@ -20,7 +20,17 @@
 //! transaction, the lock is gone when the function has returned. Called inside one, it nests as Diesel's transactions do:
 //! `Ok` keeps the lock to the end of the outer transaction, `Err` frees it with the savepoint.
 //!
-//! The attribute expands to [`xact::begin`], the body and [`xact::finish`], which can be called without it.
+//! The attribute expands to [`xact::begin`], the body and [`xact::finish`], which can be called without it, with a [`Request`] that
+//! says what else is wanted: [`Wait`], [`Mode`], [`Isolation`]. [`session`] has session-level locks, for work that is no
+//! transaction. [`Held`] says what becomes of a call that is dropped, and [`cancel`] what servers that accept only TLS need.
+//! On a plain `fn` the attribute works with Diesel's own connections, as do the functions of [`blocking`].
+//!
+//! # In tests
+//!
+//! Locked functions work inside `begin_test_transaction`, as a nested call; for session-level locks, `nested = "refuse"` and
+//! `isolation` it counts as no transaction, and the level is the test's own. What a test locks stays locked to the end of its
+//! transaction, so tests that run beside each other on one database wait for each other's keys: give each its own, or a `wait`.
+//! `test_transaction` opens an ordinary transaction, in which what needs to be outside of one is refused.
 //!
 //! # Keys
 //!
@@ -36,11 +46,13 @@
 //! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and never see a database |
 //! | `diesel-async` | the attribute, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
 //! | `bb8`, `deadpool` | [`Connection`] for the pooled connections of diesel-async |
+//! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
+//! | `r2d2` | [`blocking::Connection`] for its pooled connections |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(feature = "diesel-async"),
+    not(all(feature = "diesel-async", feature = "postgres")),
     allow(
         rustdoc::broken_intra_doc_links,
         reason = "the page is written for all features"
@@ -86,6 +98,8 @@ mod pool;
 #[cfg(feature = "diesel")]
 mod queue;
 #[cfg(feature = "diesel")]
+mod refusal;
+#[cfg(feature = "diesel")]
 mod request;
 #[cfg(feature = "diesel-async")]
 pub mod session;
@@ -104,6 +118,7 @@ pub use part::KeyPart;
 pub use {
     advisory_derive::advisory_lock,
     error::Error,
+    guard::Held,
     request::{Acquired, Isolation, Mode, Request, Wait},
 };
 #[cfg(feature = "diesel-async")]

@@ -84,6 +84,7 @@ impl Drop for InLine<'_> {
 
 /// Waits until no other call of this process holds the keys or asks for them. First come, first served.
 #[doc(hidden)]
+#[cfg(feature = "diesel-async")]
 pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let turn = match patience(request) {
@@ -99,6 +100,7 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
 
 /// The same for a thread.
 #[doc(hidden)]
+#[cfg(feature = "postgres")]
 pub fn queue_blocking(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let end = patience(request).and_then(|patience| started.checked_add(patience));
@@ -159,6 +161,7 @@ fn given_up(request: &Request, started: Instant) -> Error {
 }
 
 /// Runs a future on this thread, until `end`.
+#[cfg(feature = "postgres")]
 fn block_on<F: Future>(future: F, end: Option<Instant>) -> Option<F::Output> {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {

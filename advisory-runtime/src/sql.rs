@@ -190,7 +190,7 @@ fn acquire_for(token: u64, request: &Request, around: Around, hold: Option<Durat
     let wait = request.budget();
     let lock = function(Scope::Session, request.mode, wait);
     for (before, key) in request.keys.iter().map(Arguments).enumerate() {
-        let taken = before + 1;
+        let next = before + 1;
         if before == 0 {
             put!(
                 sql,
@@ -219,12 +219,12 @@ fn acquire_for(token: u64, request: &Request, around: Around, hold: Option<Durat
             put!(
                 sql,
                 ";SELECT CASE WHEN pg_catalog.current_setting('advisory.step',true) OPERATOR(pg_catalog.=) '{token}.{before}' \
-                 THEN CASE WHEN {lock}({key}) THEN pg_catalog.set_config('advisory.step','{token}.{taken}',false) END END"
+                 THEN CASE WHEN {lock}({key}) THEN pg_catalog.set_config('advisory.step','{token}.{next}',false) END END"
             );
         } else {
             put!(
                 sql,
-                ";SELECT {lock}({key}),pg_catalog.set_config('advisory.step','{token}.{taken}',false)"
+                ";SELECT {lock}({key}),pg_catalog.set_config('advisory.step','{token}.{next}',false)"
             );
         }
         if around == Around::TestTransaction && matches!(wait, Wait::For(_) | Wait::Forever) {
@@ -233,7 +233,7 @@ fn acquire_for(token: u64, request: &Request, around: Around, hold: Option<Durat
             push_restored(&mut sql);
         }
         if let Some(hold) = hold
-            && taken == request.keys.len()
+            && next == request.keys.len()
         {
             push_session_hold(&mut sql, token, hold);
         }
@@ -678,9 +678,8 @@ fn push_is_held(sql: &mut String, key: Key, mode: Option<Mode>) {
 fn push_is(sql: &mut String, key: Key) {
     let (first, second, space) = match key {
         Key::BigInt(key) => {
-            let [a, b, c, d, e, f, g, h] = key.to_be_bytes();
-            let (high, low) = ([a, b, c, d], [e, f, g, h]);
-            (u32::from_be_bytes(high), u32::from_be_bytes(low), 1)
+            let bits = key.cast_unsigned();
+            ((bits >> 32) as u32, (bits & 0xFFFF_FFFF) as u32, 1)
         }
         Key::IntInt(first, second) => (first.cast_unsigned(), second.cast_unsigned(), 2),
     };

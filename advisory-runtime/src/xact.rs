@@ -1,7 +1,7 @@
 //! Transaction-level locks: begin, finish.
 //!
 //! What `#[advisory_lock(…, scope = "xact")]` expands to, as functions: [`begin`] opens a transaction that holds the lock,
-//! the caller does its work on [`Held::conn`], [`finish`] commits or rolls back. Two calls and not a closure, because a
+//! the caller does its work on [`Held::conn`](crate::Held::conn), [`finish`] commits or rolls back. Two calls and not a closure, because a
 //! helper that takes an async closure costs every generic caller's future its `Send`.
 
 use crate::guard::Place;

@@ -80,19 +80,19 @@ struct Repository(deadpool::Pool<AsyncPgConnection>);
 impl Repository {
     #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?, wait = "never", on_held = Err(AppError::Busy))]
     async fn book(&self, room: i64) -> Result<usize, AppError> {
-        Ok(insert(&mut conn, room, "Ada").await.map_err(Error::from)?)
+        Ok(insert(conn, room, "Ada").await.map_err(Error::from)?)
     }
 
     #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?, queue = 2, wait = "forever", handle = lock)]
     async fn book_in_line(&self, room: i64, until: &Notify) -> Result<Duration, AppError> {
-        insert(&mut conn, room, "Ada").await.map_err(Error::from)?;
+        insert(conn, room, "Ada").await.map_err(Error::from)?;
         until.notified().await;
         Ok(lock.waited())
     }
 
     #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?, queue = 1000, wait = "30s", on_held = Err(AppError::Busy))]
     async fn book_patiently(&self, room: i64) -> Result<usize, AppError> {
-        Ok(insert(&mut conn, room, "Ada").await.map_err(Error::from)?)
+        Ok(insert(conn, room, "Ada").await.map_err(Error::from)?)
     }
 }
 

@@ -259,7 +259,7 @@ async fn on_many_keys_there_is_no_duplicate_and_the_rate_of_serialization_failur
         for client in clients {
             failures += client.await.unwrap().unwrap();
         }
-        println!("{isolation:?}: {failures} of 1200 calls on 150 keys failed with 40001");
+        eprintln!("{isolation:?}: {failures} of 1200 calls on 150 keys failed with 40001");
         let doubles = "SELECT count(*) FROM (SELECT FROM booking GROUP BY room HAVING count(*) > 1) AS doubles";
         assert_eq!(db.count(doubles).await, 0, "{isolation:?}");
         db.run("TRUNCATE booking").await;

@@ -5,6 +5,10 @@
     clippy::unwrap_used,
     reason = "a helper of a test that cannot go on fails the test"
 )]
+#![allow(
+    clippy::large_futures,
+    reason = "several locked calls and their observers in one test"
+)]
 
 mod abandoned;
 mod arguments;
