@@ -1,6 +1,6 @@
 //! One key that everybody wants, and what it does to everybody else: without a queue in the process, and with one.
 //!
-//! `cargo run --release --example hot_key` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
+//! `cargo run --example hot_key` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! A pool of 8 connections; 64 clients make 1,000 calls on one key, each of which holds it for two milliseconds; meanwhile one
 //! client after the other works on a key of its own. What is shown is how long those take, the pool included.
 

@@ -23,19 +23,13 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let record = &site.record;
     let output = inferred(&site.function.output);
     let at_output = site.function.output.span().resolved_at(here);
-    let returns = quote_spanned!(at_output=> #private::returns::<#output>());
-    let convert = quote_spanned!(at_output=> {
-        #[allow(unused_imports, reason = "which of them is used depends on the error type")]
-        use #private::{ConvertBoth as _, ConvertDiesel as _, ConvertNeither as _, ConvertOwn as _};
-        (&&&returns).convert(error)
-    });
+    let converted = quote_spanned!(at_output=> #private::returns::<#output>().convert(error));
     let warning = unused::warning(site);
     let locked = on_held(locked(site, &private, &output), site, &output);
     let steps = quote_spanned! {here=>
         #warning
-        let returns = #returns;
         let error = 'lock: { #locked };
-        #private::core::result::Result::Err(#convert)
+        #converted
     };
     match site.function.form {
         Form::Boxed => {
@@ -57,8 +51,8 @@ fn locked(site: &Site, private: &TokenStream, output: &Type) -> TokenStream {
         body,
     } = connected(site);
     let (ok, err) = (
-        quote_spanned!(here=> #private::core::result::Result::Ok),
-        quote_spanned!(here=> #private::core::result::Result::Err),
+        quote_spanned!(here=> #private::Ok),
+        quote_spanned!(here=> #private::Err),
     );
     let refused = if site.args.on_held.is_some() {
         quote_spanned!(here=> 'held)
@@ -97,6 +91,15 @@ fn locked(site: &Site, private: &TokenStream, output: &Type) -> TokenStream {
     let quiet = unused::is_unused(site).then(|| {
         quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
     });
+    let (may_be_unused, mutable) = may_be_reborrowed(site)
+        .then(|| {
+            let reason = "only a body that borrows it once more needs it";
+            (
+                quote_spanned!(here=> #[allow(unused_mut, reason = #reason)]),
+                quote_spanned!(here=> mut),
+            )
+        })
+        .unzip();
     let run = run(site, private, output, &body);
     let exceed = (site.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
         let option = quote_spanned!(here=> #private::core::option::Option);
@@ -118,16 +121,15 @@ fn locked(site: &Site, private: &TokenStream, output: &Type) -> TokenStream {
         #handle
         let running = held.run();
         let result = {
-            #[allow(unused_mut, reason = "only a body that borrows it once more needs it")]
             #quiet
-            let mut #name = held.conn();
+            #may_be_unused
+            let #mutable #name = held.conn();
             #run
             result
         };
         #exceed
-        #private::same(&returns, &result);
-        match #calls::finish_at(held, #private::core::result::Result::is_ok(&result)) #wait {
-            #ok(()) => return result,
+        match #calls::finish_at(held, result) #wait {
+            #ok(result) => return result,
             #err(error) => break 'lock error,
         }
     )
@@ -181,6 +183,20 @@ fn on_held(locked: TokenStream, site: &Site, output: &Type) -> TokenStream {
         }
         error
     )
+}
+
+/// Whether the body may borrow its connection once more. What the function has as `conn: &mut …` it may not.
+fn may_be_reborrowed(site: &Site) -> bool {
+    let Connection::Place {
+        root,
+        by: Receiver::Mutable,
+        ..
+    } = &site.connection
+    else {
+        return true;
+    };
+    let mut params = site.function.params.iter();
+    root == "self" || params.any(|param| param.is_mut && param.names.contains(root))
 }
 
 /// How the body gets at its connection while the guard holds it.

@@ -68,6 +68,9 @@ impl KeyPattern {
                 );
             }
         }
+        if self.is_separated(names) {
+            return;
+        }
         let language = self.language(names);
         if let Some(ambiguity) = advisory_pattern::ambiguity(&self.pattern, &language)
             && !may_be_ambiguous
@@ -78,6 +81,22 @@ impl KeyPattern {
                 format_args!("different values can render one key: {ambiguity}; {help}"),
             );
         }
+    }
+
+    /// Whether each placeholder stands alone between two `:`, and no value has one of its own. Such a pattern is unambiguous, as
+    /// nearly all are, and the search for the two readings is long where it finds none.
+    fn is_separated(&self, names: &Names<'_>) -> bool {
+        let mut is_open = true;
+        self.pattern.parts.iter().all(|part| match part {
+            Part::Text(text) => {
+                is_open |= text.contains(':');
+                true
+            }
+            Part::Placeholder(placeholder) => {
+                let shape = placeholder.rendered_shape(|placeholder| names.shape(placeholder));
+                std::mem::take(&mut is_open) && shape != Shape::Raw
+            }
+        })
     }
 
     /// The pattern with a shape for every placeholder: what two sites are compared by.
@@ -103,11 +122,20 @@ impl KeyPattern {
         this: Option<&Ident>,
     ) -> TokenStream {
         let here = Span::mixed_site();
-        let write = |part: &Part| match part {
-            Part::Text(text) => quote_spanned!(here=> key.text(#text);),
-            Part::Placeholder(placeholder) => self.write(placeholder, names, krate, this),
-        };
-        self.pattern.parts.iter().map(write).collect()
+        let (mut writes, mut before) = (TokenStream::new(), String::new());
+        for part in &self.pattern.parts {
+            match part {
+                Part::Text(text) => before.push_str(text),
+                Part::Placeholder(placeholder) => {
+                    let before = std::mem::take(&mut before);
+                    writes.extend(self.write(&before, placeholder, names, krate, this));
+                }
+            }
+        }
+        if !before.is_empty() {
+            writes.extend(quote_spanned!(here=> key.text(#before);));
+        }
+        writes
     }
 
     /// An expression: the key, or for a pattern without placeholders the constant that it is.
@@ -130,8 +158,10 @@ impl KeyPattern {
         Some(derivation.key(&self.pattern.constant()?))
     }
 
+    /// A statement that writes the text before a placeholder and its value.
     fn write(
         &self,
+        before: &str,
         placeholder: &Placeholder,
         names: &Names<'_>,
         krate: &TokenStream,
@@ -140,6 +170,8 @@ impl KeyPattern {
         // The user's own names, and the compiler's complaints about their values at the pattern.
         let at = self.literal.span().resolved_at(Span::mixed_site());
         let shape = placeholder.rendered_shape(|placeholder| names.shape(placeholder));
+        // Every value renders as some text, so there is nothing to confirm.
+        let is_any = shape == Shape::Text;
         let shape = Ident::new(shape_name(shape), at);
         let value = if placeholder.slice {
             quote_spanned!(at=> element)
@@ -158,12 +190,19 @@ impl KeyPattern {
             .filter(|filter| **filter != Filter::Display)
             .map(|filter| Ident::new(filter_name(*filter), at))
             .collect();
-        if filters.is_empty() {
+        if !filters.is_empty() {
+            let text = (!before.is_empty()).then(|| quote_spanned!(at=> key.text(#before);));
+            return quote_spanned!(at=>
+                #text
+                key.filtered::<#krate::shape::#shape, _>(#value, &[#(#krate::__private::Filter::#filters),*]);
+            );
+        }
+        if is_any {
+            quote_spanned!(at=> key.any(#before, #value);)
+        } else if before.is_empty() {
             quote_spanned!(at=> key.part::<#krate::shape::#shape, _>(#value);)
         } else {
-            quote_spanned!(at=>
-                key.filtered::<#krate::shape::#shape, _>(#value, &[#(#krate::__private::Filter::#filters),*]);
-            )
+            quote_spanned!(at=> key.shaped::<#krate::shape::#shape, _>(#before, #value);)
         }
     }
 

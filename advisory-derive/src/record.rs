@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use advisory_pattern::{Derivation, LockedKey, MODULE_PATH, Record, encode_key};
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::LitStr;
 
@@ -62,20 +62,8 @@ pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenS
     let encoded = record.encode();
     // Only the compiler knows the module that the item stands in.
     let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
-    let core = quote_spanned!(here=> #krate::__private::core);
-    quote_spanned!(here=>
-        const _: () = {
-            const TEXT: &str = #core::concat!(#before, #core::module_path!(), #behind);
-            #[used]
-            #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__advisory"))]
-            #[cfg_attr(windows, unsafe(link_section = ".advsry"))]
-            #[cfg_attr(not(any(target_vendor = "apple", windows)), unsafe(link_section = ".advisory"))]
-            static RECORD: [u8; TEXT.len()] = match TEXT.as_bytes().first_chunk() {
-                #core::option::Option::Some(text) => *text,
-                #core::option::Option::None => [0; TEXT.len()],
-            };
-        };
-    )
+    let rest = Literal::usize_unsuffixed(before.len() + behind.len());
+    quote_spanned!(here=> #krate::__private::record!(#rest #before #behind);)
 }
 
 /// The first line of the doc comment among a function's or a type's attributes.

@@ -1,28 +1,39 @@
 //! How an error of the lock becomes the error of the user's function.
 //!
 //! A user's type may have `From<diesel::result::Error>`, `From<advisory_runtime::Error>`, or both. Which one it has is
-//! found by method resolution on a type that is known where the macro expands: a method that takes `&&&Returns` by value
-//! is tried before one that takes `&&Returns`, and so on.
+//! found by method resolution on a type that is known where the macro expands: `convert` is looked for on [`Returns`], where it
+//! needs both, and where the type has not both, on what that dereferences to. Inherent methods, since a trait's would have to be
+//! imported at each lock site.
 #![allow(
     missing_docs,
     reason = "for the expansion alone; what is not obvious is said"
+)]
+#![allow(
+    clippy::unused_self,
+    reason = "method resolution on the type is what chooses the conversion"
 )]
 
 use crate::Error;
 use diesel::result::Error as DieselError;
 use std::marker::PhantomData;
 
-/// The return type of the annotated function.
+/// The return type of the annotated function. Converts an error whose type has both conversions.
 pub struct Returns<R>(PhantomData<fn() -> R>);
+
+/// As [`Returns`], with the conversion from Diesel's error.
+pub struct ByDiesel<R>(PhantomData<fn() -> R>);
+
+/// As [`Returns`], with the conversion from the lock's own error.
+pub struct ByOwn<R>(PhantomData<fn() -> R>);
+
+/// As [`Returns`], with no conversion at all, so that the compile error names one.
+pub struct ByNeither<R>(PhantomData<fn() -> R>);
 
 /// A function, since a bound on it is reported in full and one on a method as a method not found.
 #[must_use]
 pub const fn returns<R: Fallible>() -> Returns<R> {
     Returns(PhantomData)
 }
-
-/// Tells inference what an `impl Trait` in the return type is.
-pub const fn same<R>(_: &Returns<R>, _: &R) {}
 
 #[diagnostic::on_unimplemented(
     message = "a locked function returns `Result`, and this one returns `{Self}`",
@@ -31,59 +42,63 @@ pub const fn same<R>(_: &Returns<R>, _: &R) {}
 )]
 pub trait Fallible {
     type Error;
+
+    fn is_ok(&self) -> bool;
 }
 
 impl<T, E> Fallible for Result<T, E> {
     type Error = E;
+
+    fn is_ok(&self) -> bool {
+        self.is_ok()
+    }
 }
 
-pub trait ConvertBoth<E> {
-    fn convert(self, error: Error) -> E;
-}
-
-impl<T, E: From<Error> + From<DieselError>> ConvertBoth<E> for &&&Returns<Result<T, E>> {
-    fn convert(self, error: Error) -> E {
-        match error {
+impl<T, E: From<Error> + From<DieselError>> Returns<Result<T, E>> {
+    pub fn convert(&self, error: Error) -> Result<T, E> {
+        Err(match error {
             Error::Database(error) => error.into(),
             error => error.into(),
-        }
+        })
     }
 }
 
-pub trait ConvertDiesel<E> {
-    fn convert(self, error: Error) -> E;
-}
-
-impl<T, E: From<DieselError>> ConvertDiesel<E> for &&Returns<Result<T, E>> {
-    fn convert(self, error: Error) -> E {
-        DieselError::from(error).into()
+impl<T, E: From<DieselError>> ByDiesel<Result<T, E>> {
+    pub fn convert(&self, error: Error) -> Result<T, E> {
+        Err(DieselError::from(error).into())
     }
 }
 
-pub trait ConvertOwn<E> {
-    fn convert(self, error: Error) -> E;
-}
-
-impl<T, E: From<Error>> ConvertOwn<E> for &Returns<Result<T, E>> {
-    fn convert(self, error: Error) -> E {
-        error.into()
+impl<T, E: From<Error>> ByOwn<Result<T, E>> {
+    pub fn convert(&self, error: Error) -> Result<T, E> {
+        Err(error.into())
     }
 }
 
-/// Chosen when there is no conversion at all, so that the compile error names one.
-pub trait ConvertNeither<R> {
-    fn convert(self, error: Error) -> R::Error
-    where
-        R: Fallible<Error: FromLockError>;
-}
-
-impl<R> ConvertNeither<R> for Returns<R> {
-    fn convert(self, _: Error) -> R::Error
+impl<R> ByNeither<R> {
+    pub fn convert(&self, _: Error) -> R
     where
         R: Fallible<Error: FromLockError>,
     {
         match <R::Error as FromLockError>::NEVER {}
     }
+}
+
+macro_rules! otherwise {
+    ($($one:ident => $next:ident,)*) => { $(
+        impl<R> std::ops::Deref for $one<R> {
+            type Target = $next<R>;
+
+            fn deref(&self) -> &$next<R> {
+                &$next(PhantomData)
+            }
+        }
+    )* };
+}
+otherwise! {
+    Returns => ByDiesel,
+    ByDiesel => ByOwn,
+    ByOwn => ByNeither,
 }
 
 #[diagnostic::on_unimplemented(
@@ -93,6 +108,27 @@ impl<R> ConvertNeither<R> for Returns<R> {
 )]
 pub trait FromLockError {
     const NEVER: std::convert::Infallible;
+}
+
+/// Ends a locked call; the error is not converted yet. Takes the result and gives it back: one that lives across an `await` is
+/// work for the compiler in each locked function.
+#[cfg(feature = "diesel-async")]
+pub async fn finish_at<R: Fallible, O: ?Sized>(
+    held: crate::xact::Held<'_, O>,
+    result: R,
+) -> Result<R, Error> {
+    crate::xact::finish_at(held, result.is_ok()).await?;
+    Ok(result)
+}
+
+/// As [`finish_at`], on a blocking connection.
+#[cfg(feature = "postgres")]
+pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
+    held: crate::blocking::Held<'_, O>,
+    result: R,
+) -> Result<R, Error> {
+    crate::blocking::finish_at(held, result.is_ok())?;
+    Ok(result)
 }
 
 /// The value of a `return` that never runs, and pins the type of the block that it stands in.

@@ -218,6 +218,7 @@ impl KeyWriter {
         Self(Sink::Text(String::new()))
     }
 
+    /// Writes the pattern's own text.
     pub fn text(&mut self, text: &str) {
         match &mut self.0 {
             Sink::Hash(hasher) => hasher.write(text),
@@ -233,12 +234,31 @@ impl KeyWriter {
         self.filtered::<S, T>(value, &[]);
     }
 
+    /// Writes text and a placeholder's value: two calls are twice the work for the compiler.
+    pub fn shaped<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
+        &mut self,
+        before: &str,
+        value: &T,
+    ) {
+        self.any(before, value);
+    }
+
+    /// As [`shaped`](Self::shaped) where any text will do, so that there is nothing to prove.
+    pub fn any<T: KeyPart + ?Sized>(&mut self, before: &str, value: &T) {
+        self.text(before);
+        self.render(value, &[]);
+    }
+
     /// Writes a placeholder's value through its filters.
     pub fn filtered<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
         &mut self,
         value: &T,
         filters: &[Filter],
     ) {
+        self.render(value, filters);
+    }
+
+    fn render<T: KeyPart + ?Sized>(&mut self, value: &T, filters: &[Filter]) {
         let mut out = |text: &str| self.text(text);
         value.render(&mut KeyText {
             out: &mut out,

@@ -127,27 +127,65 @@ pub use {connection::Connection, pool::Pool};
 /// What the attribute's expansion calls. No part of the public interface: it changes with any release.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::__record as record;
     pub use crate::key::KeyWriter;
     pub use crate::part::Displayed;
     pub use advisory_pattern::{Derivation, Filter};
     pub use core;
+    pub use core::result::Result::{Err, Ok};
     pub use std::{boxed::Box, string::String};
+
+    /// What a lock site leaves in the program: a static of flat bytes that the linker keeps, also where the function is never
+    /// called. The text before the module's path, the path, which only the compiler knows, and the text behind it; `$rest` is the
+    /// length of both. A macro of this crate, since each token that the attribute emits costs a build more than one that is here.
+    #[doc(hidden)]
+    #[macro_export]
+    macro_rules! __record {
+        ($rest:literal $before:literal $behind:literal) => {
+            const _: () = {
+                #[used]
+                #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__advisory"))]
+                #[cfg_attr(windows, unsafe(link_section = ".advsry"))]
+                #[cfg_attr(
+                    not(any(target_vendor = "apple", windows)),
+                    unsafe(link_section = ".advisory")
+                )]
+                static RECORD: [u8; $rest + $crate::__private::core::module_path!().len()] =
+                    $crate::__private::bytes($crate::__private::core::concat!(
+                        $before,
+                        $crate::__private::core::module_path!(),
+                        $behind
+                    ));
+            };
+        };
+    }
+
+    /// The bytes of a text that is so long; while compiling a panic where it is not.
+    #[must_use]
+    pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
+        match text.as_bytes().first_chunk() {
+            Some(bytes) if text.len() == N => *bytes,
+            _ => panic!("a record is as long as its text"),
+        }
+    }
 
     #[cfg(feature = "postgres")]
     pub mod blocking {
-        pub use crate::blocking::{acquire_at, begin_at, finish_at};
+        pub use crate::blocking::{acquire_at, begin_at};
+        pub use crate::convert::finish_blocking_at as finish_at;
         pub use crate::queue::queue_blocking as queue;
     }
-    #[cfg(feature = "diesel")]
-    pub use crate::{
-        convert::{ConvertBoth, ConvertDiesel, ConvertNeither, ConvertOwn, never, returns, same},
-        keys::Keys,
-        request::{Isolation, Request, Wait, millis},
-    };
     #[cfg(feature = "diesel-async")]
     pub use crate::{
+        convert::finish_at,
         queue::queue,
         session::acquire_at,
-        xact::{begin_at, exceed, finish_at},
+        xact::{begin_at, exceed},
+    };
+    #[cfg(feature = "diesel")]
+    pub use crate::{
+        convert::{never, returns},
+        keys::Keys,
+        request::{Isolation, Request, Wait, millis},
     };
 }

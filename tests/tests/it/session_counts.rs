@@ -129,3 +129,28 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
     }
     session::release(theirs, Ok::<_, Error>(())).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_body_that_had_taken_and_released_more_leaves_nothing() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    for key in [1, 2] {
+        let (reach, reached) = tokio::sync::oneshot::channel::<()>();
+        let call = async {
+            let mut outer = session::acquire(&mut conn, Request::all([1, 3]))
+                .await
+                .unwrap();
+            let inner = session::acquire(outer.conn(), key).await.unwrap();
+            session::release(inner, Ok::<_, Error>(())).await.unwrap();
+            reach.send(()).unwrap();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = call => {}
+            _ = reached => {}
+        }
+        execute(&mut conn, "SELECT 1").await.unwrap();
+        assert_eq!(db.locks().await, []);
+    }
+}

@@ -1,0 +1,163 @@
+//! Parts of statements that several have in common.
+
+use super::STANDBY;
+use crate::request::milliseconds;
+use crate::{Key, Mode, Wait};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A client that dies while it waits leaves the queue. Left alone where the user has set it, on servers before 14, and on
+/// platforms where setting it is an error.
+pub(super) const NOTICE_DEAD_CLIENT: &str = "CASE WHEN pg_catalog.current_setting('client_connection_check_interval',true) \
+     OPERATOR(pg_catalog.=) '0' AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
+     THEN pg_catalog.set_config('client_connection_check_interval','1000',true) END";
+
+/// Whether a statement stands in a transaction of its own message: there the two clocks are one reading.
+pub(super) const OWN_TRANSACTION: &str =
+    "pg_catalog.now() OPERATOR(pg_catalog.=) pg_catalog.statement_timestamp()";
+
+/// How long after the client's own bound the server ends what a stopped client holds. A client that goes on needs the time to
+/// undo its body: up to half a second in [`await_cancel`], inside the transaction.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy)]
+pub(super) enum Scope {
+    Xact,
+    Session,
+}
+
+pub(super) const fn function(scope: Scope, mode: Mode, wait: Wait) -> &'static str {
+    match (scope, mode, wait) {
+        (Scope::Xact, Mode::Exclusive, Wait::Never) => "pg_catalog.pg_try_advisory_xact_lock",
+        (Scope::Xact, Mode::Shared, Wait::Never) => "pg_catalog.pg_try_advisory_xact_lock_shared",
+        (Scope::Xact, Mode::Exclusive, _) => "pg_catalog.pg_advisory_xact_lock",
+        (Scope::Xact, Mode::Shared, _) => "pg_catalog.pg_advisory_xact_lock_shared",
+        (Scope::Session, Mode::Exclusive, Wait::Never) => "pg_catalog.pg_try_advisory_lock",
+        (Scope::Session, Mode::Shared, Wait::Never) => "pg_catalog.pg_try_advisory_lock_shared",
+        (Scope::Session, Mode::Exclusive, _) => "pg_catalog.pg_advisory_lock",
+        (Scope::Session, Mode::Shared, _) => "pg_catalog.pg_advisory_lock_shared",
+    }
+}
+
+pub(super) const fn unlock(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "pg_catalog.pg_advisory_unlock",
+        Mode::Shared => "pg_catalog.pg_advisory_unlock_shared",
+    }
+}
+
+/// Adds a column that fails with the first marker whose condition is not true.
+pub(super) fn push_check(sql: &mut String, conditions: &[(&str, &str)]) {
+    put!(
+        sql,
+        "CAST(CASE WHEN pg_catalog.pg_is_in_recovery() THEN '{STANDBY}'"
+    );
+    for (marker, condition) in conditions {
+        put!(sql, " WHEN NOT ({condition}) THEN '{marker}'");
+    }
+    sql.push_str(" ELSE '1' END AS pg_catalog.int4)");
+}
+
+/// Adds columns that set `lock_timeout` for the locks that follow.
+pub(super) fn push_wait(sql: &mut String, wait: Wait) {
+    let timeout = match wait {
+        Wait::For(wait) => milliseconds(wait),
+        Wait::Forever => 0,
+        Wait::Session | Wait::Never => return,
+    };
+    put!(
+        sql,
+        ",pg_catalog.set_config('advisory.lock_timeout',pg_catalog.current_setting('lock_timeout'),true)\
+         ,pg_catalog.set_config('lock_timeout','{timeout}',true)"
+    );
+}
+
+/// A column that makes what the message's time has left of the budget the next `lock_timeout`. It counts from the arrival of
+/// the message, by the server's clock.
+pub(super) fn push_remaining(sql: &mut String, budget: i32) {
+    put!(
+        sql,
+        "pg_catalog.set_config('lock_timeout',CAST(GREATEST(CAST(1 AS pg_catalog.float8),\
+         pg_catalog.ceil(CAST('{budget}' AS pg_catalog.float8) OPERATOR(pg_catalog.-) (CAST(1000 AS pg_catalog.float8) \
+         OPERATOR(pg_catalog.*) pg_catalog.date_part('epoch',pg_catalog.clock_timestamp() \
+         OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())))) AS pg_catalog.text),true)"
+    );
+}
+
+/// A column that gives `lock_timeout` back to the session's own value.
+pub(super) fn push_restored(sql: &mut String) {
+    sql.push_str(
+        "pg_catalog.set_config('lock_timeout',pg_catalog.current_setting('advisory.lock_timeout'),true)",
+    );
+}
+
+/// Adds columns by which the server ends a transaction whose client has stopped. It counts from here, after the wait.
+pub(super) fn push_hold(sql: &mut String, hold: Option<Duration>) {
+    if let Some(hold) = hold {
+        for setting in ["idle_in_transaction_session_timeout", "transaction_timeout"] {
+            sql.push(',');
+            push_at_most(sql, setting, hold, true);
+        }
+    }
+}
+
+/// A column that sets a time-out unless the session has a shorter one, or the server none of this name. By way of zero: a
+/// `transaction_timeout` that runs already goes on as it is when it is set anew.
+pub(super) fn push_at_most(sql: &mut String, setting: &str, hold: Duration, is_local: bool) {
+    let bound = milliseconds(hold.saturating_add(GRACE));
+    put!(
+        sql,
+        "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
+         OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR \
+         CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
+         OPERATOR(pg_catalog.>) CAST('{bound} ms' AS pg_catalog.interval) \
+         THEN CASE WHEN pg_catalog.set_config('{setting}','0',{is_local}) OPERATOR(pg_catalog.=) '0' \
+         THEN pg_catalog.set_config('{setting}','{bound}',{is_local}) END END"
+    );
+}
+
+/// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.
+pub(super) fn push_is_held(sql: &mut String, key: Key, mode: Option<Mode>) {
+    sql.push_str(
+        "EXISTS(SELECT 1 FROM pg_catalog.pg_locks WHERE granted \
+         AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND ",
+    );
+    push_is(sql, key);
+    if mode == Some(Mode::Exclusive) {
+        sql.push_str(" AND mode OPERATOR(pg_catalog.=) 'ExclusiveLock'");
+    }
+    sql.push(')');
+}
+
+/// A condition on a row of `pg_locks`: it is this key of this database. `bigint` keys have `objsubid` 1, pairs 2.
+pub(super) fn push_is(sql: &mut String, key: Key) {
+    let (first, second, space) = match key {
+        Key::BigInt(key) => {
+            let bits = key.cast_unsigned();
+            ((bits >> 32) as u32, (bits & 0xFFFF_FFFF) as u32, 1)
+        }
+        Key::IntInt(first, second) => (first.cast_unsigned(), second.cast_unsigned(), 2),
+    };
+    put!(
+        sql,
+        "(locktype OPERATOR(pg_catalog.=) 'advisory' AND classid OPERATOR(pg_catalog.=) CAST('{first}' AS pg_catalog.oid) \
+         AND objid OPERATOR(pg_catalog.=) CAST('{second}' AS pg_catalog.oid) AND objsubid OPERATOR(pg_catalog.=) '{space}' \
+         AND database OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database \
+         WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))"
+    );
+}
+
+/// A key as the arguments of a `pg_advisory_*` function.
+pub(super) struct Arguments<'k>(pub(super) &'k Key);
+
+impl std::fmt::Display for Arguments<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Key::BigInt(key) => write!(f, "CAST('{key}' AS pg_catalog.int8)"),
+            Key::IntInt(first, second) => write!(
+                f,
+                "CAST('{first}' AS pg_catalog.int4),CAST('{second}' AS pg_catalog.int4)"
+            ),
+        }
+    }
+}

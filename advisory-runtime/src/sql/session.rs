@@ -1,0 +1,221 @@
+//! Session-level locks: taken, released, and given back when the acquisition was interrupted.
+
+use super::fragment::{
+    Arguments, NOTICE_DEAD_CLIENT, OWN_TRANSACTION, Scope, function, push_at_most, push_check,
+    push_is_held, push_remaining, push_restored, push_wait, unlock,
+};
+use super::{Around, FOREIGN, LOST, POOLED};
+use crate::request::milliseconds;
+use crate::{Key, Mode, Request, Wait};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Takes session-level locks, each in a transaction of its own, so that `advisory.step` tells afterwards how many there are:
+/// an error on the way takes none of those before it back.
+///
+/// With the last key the server is told how long it may be held: a client that stops while it waits is bounded too.
+pub(crate) fn acquire(token: u64, request: &Request, around: Around) -> String {
+    acquire_for(token, request, around, request.max_hold)
+}
+
+pub(super) fn acquire_for(
+    token: u64,
+    request: &Request,
+    around: Around,
+    hold: Option<Duration>,
+) -> String {
+    let mut sql = String::with_capacity(900);
+    let (open, close) = brackets(around);
+    let wait = request.budget();
+    let lock = function(Scope::Session, request.mode, wait);
+    for (before, key) in request.keys.iter().map(Arguments).enumerate() {
+        let next = before + 1;
+        if before == 0 {
+            put!(
+                sql,
+                "SELECT {NOTICE_DEAD_CLIENT},pg_catalog.set_config('advisory.step','{token}.0',false),"
+            );
+            let pooled = "COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') \
+                 OPERATOR(pg_catalog.<>) 'transaction'";
+            match around {
+                Around::Nothing => {
+                    push_check(&mut sql, &[(FOREIGN, OWN_TRANSACTION), (POOLED, pooled)]);
+                }
+                Around::TestTransaction => push_check(&mut sql, &[(POOLED, pooled)]),
+            }
+            push_wait(&mut sql, wait);
+            put!(sql, ";{open}");
+        } else {
+            put!(sql, ";{open};SELECT {NOTICE_DEAD_CLIENT}");
+            if let Wait::For(wait) = wait {
+                sql.push(',');
+                push_remaining(&mut sql, milliseconds(wait));
+            } else {
+                push_wait(&mut sql, wait);
+            }
+        }
+        if wait == Wait::Never {
+            put!(
+                sql,
+                ";SELECT CASE WHEN pg_catalog.current_setting('advisory.step',true) OPERATOR(pg_catalog.=) '{token}.{before}' \
+                 THEN CASE WHEN {lock}({key}) THEN pg_catalog.set_config('advisory.step','{token}.{next}',false) END END"
+            );
+        } else {
+            put!(
+                sql,
+                ";SELECT {lock}({key}),pg_catalog.set_config('advisory.step','{token}.{next}',false)"
+            );
+        }
+        if around == Around::TestTransaction && matches!(wait, Wait::For(_) | Wait::Forever) {
+            // A transaction of its own takes it back by itself.
+            sql.push(',');
+            push_restored(&mut sql);
+        }
+        if let Some(hold) = hold
+            && next == request.keys.len()
+        {
+            push_session_hold(&mut sql, token, hold);
+        }
+        put!(sql, ";{close}");
+    }
+    sql
+}
+
+const fn brackets(around: Around) -> (&'static str, &'static str) {
+    match around {
+        Around::Nothing => ("BEGIN;SAVEPOINT advisory_acquire", "COMMIT"),
+        Around::TestTransaction => (
+            "SAVEPOINT advisory_acquire",
+            "RELEASE SAVEPOINT advisory_acquire",
+        ),
+    }
+}
+
+/// Undoes the savepoint that [`acquire`] sets for each key; fails when the session is not inside one of these.
+pub(crate) const ROLLBACK_TO_ACQUIRE: &str = "ROLLBACK TO SAVEPOINT advisory_acquire";
+
+/// What bounds the holder of a session-level lock.
+const HOLD: [&str; 3] = [
+    "idle_session_timeout",
+    "idle_in_transaction_session_timeout",
+    "transaction_timeout",
+];
+
+/// Adds columns by which the server ends a session whose client has stopped, until [`release`]. What the session had is put on
+/// a stack, since a body can acquire more.
+fn push_session_hold(sql: &mut String, token: u64, hold: Duration) {
+    put!(
+        sql,
+        ",pg_catalog.set_config('advisory.hold',pg_catalog.concat('{token}'"
+    );
+    for setting in HOLD {
+        put!(sql, ",' ',pg_catalog.current_setting('{setting}',true)");
+    }
+    sql.push_str(",'|',pg_catalog.current_setting('advisory.hold',true)),false)");
+    for setting in HOLD {
+        sql.push(',');
+        push_at_most(sql, setting, hold, false);
+    }
+}
+
+/// Adds columns that give back what [`push_session_hold`] has put on the stack, if it is there.
+fn push_session_restored(sql: &mut String, request: &Held<'_>) {
+    if !request.is_bounded {
+        return;
+    }
+    let token = request.token;
+    let stack = "pg_catalog.current_setting('advisory.hold',true)";
+    let is_ours = format!("pg_catalog.split_part({stack},' ',1) OPERATOR(pg_catalog.=) '{token}'");
+    for (index, setting) in HOLD.iter().enumerate() {
+        let saved = format!(
+            "pg_catalog.split_part(pg_catalog.split_part({stack},'|',1),' ',{})",
+            index + 2
+        );
+        put!(
+            sql,
+            ",CASE WHEN {is_ours} AND {saved} OPERATOR(pg_catalog.<>) '' THEN pg_catalog.set_config('{setting}',{saved},false) END"
+        );
+    }
+    put!(
+        sql,
+        ",CASE WHEN {is_ours} THEN pg_catalog.set_config('advisory.hold',\
+         pg_catalog.substr({stack},pg_catalog.strpos({stack},'|') OPERATOR(pg_catalog.+) 1),false) END"
+    );
+}
+
+/// Gives the time-outs back behind a [`release`] that has failed, which undid that.
+pub(crate) fn restore(request: &Held<'_>) -> String {
+    let mut sql = String::from("SELECT 1");
+    push_session_restored(&mut sql, request);
+    sql
+}
+
+/// Releases session-level locks outside a transaction, and fails if one of them was not held any more.
+pub(crate) fn release(request: &Held<'_>, around: Around) -> String {
+    let (give, all) = (unlock(request.mode), request.keys.len());
+    let mut sql = String::from("SELECT CAST(CASE ");
+    if around == Around::Nothing {
+        put!(sql, "WHEN NOT {OWN_TRANSACTION} THEN '{FOREIGN}' ");
+    }
+    put!(
+        sql,
+        "WHEN CAST('{all}' AS pg_catalog.int4) OPERATOR(pg_catalog.=) (0"
+    );
+    for key in request.keys.iter().map(Arguments) {
+        put!(
+            sql,
+            " OPERATOR(pg_catalog.+) CAST({give}({key}) AS pg_catalog.int4)"
+        );
+    }
+    put!(
+        sql,
+        ") THEN '1' ELSE '{LOST}' END AS pg_catalog.int4),pg_catalog.set_config('advisory.step','{token}.-1',false)",
+        token = request.token
+    );
+    push_session_restored(&mut sql, request);
+    sql
+}
+
+/// Releases what [`acquire`] has taken when it was interrupted: what `advisory.step` counts, and the key after it if it is
+/// held, since the server can grant a session-level lock and report a time-out.
+///
+/// What it found is left in `advisory.taken`, and run twice it does nothing more.
+pub(crate) fn release_taken(request: &Held<'_>, was_waiting: bool) -> String {
+    let token = request.token;
+    let give = unlock(request.mode);
+    let mut sql = String::from("SELECT 1");
+    for (before, key) in request.keys.iter().enumerate() {
+        let arguments = Arguments(key);
+        put!(
+            sql,
+            ",CASE WHEN pg_catalog.split_part(step,'.',1) OPERATOR(pg_catalog.<>) '{token}' THEN NULL \
+             WHEN CAST(pg_catalog.split_part(step,'.',2) AS pg_catalog.int4) OPERATOR(pg_catalog.>) {before} THEN {give}({arguments}) \
+             WHEN CAST(pg_catalog.split_part(step,'.',2) AS pg_catalog.int4) OPERATOR(pg_catalog.=) {before} AND "
+        );
+        push_is_held(&mut sql, *key, None);
+        put!(sql, " THEN {give}({arguments}) END");
+    }
+    put!(
+        sql,
+        ",CASE WHEN step OPERATOR(pg_catalog.<>) '{token}.-1' THEN pg_catalog.set_config('advisory.taken',step,false) END\
+         ,pg_catalog.set_config('advisory.step','{token}.-1',false)"
+    );
+    push_session_restored(&mut sql, request);
+    // An acquisition that failed at its first key has left no step; what it then took can only be that key. One that is complete
+    // has all, though another inside it may have left its own step.
+    let unknown = if was_waiting { 0 } else { request.keys.len() };
+    put!(
+        sql,
+        " FROM (SELECT CASE WHEN pg_catalog.split_part(pg_catalog.current_setting('advisory.step',true),'.',1) \
+         OPERATOR(pg_catalog.=) '{token}' THEN pg_catalog.current_setting('advisory.step',true) ELSE '{token}.{unknown}' END AS step OFFSET 0) AS taken"
+    );
+    sql
+}
+
+/// What a release has to know.
+pub(crate) struct Held<'k> {
+    pub(crate) keys: &'k [Key],
+    pub(crate) mode: Mode,
+    pub(crate) token: u64,
+    pub(crate) is_bounded: bool,
+}
