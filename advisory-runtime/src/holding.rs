@@ -5,8 +5,10 @@
 
 use crate::request::Keys;
 use crate::{Key, Mode, Request};
+use pin_project_lite::pin_project;
 use std::cell::RefCell;
-use std::pin::pin;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 thread_local! {
@@ -42,16 +44,8 @@ impl Run {
     }
 
     /// Runs the body to its end.
-    pub async fn watch<F: Future>(self, body: F) -> F::Output {
-        if !cfg!(debug_assertions) {
-            return body.await;
-        }
-        let mut body = pin!(body);
-        std::future::poll_fn(|context| {
-            let _under = self.enter();
-            body.as_mut().poll(context)
-        })
-        .await
+    pub const fn watch<F: Future>(self, body: F) -> Watch<F> {
+        Watch { body, run: self }
     }
 
     /// Runs the body, and drops it when it has held the lock for too long: `None`.
@@ -72,6 +66,28 @@ impl Run {
         };
         // Gone while the thread ends, when nothing waits any more.
         Entered(HELD.try_with(|held| held.borrow_mut().push(under)).is_ok())
+    }
+}
+
+pin_project! {
+    /// A body, marked as running whenever it is polled. A type with a name: the future of an `async fn` that awaits the body
+    /// would be one more for the compiler to check in each locked function.
+    #[doc(hidden)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Watch<F> {
+        #[pin]
+        body: F,
+        run: Run,
+    }
+}
+
+impl<F: Future> Future for Watch<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _under = this.run.enter();
+        this.body.poll(context)
     }
 }
 
