@@ -98,6 +98,9 @@ use quote::quote;
 /// line full gets `QueueFull`, which is busy too. The line is for the key as a number: a program that takes the same key in
 /// two databases has one line for both.
 ///
+/// **Panics.** On an `async fn`, `max_hold`, and `queue` together with a `wait` that ends, need a tokio runtime whose timer is
+/// enabled, and panic without one.
+///
 /// **`max_hold`.** An async body is dropped when it has held the lock for so long, its statement cancelled and its transaction
 /// rolled back: `HoldExceeded`. Nothing can drop a blocking body: it runs to its end, and then its commit is refused. Where the
 /// process has stopped or its packets are dropped, the server ends the session one second after the bound: since PostgreSQL

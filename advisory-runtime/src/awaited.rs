@@ -81,6 +81,13 @@ impl Link for AsyncPgConnection {
         }
     }
 
+    async fn settle(&mut self) {
+        let token = self.cancel_token();
+        if crate::cancel::is_left(&token) && self.batch_execute(sql::PROBE).await.is_ok() {
+            crate::cancel::forget_left(&token);
+        }
+    }
+
     /// Polled once, a message is on its way.
     fn enqueue(&mut self, message: &str) {
         let sent = pin!(self.batch_execute(message));
@@ -88,6 +95,7 @@ impl Link for AsyncPgConnection {
     }
 
     fn cancel(&mut self, runtime: Option<Handle>) -> Sent {
+        crate::cancel::note_left(&self.cancel_token());
         let request = crate::cancel::request(self.cancel_token());
         let spawned = runtime.map(|runtime| runtime.spawn(request));
         Box::pin(async move {

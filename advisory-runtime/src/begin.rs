@@ -17,6 +17,7 @@ pub(crate) async fn begin<O: ?Sized, L: Link>(
     request: Request,
 ) -> Result<Held<'_, O, L>, Error> {
     let mut held = held(owner, place, Scope::Xact, &request)?;
+    held.pg().settle().await;
     refuse_self_deadlock(&mut held, &request).await?;
     let token = held.token;
     match held.outer {
@@ -55,6 +56,7 @@ pub(crate) async fn acquire<O: ?Sized, L: Link>(
     request: Request,
 ) -> Result<Held<'_, O, L>, Error> {
     let mut held = held(owner, place, Scope::Session, &request)?;
+    held.pg().settle().await;
     refuse_self_deadlock(&mut held, &request).await?;
     let message = sql::acquire(held.token, &request, held.around());
     if let Err(refused) = send(&mut held, &request, &message).await {

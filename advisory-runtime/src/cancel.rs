@@ -9,9 +9,12 @@
 //! advisory_runtime::cancel::use_tls(tokio_postgres_rustls::MakeRustlsConnect::new(config));
 //! ```
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::{CancelToken, Socket};
 
@@ -43,8 +46,8 @@ where
 /// is closed instead. Either the pooler closes the session too, which `client_connection_check_interval` notices, or the session
 /// stays in the queue until its turn, and ends then.
 pub(crate) fn is_possible(token: &CancelToken) -> bool {
-    match process_id(token) {
-        Some(pid) => pid.cast_signed() > 0 && pid <= LARGEST_PID,
+    match identity(token) {
+        Some((pid, _)) => pid.cast_signed() > 0 && pid <= LARGEST_PID,
         None => TLS.get().is_some(),
     }
 }
@@ -52,9 +55,9 @@ pub(crate) fn is_possible(token: &CancelToken) -> bool {
 /// Linux numbers processes up to 2^22, other systems lower. One random number of a thousand is below.
 const LARGEST_PID: u32 = 1 << 22;
 
-/// What the session was told at its start. The token keeps it to itself, but writes it into any stream; unless the connection
-/// requires TLS.
-fn process_id(token: &CancelToken) -> Option<u32> {
+/// The process id and the secret that the session was told at its start. The token keeps them to itself, but writes them into any
+/// stream; unless the connection requires TLS.
+fn identity(token: &CancelToken) -> Option<(u32, u32)> {
     let mut written = Vec::new();
     {
         let stream = tokio::io::join(tokio::io::empty(), &mut written);
@@ -65,13 +68,65 @@ fn process_id(token: &CancelToken) -> Option<u32> {
         }
     }
     // Length, request code, process id, secret.
-    written.get(8..12)?.try_into().map(u32::from_be_bytes).ok()
+    let number = |bytes: Option<&[u8]>| bytes?.try_into().ok().map(u32::from_be_bytes);
+    Some((number(written.get(8..12))?, number(written.get(12..16))?))
 }
 
-/// Sends the request; the answer is whether it was sent.
+/// The sessions that a dropped call has left with statements to run, and since when.
+static LEFT: Mutex<Vec<((u32, u32), Instant)>> = Mutex::new(Vec::new());
+/// How many they are, so that a call that follows no drop asks nothing.
+static LEFT_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Longer than what is left can take to run, where nobody uses the session again.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// Notes that statements are on their way that a cancel request can hit in the place of what comes behind them.
+pub(crate) fn note_left(token: &CancelToken) {
+    let Some(session) = identity(token) else {
+        return;
+    };
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.retain(|(other, since)| *other != session && since.elapsed() < FORGOTTEN);
+    left.push((session, Instant::now()));
+    LEFT_COUNT.store(left.len(), Ordering::Release);
+}
+
+/// Whether [`note_left`] was told of the session.
+pub(crate) fn is_left(token: &CancelToken) -> bool {
+    LEFT_COUNT.load(Ordering::Acquire) > 0
+        && identity(token).is_some_and(|session| {
+            let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+            left.iter().any(|(other, _)| *other == session)
+        })
+}
+
+/// What was left has run.
+pub(crate) fn forget_left(token: &CancelToken) {
+    let Some(session) = identity(token) else {
+        return;
+    };
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.retain(|(other, _)| *other != session);
+    LEFT_COUNT.store(left.len(), Ordering::Release);
+}
+
+/// How late a request may still be sent: what waits for it on the server waits no longer.
+const LATEST: Duration = Duration::from_millis(150);
+
+/// Sends the request; the answer is whether it was sent. Given up where connecting takes too long: a request that arrives late
+/// hits what comes next.
 pub(crate) async fn request(token: CancelToken) -> bool {
-    match TLS.get() {
-        Some(request) => request(token).await,
-        None => token.cancel_query(NoTls).await.is_ok(),
-    }
+    let started = Instant::now();
+    let mut sending: Request = match TLS.get() {
+        Some(request) => request(token),
+        None => Box::pin(async move { token.cancel_query(NoTls).await.is_ok() }),
+    };
+    // The request is written when it is polled behind its connection, so a look at the clock before that is enough.
+    poll_fn(|context| {
+        if started.elapsed() > LATEST {
+            return Poll::Ready(false);
+        }
+        sending.as_mut().poll(context)
+    })
+    .await
 }

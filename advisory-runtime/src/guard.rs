@@ -6,9 +6,9 @@
 
 use crate::error::LockName;
 use crate::holding::Run;
-use crate::link::{Cancel, Link, return_to};
+use crate::link::{Cancel, Link, Sent, return_to};
 use crate::request::{Acquired, Keys};
-use crate::sql::{self, Around};
+use crate::sql::{self, Around, Taken};
 use crate::{Mode, Request};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -142,7 +142,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
     /// Gives the lock up without waiting for an answer: cancelled, undone, and the connection as the caller had it.
     ///
     /// Returns what tells whether a cancel request was sent, if one was needed.
-    pub(crate) fn give_up(&mut self, closes: bool) -> Option<crate::link::Sent> {
+    pub(crate) fn give_up(&mut self, closes: bool) -> Option<Sent> {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let runtime = std::mem::replace(&mut self.runtime, L::runtime());
         let cancel = match phase {
@@ -155,7 +155,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
         let is_test = self.scope == Scope::Session && outer.is_some();
         // What cannot be cancelled may run for long, and would hold up whoever uses the connection next.
         if closes || !is_valid || is_test || cancel == Cancel::Impossible {
-            return self.terminate(runtime);
+            return self.terminate(runtime, cancels);
         }
         let messages = match self.scope {
             Scope::Xact if phase == Phase::Waiting && self.is_handed_over => {
@@ -175,21 +175,21 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
     }
 
     /// Ends the session, and with it whatever it holds.
-    fn terminate(&mut self, runtime: L::Runtime) -> Option<crate::link::Sent> {
+    fn terminate(&mut self, runtime: L::Runtime, cancels: bool) -> Option<Sent> {
         let conn = self.pg();
         // Twice, since the cancel request can hit the first.
         conn.enqueue(sql::TERMINATE);
         conn.enqueue(sql::TERMINATE);
         conn.status().set_in_error();
-        match conn.can_cancel(&runtime) {
-            Cancel::Needless => None,
-            Cancel::Possible => Some(conn.cancel(runtime)),
-            Cancel::Impossible => Some(Box::pin(std::future::ready(false))),
-        }
+        cancels.then(|| conn.cancel(runtime))
     }
 
     fn release_all(&self, phase: Phase, cancels: bool) -> Vec<String> {
-        let release = sql::release_taken(&self.for_release(), phase == Phase::Waiting);
+        let taken = match phase {
+            Phase::Waiting => Taken::Interrupted,
+            Phase::Idle | Phase::Held | Phase::Finishing => Taken::All,
+        };
+        let release = sql::release_taken(&self.for_release(), taken);
         let mut messages = vec![sql::ROLLBACK.to_owned(), release.clone()];
         if cancels {
             messages.push(sql::ROLLBACK.to_owned());

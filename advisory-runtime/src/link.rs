@@ -56,6 +56,11 @@ pub trait Link: Send + Sized {
     /// How [`cancel`](Self::cancel) would fare.
     fn can_cancel(&mut self, runtime: &Self::Runtime) -> Cancel;
 
+    /// Waits for what a dropped call has left to run: a cancel request of the next one would hit that instead.
+    fn settle(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Sends messages behind what runs, without waiting for an answer where that would take an `await`.
     fn enqueue(&mut self, message: &str);
 

@@ -130,6 +130,10 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             });
             continue;
         }
+        if !crate::holding::held_by_this_task(0, request).is_empty() {
+            let lock = LockName::new(request.lock, &request.keys).text();
+            return Err(Error::SelfDeadlock { lock });
+        }
         let before = line.waiting.fetch_add(1, Ordering::AcqRel);
         let in_line = InLine(&line.waiting);
         if before >= limit {

@@ -5,7 +5,7 @@
 use crate::finish::{doom, end_session};
 use crate::guard::{Held, Phase, Scope};
 use crate::link::Link;
-use crate::sql::{self, Around};
+use crate::sql::{self, Around, Taken};
 use crate::{Error, Request, Wait, error};
 use diesel::result::Error as DieselError;
 use std::time::Duration;
@@ -15,6 +15,8 @@ pub(crate) struct Refused {
     pub(crate) error: Error,
     /// The message was refused before anything was asked for.
     is_by_check: bool,
+    /// A wait was ended, so that its lock can have been granted all the same.
+    was_waiting: bool,
 }
 
 impl Refused {
@@ -31,7 +33,10 @@ pub(crate) async fn refused<O: ?Sized, L: Link>(
 ) -> Refused {
     let is_session = held.scope == Scope::Session || held.is_handed_over;
     let state = leave_refused(held, is_session, &source).await;
-    held.phase = Phase::Idle;
+    if !is_session || state == State::Broken {
+        held.phase = Phase::Idle;
+    }
+    let was_waiting = error::is_interrupted(&source) || error::is_deadlock(&source);
     let lock = held.lock.text();
     let is_by_check = [sql::STALE, sql::STANDBY, sql::POOLED, sql::FOREIGN]
         .iter()
@@ -46,12 +51,16 @@ pub(crate) async fn refused<O: ?Sized, L: Link>(
         Error::PooledSession { lock }
     } else if error::is_deadlock(&source) {
         Error::Deadlock { lock, source }
-    } else if error::is_interrupted(&source) {
+    } else if state != State::Failed && error::is_interrupted(&source) {
         interrupted(held, request, source).await
     } else {
         Error::Database(source)
     };
-    Refused { error, is_by_check }
+    Refused {
+        error,
+        is_by_check,
+        was_waiting,
+    }
 }
 
 /// A try that did not get its locks, though its message went through: whatever it took is given back.
@@ -80,8 +89,11 @@ pub(crate) async fn undo<O: ?Sized, L: Link>(
             Error::Database(error)
         }
     };
-    let is_by_check = false;
-    Refused { error, is_by_check }
+    Refused {
+        error,
+        is_by_check: false,
+        was_waiting: false,
+    }
 }
 
 /// What a refused message has left.
@@ -91,6 +103,8 @@ enum State {
     AsBefore,
     /// A transaction is open that Diesel does not know of; begin's error has failed it.
     Foreign,
+    /// The transaction around the call had failed before; Diesel's own ROLLBACK still ends it.
+    Failed,
     Broken,
 }
 
@@ -132,8 +146,8 @@ async fn leave_refused<O: ?Sized, L: Link>(
             doom(conn).await;
             State::Broken
         }
-        // The outer transaction had failed before, so there was no savepoint; Diesel's own ROLLBACK still ends it.
-        (Err(_), Some(_)) | (Ok(()), _) => State::AsBefore,
+        (Err(_), Some(_)) => State::Failed,
+        (Ok(()), _) => State::AsBefore,
         (Err(_), None) if is_session && !error::has_marker(source, sql::FOREIGN) => {
             // Between the hand-over's two halves, or a foreign transaction that had failed before.
             end_session(held).await;
@@ -149,10 +163,16 @@ pub(crate) async fn take_back<O: ?Sized, L: Link>(
     refused: Refused,
 ) -> Error {
     if refused.is_by_check || held.pg().status().transaction_depth().is_err() {
+        held.phase = Phase::Idle;
         return refused.error;
     }
     held.phase = Phase::Waiting;
-    let release = sql::release_taken(&held.for_release(), true);
+    let taken = if refused.was_waiting {
+        Taken::Interrupted
+    } else {
+        Taken::Refused
+    };
+    let release = sql::release_taken(&held.for_release(), taken);
     let released = held.pg().execute(&release).await;
     if released.is_err() {
         end_session(&mut held).await;
@@ -238,9 +258,11 @@ async fn provoke<O: ?Sized, L: Link>(
     if outer.is_none() {
         return conn.execute(cause).await;
     }
-    conn.execute("SAVEPOINT advisory_cause").await?;
+    if conn.execute("SAVEPOINT advisory_cause").await.is_err() {
+        return Ok(());
+    }
     let failed = conn.execute(cause).await;
-    conn.execute("ROLLBACK TO SAVEPOINT advisory_cause;RELEASE SAVEPOINT advisory_cause")
-        .await?;
+    let undo = "ROLLBACK TO SAVEPOINT advisory_cause;RELEASE SAVEPOINT advisory_cause";
+    drop(conn.execute(undo).await);
     failed
 }

@@ -19,7 +19,9 @@ mod session;
 
 pub(crate) use ask::*;
 pub(crate) use leave::*;
-pub(crate) use session::{Held, ROLLBACK_TO_ACQUIRE, acquire, release, release_taken, restore};
+pub(crate) use session::{
+    Held, ROLLBACK_TO_ACQUIRE, Taken, acquire, release, release_taken, restore,
+};
 
 use crate::request::milliseconds;
 use crate::{Isolation, Request, Wait};
@@ -94,7 +96,10 @@ pub(crate) fn hand_over(token: u64, request: &Request) -> String {
     );
     let all = request.keys.len();
     // The session holds them, so no try fails; where a try did before, nothing is handed over.
-    for key in request.keys.iter().map(Arguments) {
+    for (index, key) in request.keys.iter().map(Arguments).enumerate() {
+        if index > 0 && index % 500 == 0 {
+            sql.push_str(";SELECT 1");
+        }
         put!(
             sql,
             ",CASE WHEN pg_catalog.current_setting('advisory.step',true) OPERATOR(pg_catalog.=) '{token}.{all}' \

@@ -77,10 +77,10 @@ pub(super) fn push_wait(sql: &mut String, wait: Wait) {
 pub(super) fn push_remaining(sql: &mut String, budget: i32) {
     put!(
         sql,
-        "pg_catalog.set_config('lock_timeout',CAST(GREATEST(CAST(1 AS pg_catalog.float8),\
+        "pg_catalog.set_config('lock_timeout',CAST(CAST(GREATEST(CAST(1 AS pg_catalog.float8),\
          pg_catalog.ceil(CAST('{budget}' AS pg_catalog.float8) OPERATOR(pg_catalog.-) (CAST(1000 AS pg_catalog.float8) \
          OPERATOR(pg_catalog.*) pg_catalog.date_part('epoch',pg_catalog.clock_timestamp() \
-         OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())))) AS pg_catalog.text),true)"
+         OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())))) AS pg_catalog.int4) AS pg_catalog.text),true)"
     );
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn await_cancel(outer: Option<NonZeroU32>, token: u64) -> String {
         format!("pg_catalog.current_setting('{name}',true) OPERATOR(pg_catalog.=) '{token}'");
     let trace = trace();
     format!(
-        "SELECT pg_catalog.pg_try_advisory_lock({trace}) WHERE {ours};SELECT pg_catalog.pg_sleep(0.5) WHERE {ours};\
+        "{PATIENT};SELECT pg_catalog.pg_try_advisory_lock({trace}) WHERE {ours};SELECT pg_catalog.pg_sleep(0.5) WHERE {ours};\
          SELECT pg_catalog.pg_advisory_unlock({trace}) WHERE {ours}"
     )
 }
@@ -29,7 +29,7 @@ pub(crate) fn await_cancel(outer: Option<NonZeroU32>, token: u64) -> String {
 /// still on its way.
 pub(crate) fn pause() -> String {
     let is_traced = is_traced();
-    format!("SELECT pg_catalog.pg_sleep(CASE WHEN {is_traced} THEN 0.1 ELSE 0.25 END)")
+    format!("{PATIENT};SELECT pg_catalog.pg_sleep(CASE WHEN {is_traced} THEN 0.1 ELSE 0.25 END)")
 }
 
 /// Takes away what [`await_cancel`] has left.
@@ -54,7 +54,11 @@ fn trace() -> String {
 }
 
 /// [`pause`] for the second signal alone.
-pub(crate) const PAUSE: &str = "SELECT pg_catalog.pg_sleep(0.1)";
+pub(crate) const PAUSE: &str =
+    "SELECT pg_catalog.set_config('statement_timeout','0',true);SELECT pg_catalog.pg_sleep(0.1)";
+
+/// No time-out of the session's cuts a pause short.
+const PATIENT: &str = "SELECT pg_catalog.set_config('statement_timeout','0',true)";
 
 /// Ends a hand-over that a dropped call has left complete: its transaction is empty and holds the locks alone, so nothing is
 /// left for [`release_taken`].
@@ -62,14 +66,15 @@ pub(crate) fn end_hand_over(token: u64, keys: usize) -> String {
     format!(
         "SELECT pg_catalog.set_config('advisory.step','{token}.-1',false),\
          pg_catalog.set_config('advisory.taken','{token}.{keys}',false) \
-         WHERE pg_catalog.current_setting('advisory.token',true) OPERATOR(pg_catalog.=) '{token}';COMMIT"
+         WHERE pg_catalog.current_setting('advisory.token',true) OPERATOR(pg_catalog.=) '{token}' \
+         AND pg_catalog.current_setting('advisory.step',true) OPERATOR(pg_catalog.=) '{token}.{keys}';COMMIT"
     )
 }
 
 /// The same behind the release of session-level locks: if all were taken, no statement of the acquisition was hit.
 pub(crate) fn pause_after_release(token: u64, keys: usize) -> String {
     format!(
-        "SELECT pg_catalog.pg_sleep(CASE WHEN pg_catalog.current_setting('advisory.taken',true) OPERATOR(pg_catalog.=) \
+        "{PATIENT};SELECT pg_catalog.pg_sleep(CASE WHEN pg_catalog.current_setting('advisory.taken',true) OPERATOR(pg_catalog.=) \
          '{token}.{keys}' THEN 0.75 ELSE 0.25 END)"
     )
 }
@@ -78,8 +83,10 @@ pub(crate) fn pause_after_release(token: u64, keys: usize) -> String {
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 
 /// Rolls back, and leaves the session in a failed transaction: it holds no lock and refuses whatever comes.
-pub(crate) const DOOM: &str = "ROLLBACK;BEGIN;SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";
+pub(crate) const DOOM: &str = "ROLLBACK;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
+     SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";
 
 /// Rolls back and ends the session. Where that is refused, as after a SET ROLE, it is left as [`DOOM`] leaves it.
-pub(crate) const TERMINATE: &str = "ROLLBACK;BEGIN;SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());\
+pub(crate) const TERMINATE: &str = "ROLLBACK;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
+     SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());\
      SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";

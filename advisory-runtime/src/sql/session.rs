@@ -176,40 +176,66 @@ pub(crate) fn release(request: &Held<'_>, around: Around) -> String {
     sql
 }
 
-/// Releases what [`acquire`] has taken when it was interrupted: what `advisory.step` counts, and the key after it if it is
-/// held, since the server can grant a session-level lock and report a time-out.
+/// Releases what [`acquire`] has taken: what `advisory.step` counts, and where it was interrupted the key after it if it is held,
+/// since the server can grant a session-level lock and report a time-out.
 ///
 /// What it found is left in `advisory.taken`, and run twice it does nothing more.
-pub(crate) fn release_taken(request: &Held<'_>, was_waiting: bool) -> String {
+pub(crate) fn release_taken(request: &Held<'_>, how: Taken) -> String {
     let token = request.token;
     let give = unlock(request.mode);
+    let unknown = match how {
+        Taken::Interrupted | Taken::Refused => 0,
+        Taken::All => request.keys.len(),
+    };
+    // What the step counts; another acquisition inside a complete one may have left its own.
+    let step = format!(
+        " FROM (SELECT CASE WHEN pg_catalog.split_part(pg_catalog.current_setting('advisory.step',true),'.',1) \
+         OPERATOR(pg_catalog.=) '{token}' THEN pg_catalog.current_setting('advisory.step',true) \
+         ELSE '{token}.{unknown}' END AS step OFFSET 0) AS taken"
+    );
+    // The step is set in the statement that releases: a cancel request between the two would have it released twice.
     let mut sql = String::from("SELECT 1");
     for (before, key) in request.keys.iter().enumerate() {
         let arguments = Arguments(key);
+        if before > 0 && before % 500 == 0 {
+            // A target list has at most 1,664 entries.
+            put!(sql, "{step};SELECT 1");
+        }
         put!(
             sql,
-            ",CASE WHEN pg_catalog.split_part(step,'.',1) OPERATOR(pg_catalog.<>) '{token}' THEN NULL \
-             WHEN CAST(pg_catalog.split_part(step,'.',2) AS pg_catalog.int4) OPERATOR(pg_catalog.>) {before} THEN {give}({arguments}) \
-             WHEN CAST(pg_catalog.split_part(step,'.',2) AS pg_catalog.int4) OPERATOR(pg_catalog.=) {before} AND "
+            ",CASE WHEN CAST(pg_catalog.split_part(step,'.',2) AS pg_catalog.int4) OPERATOR(pg_catalog.>) {before} \
+             THEN {give}({arguments})"
         );
-        push_is_held(&mut sql, *key, None);
-        put!(sql, " THEN {give}({arguments}) END");
+        if how == Taken::Interrupted {
+            put!(
+                sql,
+                " WHEN CAST(pg_catalog.split_part(step,'.',2) AS pg_catalog.int4) OPERATOR(pg_catalog.=) {before} AND "
+            );
+            push_is_held(&mut sql, *key, None);
+            put!(sql, " THEN {give}({arguments})");
+        }
+        sql.push_str(" END");
     }
     put!(
         sql,
-        ",CASE WHEN step OPERATOR(pg_catalog.<>) '{token}.-1' THEN pg_catalog.set_config('advisory.taken',step,false) END\
-         ,pg_catalog.set_config('advisory.step','{token}.-1',false)"
+        ",CASE WHEN step OPERATOR(pg_catalog.<>) '{token}.-1' \
+         THEN pg_catalog.set_config('advisory.taken',step,false) END,\
+         pg_catalog.set_config('advisory.step','{token}.-1',false)"
     );
     push_session_restored(&mut sql, request);
-    // An acquisition that failed at its first key has left no step; what it then took can only be that key. One that is complete
-    // has all, though another inside it may have left its own step.
-    let unknown = if was_waiting { 0 } else { request.keys.len() };
-    put!(
-        sql,
-        " FROM (SELECT CASE WHEN pg_catalog.split_part(pg_catalog.current_setting('advisory.step',true),'.',1) \
-         OPERATOR(pg_catalog.=) '{token}' THEN pg_catalog.current_setting('advisory.step',true) ELSE '{token}.{unknown}' END AS step OFFSET 0) AS taken"
-    );
+    sql.push_str(&step);
     sql
+}
+
+/// How an acquisition ended whose locks are given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// In a wait: the key that it waited for can have been granted all the same.
+    Interrupted,
+    /// Without a wait, so that a key beyond what the step counts is the caller's own.
+    Refused,
+    /// Well: it has all keys, or its release is on its way.
+    All,
 }
 
 /// What a release has to know.

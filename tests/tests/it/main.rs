@@ -25,6 +25,7 @@ mod bookings;
 mod cancel;
 mod commit;
 mod connections;
+mod drops;
 mod errors;
 mod every_poll;
 mod exclusion;
