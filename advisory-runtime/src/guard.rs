@@ -21,7 +21,8 @@ pub(crate) type Place<O, L> = fn(&mut O) -> (&mut L, bool);
 ///
 /// Dropping it gives the lock up: a statement still running is cancelled, the transaction is rolled back, and session-level
 /// locks are released. A connection of your own goes on; its next statement starts a tenth of a second later, or up to 0.35
-/// seconds (0.85 with session-level locks), so that a cancel request that comes late hits nothing else. A pooled connection is closed, and the pool opens another.
+/// seconds (0.85 with session-level locks), so that a cancel request that comes late hits nothing else. A pooled connection is
+/// closed, and the pool opens another.
 #[must_use = "dropping a held lock rolls its transaction back"]
 pub struct Held<'o, O: ?Sized, L: Link> {
     owner: &'o mut O,

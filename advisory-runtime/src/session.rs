@@ -26,7 +26,7 @@ use diesel_async::AsyncPgConnection;
 /// # Cancel safety
 ///
 /// As [`xact::begin`](crate::xact::begin): nothing is left. Behind a cancelled statement the next one on a connection of your
-/// own starts up to 0.75 seconds later.
+/// own starts up to 0.85 seconds later.
 ///
 /// # Examples
 ///

@@ -44,8 +44,9 @@ pub type Held<'o, O> = crate::guard::Held<'o, O, AsyncPgConnection>;
 ///
 /// Cancel safe in that nothing is left: dropping the future, or what it returned, cancels the statement that is running and
 /// rolls back. The place in the queue is lost. A connection of your own goes on; so does the transaction around a nested call,
-/// as after a rollback to its savepoint. Behind a cancelled statement the connection's next one starts up to 0.25 seconds
-/// later, so that a cancel request that comes late hits nothing else. A pooled connection is closed instead, and the pool opens
+/// as after a rollback to its savepoint. The connection's next statement starts a tenth of a second later,
+/// up to 0.35 seconds behind one that was cancelled, so that a cancel request that comes late hits nothing else; one that the
+/// server itself holds up for longer still can. A pooled connection is closed instead, and the pool opens
 /// another. Where the cancel request does not arrive (see [`cancel`](crate::cancel) for TLS), a statement that waits goes on
 /// until it ends by itself, and holds up what comes behind it.
 ///

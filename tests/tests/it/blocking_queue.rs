@@ -1,5 +1,6 @@
 //! Blocking Diesel: who waits for whom inside this process. Calls queue for a key before they take a connection, and one that
-//! would wait for its own thread is told.
+//! would wait for its own thread is told. The lines are the process's, whichever database a key is of: each test that stands in
+//! one has rooms of its own.
 
 use crate::blocking::{book, book_unlocked, execute, finish};
 use crate::bookings::{committed, database, key_of};
@@ -104,9 +105,9 @@ async fn a_panic_gives_the_turn_and_the_only_connection_on() {
             let pool = pool.clone();
             spawn_blocking(move || {
                 if turn % 2 == 0 {
-                    panics(&pool, 7)
+                    panics(&pool, 70)
                 } else {
-                    queued(&pool, 7)
+                    queued(&pool, 70)
                 }
             })
         })
@@ -119,7 +120,7 @@ async fn a_panic_gives_the_turn_and_the_only_connection_on() {
         }
     }
     assert_eq!([booked, panicked], [1, 4]);
-    assert_eq!(committed(&db, 7).await, 1);
+    assert_eq!(committed(&db, 70).await, 1);
     db.until_quiet().await;
 }
 
