@@ -265,6 +265,7 @@ async fn the_handle_says_which_keys_and_how_long_it_waited() {
     let held = xact::begin(&mut holder, key_of(7)).unwrap();
     let waiter = spawn_blocking(move || which(&mut conn, 8, 7));
     db.until_waiting(key_of(7)).await;
+    // A time that has passed is what the handle has to tell.
     db.run("SELECT pg_sleep(0.02)").await;
     finish(held);
     let acquired = waiter.await.unwrap().unwrap();
