@@ -156,7 +156,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
         let is_test = self.scope == Scope::Session && outer.is_some();
         // What cannot be cancelled may run for long, and would hold up whoever uses the connection next.
         if closes || !is_valid || is_test || cancel == Cancel::Impossible {
-            return self.terminate(runtime, cancels);
+            return self.terminate(runtime, cancel);
         }
         let messages = match self.scope {
             Scope::Xact if phase == Phase::Waiting && self.is_handed_over => {
@@ -176,13 +176,18 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
     }
 
     /// Ends the session, and with it whatever it holds.
-    fn terminate(&mut self, runtime: L::Runtime, cancels: bool) -> Option<Sent> {
+    fn terminate(&mut self, runtime: L::Runtime, cancel: Cancel) -> Option<Sent> {
         let conn = self.pg();
         // Twice, since the cancel request can hit the first.
         conn.enqueue(sql::TERMINATE);
         conn.enqueue(sql::TERMINATE);
         conn.status().set_in_error();
-        cancels.then(|| conn.cancel(runtime))
+        match cancel {
+            Cancel::Needless => None,
+            Cancel::Possible => Some(conn.cancel(runtime)),
+            // Nothing ends what runs, so nobody has to wait for it.
+            Cancel::Impossible => Some(Box::pin(std::future::ready(false))),
+        }
     }
 
     fn release_all(&self, phase: Phase, cancels: bool) -> Vec<String> {

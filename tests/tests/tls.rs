@@ -111,6 +111,19 @@ async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else()
     drop(conn);
     db.until_no_waiters(7).await;
 
+    // Nor does a call wait for what it cannot end.
+    let mut conn = connect(proxy.url()).await;
+    let mut outer = xact::begin(&mut conn, 8).await.unwrap();
+    tokio::select! {
+        biased;
+        _ = xact::begin(outer.conn(), 7) => panic!("it did not wait"),
+        () = db.until_waiting(7) => {}
+    }
+    let error = xact::finish(outer, Ok::<_, Error>(())).await.unwrap_err();
+    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    drop(conn);
+    db.until_no_waiters(7).await;
+
     assert!(cancel::use_tls(Clear));
     assert!(!cancel::use_tls(Clear), "the first call counts");
     let mut conn = connect(proxy.url()).await;
