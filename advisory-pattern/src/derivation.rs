@@ -154,3 +154,9 @@ fn leading(digest: &[u8]) -> i64 {
     let fold = |number: u64, &byte: &u8| number << 8 | u64::from(byte);
     digest.iter().take(8).fold(0, fold).cast_signed()
 }
+
+/// The whole SHA-256 of a text in UTF-8: what a lease is kept under.
+#[must_use]
+pub fn sha256(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}

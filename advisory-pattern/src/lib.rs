@@ -30,7 +30,7 @@ mod witness;
 pub use ambiguity::{Ambiguity, ambiguity};
 pub use class::Class;
 pub use collision::{Collision, Lock, LockedKey};
-pub use derivation::{Derivation, Hasher};
+pub use derivation::{Derivation, Hasher, sha256};
 pub use language::{Atom, Language, Repeat};
 pub use locked_key::{decode_key, encode_key};
 pub use meeting::{Meeting, meetings, meetings_between};

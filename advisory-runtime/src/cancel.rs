@@ -52,6 +52,11 @@ pub(crate) fn is_possible(token: &CancelToken) -> bool {
     }
 }
 
+/// Whether the session was told a process id that no process has, as by a pooler. Not known where the connection requires TLS.
+pub(crate) fn is_pooled(token: &CancelToken) -> bool {
+    identity(token).is_some_and(|(pid, _)| pid > LARGEST_PID)
+}
+
 /// Linux numbers processes up to 2^22, other systems lower. One random number of a thousand is below.
 const LARGEST_PID: u32 = 1 << 22;
 

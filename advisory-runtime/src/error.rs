@@ -60,7 +60,8 @@ pub enum Error {
         max_hold: Duration,
     },
     /// A session-level lock was not held any more when the body had returned `Ok`: the connection was lost, or somebody
-    /// released it. What the body committed stays committed.
+    /// released it. Or a lease was lost: its renewal was refused, or the server was not reached until it expired; then the body
+    /// was dropped. What the body committed stays committed.
     LockLost {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -155,6 +156,41 @@ pub enum Error {
     /// of your own has to be opened anew.
     BrokenConnection {
         /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+    },
+    /// A lease's key has more bytes than the lease table takes. No SQL was sent.
+    KeyTooLong {
+        /// The key pattern, or the key's hash.
+        lock: Cow<'static, str>,
+        /// How long the rendered key is.
+        bytes: usize,
+        /// How long it may be.
+        max: usize,
+    },
+    /// A lease was asked for with times, or with a key, that make no sense. No SQL was sent.
+    InvalidLease {
+        /// The key pattern, or the key's hash.
+        lock: Cow<'static, str>,
+        /// What is wrong, and what to write.
+        reason: &'static str,
+    },
+    /// The lease table, or the holder's name, cannot be what was given. No SQL was sent.
+    InvalidTable {
+        /// As it was given.
+        table: String,
+        /// What is wrong, and what to write.
+        reason: &'static str,
+    },
+    /// The database has no lease table (SQLSTATE 42P01).
+    MissingTable {
+        /// The table, with its schema.
+        table: String,
+        /// The server's answer.
+        source: DieselError,
+    },
+    /// A write under a fencing token needs a transaction, to whose end the token stays current, and none is open.
+    NotInTransaction {
+        /// The key pattern, or the key's hash.
         lock: Cow<'static, str>,
     },
     /// Any other answer of the database to the begin or to the commit, such as a deferred constraint; or a statement's of a
@@ -298,6 +334,23 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: this connection is broken or closed; take another from the pool or \
                  connect anew"
             ),
+            Self::KeyTooLong { lock, bytes, max } => write!(
+                f,
+                "the key of `{lock}` has {bytes} bytes, and a lease's key has at most {max}: put a hash of the long part into it"
+            ),
+            Self::InvalidLease { lock, reason } => write!(f, "`{lock}` can't be leased: {reason}"),
+            Self::InvalidTable { table, reason } => {
+                write!(f, "the lease table `{table}`: {reason}")
+            }
+            Self::MissingTable { table, .. } => write!(
+                f,
+                "the database has no lease table `{table}`: run the migration of `advisory_runtime::lease::Schema`, or its \
+                 `set_up` in development"
+            ),
+            Self::NotInTransaction { lock } => write!(
+                f,
+                "a write under the fencing token of `{lock}` needs a transaction: call `fence` first inside one"
+            ),
             Self::Database(error) => error.fmt(f),
         }
     }
@@ -313,6 +366,7 @@ impl std::error::Error for Error {
             Self::Deadlock { source, .. }
             | Self::Cancelled { source, .. }
             | Self::RolledBack { source, .. }
+            | Self::MissingTable { source, .. }
             | Self::CommitUnknown { source, .. } => Some(source),
             Self::Database(error) => error.source(),
             Self::TransactionEnded { .. }
@@ -328,6 +382,10 @@ impl std::error::Error for Error {
             | Self::ForeignTransaction { .. }
             | Self::NoKeys { .. }
             | Self::TooManyKeys { .. }
+            | Self::KeyTooLong { .. }
+            | Self::InvalidLease { .. }
+            | Self::InvalidTable { .. }
+            | Self::NotInTransaction { .. }
             | Self::BrokenConnection { .. } => None,
         }
     }

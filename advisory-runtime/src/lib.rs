@@ -91,6 +91,8 @@ mod guard;
 mod holding;
 #[cfg(feature = "diesel")]
 mod keys;
+#[cfg(feature = "diesel-async")]
+pub mod lease;
 #[cfg(feature = "diesel")]
 mod link;
 #[cfg(feature = "diesel-async")]
@@ -178,6 +180,7 @@ pub mod __private {
     #[cfg(feature = "diesel-async")]
     pub use crate::{
         convert::finish_at,
+        lease,
         queue::queue,
         session::acquire_at,
         xact::{begin_at, exceed},

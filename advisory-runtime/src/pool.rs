@@ -1,6 +1,7 @@
 //! Which pools of diesel-async lend connections.
 
 use crate::{Connection, Error};
+use diesel_async::AsyncPgConnection;
 
 /// A pool that lends connections: those of bb8 and deadpool, under the features of these names.
 pub trait Pool: Sync {
@@ -15,27 +16,47 @@ pub trait Pool: Sync {
     ///
     /// [`Error::Pool`] with the pool's own error.
     fn connection(&self) -> impl Future<Output = Result<Self::Lent<'_>, Error>> + Send;
+
+    /// Opens a connection as the pool's are, which the pool does not count: a lease is renewed on it where bodies hold the pool's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Pool`]; where it is not written, always.
+    fn dedicated(&self) -> impl Future<Output = Result<AsyncPgConnection, Error>> + Send {
+        let none = "this pool opens no connection beside its own";
+        std::future::ready(Err(Error::Pool(none.into())))
+    }
 }
 
 #[cfg(feature = "bb8")]
-impl Pool for diesel_async::pooled_connection::bb8::Pool<diesel_async::AsyncPgConnection> {
-    type Lent<'p> =
-        diesel_async::pooled_connection::bb8::PooledConnection<'p, diesel_async::AsyncPgConnection>;
+impl Pool for diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection> {
+    type Lent<'p> = diesel_async::pooled_connection::bb8::PooledConnection<'p, AsyncPgConnection>;
 
     async fn connection(&self) -> Result<Self::Lent<'_>, Error> {
         self.get()
             .await
             .map_err(|error| Error::Pool(Box::new(error)))
     }
+
+    async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
+        self.dedicated_connection()
+            .await
+            .map_err(|error| Error::Pool(Box::new(error)))
+    }
 }
 
 #[cfg(feature = "deadpool")]
-impl Pool for diesel_async::pooled_connection::deadpool::Pool<diesel_async::AsyncPgConnection> {
-    type Lent<'p> =
-        diesel_async::pooled_connection::deadpool::Object<diesel_async::AsyncPgConnection>;
+impl Pool for diesel_async::pooled_connection::deadpool::Pool<AsyncPgConnection> {
+    type Lent<'p> = diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>;
 
     async fn connection(&self) -> Result<Self::Lent<'_>, Error> {
         self.get()
+            .await
+            .map_err(|error| Error::Pool(Box::new(error)))
+    }
+
+    async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
+        deadpool::managed::Manager::create(self.manager())
             .await
             .map_err(|error| Error::Pool(Box::new(error)))
     }

@@ -34,6 +34,7 @@ mod hold_settings;
 mod hygiene;
 mod isolation;
 mod keys;
+mod lease;
 mod nesting;
 mod pooler;
 mod postgres;

@@ -1,0 +1,255 @@
+//! The lease table and a pool: what renews and releases by itself.
+
+use super::keeper::keep;
+use super::{Event, Held, Lease, Request, Row, Table};
+use crate::pool::Pool;
+use crate::{Error, LockKey};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+/// Called for each event.
+pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
+
+/// The lease table, and the pool whose connections reach it.
+///
+/// A lease takes a connection only for each round trip. Where the pool does not lend one at once to a renewal or a release, because
+/// bodies hold them all, a connection is opened beside the pool, and closed again; at most two at a time in a process.
+#[derive(Clone)]
+pub struct Leases<P> {
+    pub(super) table: Table,
+    pub(super) pool: P,
+    pub(super) observer: Option<Observer>,
+}
+
+impl<P> std::fmt::Debug for Leases<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Leases")
+            .field("table", &self.table.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: Pool + Clone + Send + 'static> Leases<P> {
+    /// Leases in `public.advisory_lease`.
+    pub fn new(pool: P) -> Self {
+        Self {
+            table: Table::new(),
+            pool,
+            observer: None,
+        }
+    }
+
+    /// Leases in this table.
+    #[must_use]
+    pub fn table(mut self, table: Table) -> Self {
+        self.table = table;
+        self
+    }
+
+    /// Calls this for each event, on the task where it happens: count, log, and return.
+    #[must_use]
+    pub fn observed(mut self, observer: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Acquires a lease, and renews it in the background until what is returned is released or dropped.
+    ///
+    /// # Locking
+    ///
+    /// As [`Table::acquire`], on a connection that the pool lends for each try. Then an `UPDATE` each third of the ttl, and one for
+    /// the release.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::acquire`], and [`Error::Pool`]: when no connection comes within the request's wait it is [`Error::TimedOut`].
+    /// Outside of a tokio runtime [`Error::Pool`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe in that nothing is left: what is granted to a dropped future is released.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, Pool, lease::{Leases, Request}};
+    ///
+    /// # async fn f<P: Pool + Clone + Send + 'static>(leases: Leases<P>) -> Result<(), Error> {
+    /// let mut held = leases.acquire(Request::text("report:2026-11")).await?;
+    /// let result = held.run(async { Ok::<_, Error>(()) }).await?;
+    /// held.finish(result).await
+    /// # }
+    /// ```
+    pub async fn acquire(&self, request: impl Into<Request>) -> Result<Held, Error> {
+        let request = request.into();
+        request.check()?;
+        let runtime = Handle::try_current().map_err(|error| Error::Pool(Box::new(error)))?;
+        let (ready, granted) = oneshot::channel();
+        let (finish, finished) = oneshot::channel();
+        let (limit, stays) = (request.max_hold, request.keep);
+        drop(runtime.spawn(keep(self.clone(), request, ready, finished)));
+        match granted.await {
+            Ok(granted) => Ok(Held::new(granted?, finish, limit, stays)),
+            Err(ended) => Err(Error::Pool(Box::new(ended))),
+        }
+    }
+
+    /// [`Table::find`], on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::find`], and [`Error::Pool`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn find(&self, key: impl LockKey) -> Result<Option<Row>, Error> {
+        let text = key.rendered();
+        let mut conn = self.pool.connection().await?;
+        self.table.find_text(&mut conn, &text).await
+    }
+
+    /// [`Table::is_held`], on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn is_held(&self, key: impl LockKey) -> Result<bool, Error> {
+        Ok(self.find(key).await?.is_some())
+    }
+
+    /// [`Table::holds`], on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn holds(&self, lease: &Lease) -> Result<bool, Error> {
+        let mut conn = self.pool.connection().await?;
+        self.table.holds(&mut conn, lease).await
+    }
+
+    /// [`Table::list`], on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn list(&self) -> Result<Vec<Row>, Error> {
+        let mut conn = self.pool.connection().await?;
+        self.table.list(&mut conn).await
+    }
+
+    /// [`Table::list_of`], on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn list_of(&self, holder: &str) -> Result<Vec<Row>, Error> {
+        let mut conn = self.pool.connection().await?;
+        self.table.list_of(&mut conn, holder).await
+    }
+
+    /// [`Table::set_up`], on a connection of the pool.
+    ///
+    /// # Errors
+    ///
+    /// As [`Table::set_up`], and [`Error::Pool`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the table is there or not.
+    pub async fn set_up(&self) -> Result<(), Error> {
+        let mut conn = self.pool.connection().await?;
+        self.table.set_up(&mut conn).await
+    }
+
+    pub(super) fn tell(&self, event: Event<'_>) {
+        if let Some(observer) = &self.observer {
+            observer(event);
+        }
+    }
+}
+
+/// What `pool = …` takes: a pool of bb8 or deadpool, whose leases are in `public.advisory_lease`, or [`Leases`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` gives a lease no connections",
+    label = "expected a pool of bb8 or deadpool, or `advisory_runtime::lease::Leases`",
+    note = "enable the feature `bb8` or `deadpool` of `advisory-runtime`; for a pool of your own write `Leases::new(pool)`"
+)]
+pub trait Source {
+    /// The pool.
+    type Pool: Pool + Clone + Send + 'static;
+
+    /// The leases.
+    fn leases(&self) -> Leases<Self::Pool>;
+}
+
+impl<P: Pool + Clone + Send + 'static> Source for Leases<P> {
+    type Pool = P;
+
+    fn leases(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl<S: Source + ?Sized> Source for &S {
+    type Pool = S::Pool;
+
+    fn leases(&self) -> Leases<S::Pool> {
+        S::leases(self)
+    }
+}
+
+impl<S: Source + ?Sized> Source for Arc<S> {
+    type Pool = S::Pool;
+
+    fn leases(&self) -> Leases<S::Pool> {
+        S::leases(self)
+    }
+}
+
+#[cfg(feature = "bb8")]
+impl Source for diesel_async::pooled_connection::bb8::Pool<diesel_async::AsyncPgConnection> {
+    type Pool = Self;
+
+    fn leases(&self) -> Leases<Self> {
+        Leases::new(self.clone())
+    }
+}
+
+#[cfg(feature = "deadpool")]
+impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::AsyncPgConnection> {
+    type Pool = Self;
+
+    fn leases(&self) -> Leases<Self> {
+        Leases::new(self.clone())
+    }
+}
+
+/// What the attribute's expansion calls.
+#[doc(hidden)]
+pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
+    source.leases().acquire(request).await
+}
+
+/// How long a renewal waits for the pool, before it opens a connection of its own.
+pub(super) fn pool_patience(renew: Duration) -> Duration {
+    (renew / 8).clamp(Duration::from_millis(5), Duration::from_millis(500))
+}

@@ -1,0 +1,165 @@
+//! What is asked for: which key, for how long, and how it is held.
+
+use super::table::sha256;
+use crate::{Error, LockKey, Wait};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// The longest rendered key, in bytes.
+pub const LONGEST_KEY: usize = 512;
+
+/// A grant lasts so long unless it is said otherwise.
+const TTL: Duration = Duration::from_secs(60);
+/// The server's times end; nobody leases for longer.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// One acquisition of one lease, before it is sent.
+///
+/// ```
+/// use advisory_runtime::{LockKey, Wait, lease::Request};
+/// use std::time::Duration;
+///
+/// #[derive(LockKey)]
+/// #[lock_key("webhook:<id>")]
+/// struct Webhook<'a> {
+///     id: &'a str,
+/// }
+///
+/// let once = Request::new(Webhook { id: "evt_17" })
+///     .ttl(Duration::from_secs(30))
+///     .keep(Duration::from_secs(24 * 60 * 60))
+///     .wait(Wait::Never);
+/// let report = Request::text("report:2026-11");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a request takes no lease by itself: give it to `Leases::acquire`"]
+pub struct Request {
+    pub(super) lock: &'static str,
+    pub(super) key: String,
+    pub(super) ttl: Duration,
+    pub(super) renew: Option<Duration>,
+    pub(super) keep: Option<Duration>,
+    pub(super) wait: Wait,
+    pub(super) max_hold: Option<Duration>,
+}
+
+impl Request {
+    /// Asks for the lease on a key: a declared lock, whose rendered text it is, or a number, whose digits it is.
+    pub fn new(key: impl LockKey) -> Self {
+        Self::rendered(key.pattern(), key.rendered())
+    }
+
+    /// Asks for the lease on a text, taken as it is. What a pattern would have to tell apart you have to tell apart yourself.
+    pub fn text(key: impl Into<String>) -> Self {
+        Self::rendered("", key.into())
+    }
+
+    #[doc(hidden)]
+    pub fn declared(key: &impl LockKey) -> Self {
+        Self::new(key)
+    }
+
+    #[doc(hidden)]
+    pub const fn rendered(lock: &'static str, key: String) -> Self {
+        Self {
+            lock,
+            key,
+            ttl: TTL,
+            renew: None,
+            keep: None,
+            wait: Wait::Session,
+            max_hold: None,
+        }
+    }
+
+    /// How long a grant lasts when it is not renewed, by the server's clock, in whole milliseconds, rounded up. 60 seconds unless
+    /// it is said. A holder that is killed keeps others out for so long.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How often it is renewed; a third of the ttl unless it is said. Shorter than the ttl.
+    pub fn renew(mut self, renew: Duration) -> Self {
+        self.renew = Some(renew);
+        self
+    }
+
+    /// How long the key stays taken after an `Ok`, so that "once" is once: a second instance that ticks late does not run again.
+    /// After an error, a panic and a drop it is free at once.
+    pub fn keep(mut self, keep: Duration) -> Self {
+        self.keep = Some(keep);
+        self
+    }
+
+    /// How long to wait while somebody else holds it. [`Wait::Session`] is the `lock_timeout` of the pool's connections, as for
+    /// locks; without one it waits for ever.
+    pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
+        self.wait = wait.into();
+        self
+    }
+
+    /// Bounds how long the body may run under the lease. The wait does not count.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
+    }
+
+    pub(super) fn key_hash(&self) -> [u8; 32] {
+        sha256(&self.key)
+    }
+
+    pub(super) fn every(&self) -> Duration {
+        self.renew.unwrap_or(self.ttl / 3)
+    }
+
+    /// What errors call it: its pattern, else the start of the hash that the table has. Never its text.
+    pub(super) fn name(&self) -> Cow<'static, str> {
+        if self.lock.is_empty() {
+            let hash = super::statement::hex(&self.key_hash()[..6]);
+            format!("lease {hash}…").into()
+        } else {
+            self.lock.into()
+        }
+    }
+
+    /// What can be known without the server.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let wrong = |reason| {
+            let lock = self.name();
+            Err(Error::InvalidLease { lock, reason })
+        };
+        if self.key.len() > LONGEST_KEY {
+            return Err(Error::KeyTooLong {
+                lock: self.name(),
+                bytes: self.key.len(),
+                max: LONGEST_KEY,
+            });
+        }
+        if self.key.contains('\0') {
+            return wrong("its key has a NUL character, which PostgreSQL's texts have not");
+        }
+        if self.ttl.is_zero() {
+            return wrong("`ttl` is zero: write how long a grant lasts, such as 60 seconds");
+        }
+        if self.ttl > LONGEST || self.keep > Some(LONGEST) {
+            return wrong("`ttl` and `keep` are at most 100 years");
+        }
+        if self.every().is_zero() || self.every() >= self.ttl {
+            return wrong("`renew` is not shorter than `ttl`: leave it out for a third of it");
+        }
+        Ok(())
+    }
+}
+
+impl<K: LockKey> From<K> for Request {
+    fn from(key: K) -> Self {
+        Self::new(key)
+    }
+}
+
+/// Whole milliseconds, rounded up.
+pub(super) fn milliseconds(duration: Duration) -> i64 {
+    let rounded = duration.as_nanos().div_ceil(1_000_000);
+    i64::try_from(rounded).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,291 @@
+//! The lease table, a connection and a statement at a time: who is granted a key, and what only the holder may do.
+
+use advisory_runtime::lease::{Request, Table};
+use advisory_runtime::{Error, LockKey, Wait};
+use advisory_tests::{Database, Proxy, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
+
+#[derive(LockKey)]
+#[lock_key("webhook:<id>")]
+struct Webhook<'a> {
+    id: &'a str,
+}
+
+/// A database with the table.
+pub(crate) async fn database() -> Database {
+    let db = Database::create().await;
+    Table::new().set_up(&mut db.connect().await).await.unwrap();
+    db
+}
+
+pub(crate) fn key(text: &str) -> Request {
+    Request::text(text).wait(Wait::Never)
+}
+
+/// Ends the time of every lease, as if it had passed.
+pub(crate) async fn expire(db: &Database) {
+    db.run("UPDATE advisory_lease SET expires_at = pg_catalog.clock_timestamp()")
+        .await;
+}
+
+/// Waits until a backend has tried to acquire a lease.
+async fn until_tried(db: &Database, pid: i32) {
+    let missing = format!(
+        "SELECT query FROM pg_stat_activity WHERE pid = {pid} AND query NOT LIKE '%INSERT INTO%'"
+    );
+    db.until_empty(Duration::from_secs(10), "a try", &missing)
+        .await;
+}
+
+#[tokio::test]
+async fn a_free_key_is_granted_and_a_held_one_is_not() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let lease = table.acquire(&mut a, key("k")).await.unwrap();
+    assert_eq!(lease.token().get(), 1);
+    assert!(lease.is_held());
+    let error = table.acquire(&mut b, key("k")).await.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+    assert!(error.to_string().contains("lease "), "{error}");
+    assert!(
+        !error.to_string().contains("`k`"),
+        "the key's text: {error}"
+    );
+    table.acquire(&mut b, key("other")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_released_key_is_free_and_its_tokens_grow() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    for token in 1..=5 {
+        let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+        assert_eq!(lease.token().get(), token);
+        assert!(table.release(&mut conn, &lease).await.unwrap());
+        assert!(!lease.is_held());
+        assert!(!table.release(&mut conn, &lease).await.unwrap(), "twice");
+    }
+    assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 1);
+}
+
+#[tokio::test]
+async fn an_expired_lease_is_taken_over_and_its_holder_can_do_nothing() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let old = table.acquire(&mut a, key("k")).await.unwrap();
+    expire(&db).await;
+    let new = table.acquire(&mut b, key("k")).await.unwrap();
+    assert!(new.token() > old.token());
+    let ttl = Duration::from_secs(60);
+    assert!(!table.renew(&mut a, &old, ttl).await.unwrap());
+    assert!(!old.is_held());
+    assert!(!table.keep(&mut a, &old, ttl).await.unwrap());
+    assert!(!table.release(&mut a, &old).await.unwrap());
+    assert!(!table.holds(&mut a, &old).await.unwrap());
+    assert!(table.holds(&mut b, &new).await.unwrap());
+    assert!(table.renew(&mut b, &new, ttl).await.unwrap());
+}
+
+#[tokio::test]
+async fn an_expired_lease_is_not_renewed_though_nobody_took_it() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    expire(&db).await;
+    assert!(
+        !table
+            .renew(&mut conn, &lease, Duration::from_secs(60))
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_lease_lasts_for_its_ttl_by_the_servers_clock() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    let request = key("k").ttl(Duration::from_millis(1_500));
+    let lease = table.acquire(&mut conn, request).await.unwrap();
+    let lasts = "SELECT extract(epoch FROM expires_at - acquired_at) * 1000 FROM advisory_lease";
+    let lasts = format!("SELECT round(({lasts}))::int8");
+    assert_eq!(db.count(&lasts).await, 1_500);
+    // A renewal never shortens it.
+    assert!(
+        table
+            .renew(&mut conn, &lease, Duration::from_millis(1))
+            .await
+            .unwrap()
+    );
+    assert_eq!(db.count(&lasts).await, 1_500);
+    assert!(
+        table
+            .renew(&mut conn, &lease, Duration::from_secs(90))
+            .await
+            .unwrap()
+    );
+    assert!(db.count(&lasts).await >= 90_000);
+    assert!(lease.remaining() > Duration::from_secs(80));
+}
+
+#[tokio::test]
+async fn who_waits_is_granted_the_key_once_it_is_free() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let lease = table.acquire(&mut a, key("k")).await.unwrap();
+    let pid = pid_of(&mut b).await;
+    let waiting = tokio::spawn({
+        let table = table.clone();
+        async move {
+            table
+                .acquire(&mut b, Request::text("k").wait(Wait::Forever))
+                .await
+        }
+    });
+    until_tried(&db, pid).await;
+    table.release(&mut a, &lease).await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    assert_eq!(next.token().get(), 2);
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_its_budget() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let _lease = table.acquire(&mut a, key("k")).await.unwrap();
+    let request = Request::text("k").wait(Duration::from_millis(60));
+    let error = table.acquire(&mut b, request).await.unwrap_err();
+    let Error::TimedOut { waited, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert!(*waited >= Duration::from_millis(60), "{waited:?}");
+    // Without a wait of its own it is the session's.
+    b.batch_execute("SET lock_timeout = '50ms'").await.unwrap();
+    let error = table.acquire(&mut b, Request::text("k")).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_kept_key_stays_taken_and_is_nobodys() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new().with_text();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert!(
+        table
+            .keep(&mut conn, &lease, Duration::from_secs(3600))
+            .await
+            .unwrap()
+    );
+    assert!(!lease.is_held());
+    let row = table.find_text(&mut conn, "k").await.unwrap().unwrap();
+    assert!(row.remaining > Duration::from_secs(3500), "{row:?}");
+    assert_eq!(row.key, None, "the text is erased");
+    assert!(
+        table
+            .acquire(&mut conn, key("k"))
+            .await
+            .unwrap_err()
+            .is_busy()
+    );
+}
+
+#[tokio::test]
+async fn find_and_list_show_holder_token_and_times() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let one = Table::new().with_text().held_by("worker é 1").unwrap();
+    let two = Table::new().held_by("worker 2").unwrap();
+    assert_eq!(
+        one.find(&mut conn, Webhook { id: "a" }).await.unwrap(),
+        None
+    );
+    let lease = one
+        .acquire(
+            &mut conn,
+            Request::new(Webhook { id: "ä:1" }).wait(Wait::Never),
+        )
+        .await
+        .unwrap();
+    two.acquire(&mut conn, key("other").ttl(Duration::from_secs(1000)))
+        .await
+        .unwrap();
+    let row = two
+        .find(&mut conn, Webhook { id: "ä:1" })
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(row.holder, "worker é 1");
+    assert_eq!(row.key.as_deref(), Some("webhook:ä%3A1"));
+    assert_eq!(row.token, lease.token());
+    assert!(row.remaining > Duration::from_secs(50) && row.remaining <= Duration::from_secs(60));
+    let lasts = row.expires_at.duration_since(row.acquired_at).unwrap();
+    assert_eq!(lasts.as_millis(), 60_000);
+    assert!(one.is_held(&mut conn, Webhook { id: "ä:1" }).await.unwrap());
+    let all = one.list(&mut conn).await.unwrap();
+    let holders: Vec<_> = all.iter().map(|row| row.holder.as_str()).collect();
+    assert_eq!(holders, ["worker é 1", "worker 2"]);
+    assert_eq!(all[1].key, None);
+    assert_eq!(one.list_of(&mut conn, "worker 2").await.unwrap().len(), 1);
+    expire(&db).await;
+    assert_eq!(one.list(&mut conn).await.unwrap(), []);
+    assert!(!one.is_held(&mut conn, Webhook { id: "ä:1" }).await.unwrap());
+    assert_eq!(db.count("SELECT count(key) FROM advisory_lease").await, 1);
+    one.erase(&mut conn).await.unwrap();
+    assert_eq!(db.count("SELECT count(key) FROM advisory_lease").await, 0);
+}
+
+#[tokio::test]
+async fn each_call_is_one_round_trip() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    let table = Table::new();
+    // Once for each statement's preparation.
+    for round in 0..2 {
+        let counted = |what: &str| {
+            if round == 1 {
+                assert_eq!(proxy.round_trips(), 1, "{what}: {:?}", proxy.queries());
+            }
+            proxy.reset();
+        };
+        proxy.reset();
+        let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+        counted("acquire");
+        table.acquire(&mut conn, key("k")).await.unwrap_err();
+        counted("a refused acquire");
+        table
+            .renew(&mut conn, &lease, Duration::from_secs(60))
+            .await
+            .unwrap();
+        counted("renew");
+        table.holds(&mut conn, &lease).await.unwrap();
+        counted("holds");
+        table.find_text(&mut conn, "k").await.unwrap();
+        counted("find");
+        table.list(&mut conn).await.unwrap();
+        counted("list");
+        table.list_of(&mut conn, "nobody").await.unwrap();
+        counted("list_of");
+        let fenced: Result<(), Error> = conn
+            .transaction(async |conn| {
+                lease.fence(conn).await?;
+                proxy.reset();
+                lease.fence(conn).await?;
+                counted("fence");
+                Ok(())
+            })
+            .await;
+        fenced.unwrap();
+        proxy.reset();
+        table.release(&mut conn, &lease).await.unwrap();
+        counted("release");
+    }
+}
