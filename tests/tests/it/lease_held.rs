@@ -1,0 +1,256 @@
+//! Leases that are renewed in the background: what a body under one can rely on, and what is left of one that ends in any way.
+
+use crate::lease::{database, expire, key};
+use advisory_runtime::Error;
+use advisory_runtime::lease::{Event, Held, Leases, Request};
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool::Pool;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+type DeadpoolLeases = Leases<Pool<AsyncPgConnection>>;
+
+fn leases(db: &Database, size: usize) -> DeadpoolLeases {
+    Leases::new(db.deadpool(size))
+}
+
+/// Waits until nobody holds a lease, or somebody does.
+async fn until_held(db: &Database, count: i64) {
+    let other = format!(
+        "SELECT n FROM (SELECT count(*) AS n FROM advisory_lease \
+         WHERE expires_at > pg_catalog.clock_timestamp()) AS held WHERE n <> {count}"
+    );
+    let claim = format!("{count} leases");
+    db.until_empty(Duration::from_secs(10), &claim, &other)
+        .await;
+}
+
+/// What was told of, in words.
+fn told(leases: DeadpoolLeases) -> (DeadpoolLeases, Arc<Mutex<Vec<String>>>) {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let leases = leases.observed({
+        let events = Arc::clone(&events);
+        move |event: Event<'_>| {
+            let word = format!("{event:?}");
+            let word = word.split(['(', ' ']).next().unwrap().to_owned();
+            events.lock().unwrap().push(word);
+        }
+    });
+    (leases, events)
+}
+
+#[tokio::test]
+async fn a_finished_lease_is_free_when_finish_returns() {
+    let db = database().await;
+    let (leases, events) = told(leases(&db, 1));
+    let mut held = leases.acquire(key("k")).await.unwrap();
+    let token = held.lease().token();
+    // The only connection is there for the body.
+    let found = held
+        .run(async { leases.list().await.unwrap() })
+        .await
+        .unwrap();
+    assert_eq!(found[0].token, token);
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(leases.list().await.unwrap(), []);
+    assert_eq!(*events.lock().unwrap(), ["Acquired", "Released"]);
+}
+
+#[tokio::test]
+async fn after_an_error_the_key_is_free_though_it_would_be_kept() {
+    let db = database().await;
+    let leases = leases(&db, 1);
+    let request = || key("k").keep(Duration::from_secs(3600));
+    let held = leases.acquire(request()).await.unwrap();
+    let failed: Result<(), Error> = held.finish(Err(Error::Database(diesel::NotFound))).await;
+    assert!(matches!(failed, Err(Error::Database(diesel::NotFound))));
+    assert_eq!(leases.list().await.unwrap(), []);
+    let held = leases.acquire(request()).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert!(leases.acquire(request()).await.unwrap_err().is_busy());
+}
+
+#[tokio::test]
+async fn a_drop_and_a_panic_release() {
+    let db = database().await;
+    let leases = leases(&db, 2);
+    drop(leases.acquire(key("k")).await.unwrap());
+    until_held(&db, 0).await;
+    let panicked = tokio::spawn({
+        let leases = leases.clone();
+        async move {
+            let mut held = leases.acquire(key("k")).await.unwrap();
+            let _never = held.run(async { panic!("the body") }).await;
+        }
+    });
+    panicked.await.unwrap_err();
+    until_held(&db, 0).await;
+}
+
+#[tokio::test]
+async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
+    let db = database().await;
+    let pool = db.deadpool(1);
+    let (leases, events) = told(Leases::new(pool.clone()));
+    let request = key("k").ttl(Duration::from_millis(600));
+    let mut held = leases.acquire(request).await.unwrap();
+    let lasts = "SELECT 1 WHERE NOT EXISTS (SELECT FROM advisory_lease \
+                 WHERE expires_at > acquired_at + interval '1.5 s')";
+    let body = async {
+        // Nothing is left for the renewals.
+        let _conn = pool.get().await.unwrap();
+        db.until_empty(Duration::from_secs(10), "renewals", lasts)
+            .await;
+    };
+    held.run(body).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    let renewed = events
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|event| *event == "Renewed")
+        .count();
+    assert!(renewed >= 3, "{renewed}");
+    assert_eq!(pool.status().size, 1);
+}
+
+#[tokio::test]
+async fn a_lease_that_was_taken_away_drops_its_body() {
+    let db = database().await;
+    let (leases, events) = told(leases(&db, 1));
+    let request = key("k")
+        .ttl(Duration::from_secs(30))
+        .renew(Duration::from_millis(20));
+    let mut held = leases.acquire(request).await.unwrap();
+    let started = Notify::new();
+    let (result, ()) = tokio::join!(
+        held.run(async {
+            started.notify_one();
+            pending::<()>().await;
+        }),
+        async {
+            started.notified().await;
+            expire(&db).await;
+        }
+    );
+    assert!(matches!(result, Err(Error::LockLost { .. })), "{result:?}");
+    assert!(!held.lease().is_held());
+    let ended = held.finish(Ok::<_, Error>(())).await;
+    assert!(matches!(ended, Err(Error::LockLost { .. })), "{ended:?}");
+    assert_eq!(events.lock().unwrap().last().unwrap(), "Lost");
+}
+
+#[tokio::test]
+async fn a_body_is_dropped_before_the_expiry_when_the_server_is_not_reached() {
+    let db = database().await;
+    let proxy = advisory_tests::Proxy::start(&db).await;
+    let manager = diesel_async::pooled_connection::AsyncDieselConnectionManager::new(proxy.url());
+    let pool = Pool::<AsyncPgConnection>::builder(manager)
+        .max_size(2)
+        .build()
+        .unwrap();
+    let leases = Leases::new(pool);
+    let request = key("k")
+        .ttl(Duration::from_secs(2))
+        .renew(Duration::from_millis(50));
+    let mut held: Held = leases.acquire(request).await.unwrap();
+    let started = std::time::Instant::now();
+    let result = held
+        .run(async {
+            proxy.stop_forwarding();
+            pending::<()>().await;
+        })
+        .await;
+    assert!(matches!(result, Err(Error::LockLost { .. })), "{result:?}");
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        started.elapsed()
+    );
+    // By the server's clock it is held still.
+    until_held(&db, 1).await;
+    proxy.resume_forwarding();
+}
+
+#[tokio::test]
+async fn max_hold_drops_the_body_and_releases() {
+    let db = database().await;
+    let leases = leases(&db, 1);
+    let request = key("k").max_hold(Duration::from_millis(50));
+    let mut held = leases.acquire(request).await.unwrap();
+    let result = held.run(pending::<()>()).await;
+    assert!(
+        matches!(result, Err(Error::HoldExceeded { .. })),
+        "{result:?}"
+    );
+    assert_eq!(leases.list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_is_granted_to_nobody_is_released() {
+    let db = database().await;
+    let leases = leases(&db, 1);
+    let other = leases.acquire(key("k")).await.unwrap();
+    // Dropped while it waits.
+    let waiting = tokio::time::timeout(
+        Duration::from_millis(30),
+        leases.acquire(Request::text("k")),
+    );
+    assert!(waiting.await.is_err());
+    drop(other);
+    until_held(&db, 0).await;
+    // Dropped after its first poll.
+    for polls in 1..5 {
+        let mut asked = Box::pin(leases.acquire(key("k")));
+        for _ in 0..polls {
+            let polled = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(asked.as_mut().poll(context).is_ready())
+            });
+            if polled.await {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(asked);
+        until_held(&db, 0).await;
+    }
+    let held = leases.acquire(Request::text("k")).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn errors_say_what_to_do() {
+    let db = Database::create().await;
+    let leases = leases(&db, 1);
+    let error = leases.acquire(key("k")).await.unwrap_err();
+    assert!(matches!(error, Error::MissingTable { .. }), "{error:?}");
+    assert!(error.to_string().contains("set_up"), "{error}");
+    let long = "x".repeat(513);
+    let error = leases.acquire(key(&long)).await.unwrap_err();
+    assert!(
+        matches!(error, Error::KeyTooLong { bytes: 513, .. }),
+        "{error:?}"
+    );
+    for wrong in [
+        key("k").ttl(Duration::ZERO),
+        key("k").ttl(Duration::MAX),
+        key("k").keep(Duration::MAX),
+        key("k").renew(Duration::from_secs(60)),
+        key("k").renew(Duration::ZERO),
+        key("\0"),
+    ] {
+        let error = leases.acquire(wrong).await.unwrap_err();
+        assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+    }
+    let nowhere = "postgres://nobody@/nothing?host=/nowhere";
+    let manager = diesel_async::pooled_connection::AsyncDieselConnectionManager::new(nowhere);
+    let pool = Pool::<AsyncPgConnection>::builder(manager).build().unwrap();
+    let error = Leases::new(pool).acquire(key("k")).await.unwrap_err();
+    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    let query: QueryResult<()> = Err(diesel::result::Error::from(error));
+    assert!(Error::find(&query.unwrap_err()).is_some());
+}
