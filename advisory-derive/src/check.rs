@@ -85,6 +85,7 @@ pub(crate) fn together(args: &Args, errors: &mut Errors) {
     }
     if let Some(place) = args.place("queue")
         && args.is_shared()
+        && !args.is_lease()
     {
         let wanted = "`queue` has calls ask one after the other, and `mode = \"shared\"` is for calls that run together: leave \
                       `queue` out";

@@ -97,8 +97,9 @@ pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
     }
     if let Some(place) = args.place("conn") {
         let wanted = match pool(args, function) {
-            Some(pool) => format!("write `pool = {pool}`"),
-            None => format!("leave `conn` out, and {}", parameter()),
+            _ if args.has("pool") => "leave `conn` out".to_owned(),
+            Some(pool) => format!("write `pool = {pool}` in its place"),
+            None => format!("{} in its place", parameter()),
         };
         let wanted = format_args!("a lease takes its connections from `pool`: {wanted}");
         errors.at(place, wanted);
