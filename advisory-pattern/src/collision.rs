@@ -164,8 +164,9 @@ impl Lock {
 }
 
 impl LockedKey {
-    /// The key as a lease has it, where a number is the text that it renders as: `42`, `(7, 3)`.
-    fn text(&self) -> Cow<'_, Pattern> {
+    /// Gives the key as a lease has it, where a number is the text that it renders as: `42`, `(7, 3)`.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, Pattern> {
         let (first, second) = match self {
             Self::Pattern(pattern) => return Cow::Borrowed(pattern),
             Self::BigInt(number) => {
