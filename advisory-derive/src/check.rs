@@ -169,14 +169,12 @@ pub(crate) fn same_connection(connection: &Connection, function: &Function, erro
     }
     let from = binding.value;
     let instead = match connection {
-        Connection::Expression(_) | Connection::Pool(_) => {
-            "remove this line, the attribute has taken the connection".to_owned()
-        }
         Connection::Place { .. } => {
             format!(
                 "remove this line, or write `conn = {from}` into the attribute in place of the parameter"
             )
         }
+        _ => "remove this line, the attribute has taken the connection".to_owned(),
     };
     errors.at(
         binding.span,

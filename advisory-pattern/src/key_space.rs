@@ -30,8 +30,10 @@ impl KeySpace {
         }
     }
 
-    /// Whether two locks, of which one or both are leases, can be leases both; `None` where none is.
-    pub(crate) fn meets_as_lease(self, there: Self) -> Option<bool> {
+    /// Tells whether two locks, of which one or both are leases, can meet as leases; `None` where none is, and they can meet as
+    /// advisory locks.
+    #[must_use]
+    pub fn meets_as_lease(self, there: Self) -> Option<bool> {
         match (self, there) {
             (Self::Lease, other) | (other, Self::Lease) => Some(other != Self::Advisory),
             _ => None,

@@ -2,7 +2,7 @@
 //!
 //! While a fleet is half upgraded, old and new processes have to lock the same number, or they do not exclude each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use advisory_pattern::{KeySpace, LockedKey, Part, Pattern, Record};
@@ -90,40 +90,54 @@ fn change(
 fn has_no_equal(site: &Record, others: &[&Record]) -> bool {
     let others: Vec<Form> = others.iter().flat_map(|other| forms(other)).collect();
     let mut forms = forms(site).into_iter();
-    forms.any(|form| others.iter().all(|other| form.is_disjoint(other)))
+    forms.any(|form| !others.iter().any(|other| form.is(other)))
 }
 
-/// One key of a site, as each of the locks that it can be: a declared lock can be either.
-type Form = BTreeSet<String>;
+/// A key as far as it decides who excludes whom: not what placeholders are called, nor how a number is derived where there is none.
+#[derive(Default)]
+struct Form {
+    space: KeySpace,
+    /// As an advisory lock's.
+    number: String,
+    /// As a lease's.
+    text: String,
+}
 
-/// The keys as far as they decide who excludes whom: not what placeholders are called, nor how a number is derived where there
-/// is none. And first the key space alone, which two sites have to share also where their keys are only known at run time.
+impl Form {
+    fn is(&self, other: &Self) -> bool {
+        match self.space.meets_as_lease(other.space) {
+            None => self.number == other.number,
+            Some(can) => can && self.text == other.text,
+        }
+    }
+}
+
+/// The site's keys, and before them its key space alone: two sites have to share it also where no key is known before run time.
 fn forms(site: &Record) -> Vec<Form> {
-    let spaces: &[&str] = match KeySpace::of(&site.scope, &site.kind) {
-        KeySpace::Advisory => &["advisory"],
-        KeySpace::Lease => &["lease"],
-        KeySpace::Declared => &["advisory", "lease"],
-    };
+    let space = KeySpace::of(&site.scope, &site.kind);
     let keys = keys(site);
     let forms = keys.iter().zip(&site.keys).filter_map(|(key, raw)| {
         // What is only known at run time can't be compared.
         let known = key.known.as_ref()?;
-        let form = spaces.iter().map(|space| match (*space, known) {
-            ("lease", known) => format!("lease {}", nameless(&known.text())),
-            (space, LockedKey::Pattern(pattern)) => {
-                let derivation = &site.derivation;
-                format!("{space} {derivation} {}", nameless(pattern))
-            }
-            (space, _) => format!("{space} {raw}"),
-        });
-        Some(form.collect())
+        let text = nameless(known.text().into_owned()).to_string();
+        let number = match known {
+            LockedKey::Pattern(_) => format!("{} {text}", site.derivation),
+            _ => raw.clone(),
+        };
+        Some(Form {
+            space,
+            number,
+            text,
+        })
     });
-    let used = spaces.iter().map(|space| (*space).to_owned()).collect();
-    std::iter::once(used).chain(forms).collect()
+    let alone = Form {
+        space,
+        ..Form::default()
+    };
+    std::iter::once(alone).chain(forms).collect()
 }
 
-fn nameless(pattern: &Pattern) -> Pattern {
-    let mut pattern = pattern.clone();
+fn nameless(mut pattern: Pattern) -> Pattern {
     for part in &mut pattern.parts {
         if let Part::Placeholder(placeholder) = part {
             placeholder.path = vec!["_".to_owned()];

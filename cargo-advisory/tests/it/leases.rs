@@ -1,5 +1,7 @@
 //! Are leases listed as what they are, kept apart from advisory locks, and missed when a release makes one of the other?
 
+use std::slice::from_ref;
+
 use advisory_pattern::Record;
 use serde_json::Value;
 
@@ -48,7 +50,7 @@ fn sites() -> Vec<Record> {
         "invoice:<month>",
         "pattern invoice:<month: uint>",
     );
-    book.scope = "xact".to_owned();
+    "xact".clone_into(&mut book.scope);
     let mut sweep = lease("sweep", 30, "42", "number 42");
     sweep.name = Some("sweep".to_owned());
     vec![
@@ -142,7 +144,7 @@ fn leases_collide_with_leases_and_not_with_advisory_locks() {
         "pattern invoice:<id: text>",
     ));
     // Another derivation is no other lease.
-    other[6].derivation = "md5".to_owned();
+    "md5".clone_into(&mut other[6].derivation);
     let said = check("leases-collide.rmeta", &other);
     assert_eq!(said.code, Some(1));
     for part in [
@@ -212,7 +214,7 @@ fn a_lock_that_becomes_a_lease_is_a_changed_key_and_the_other_way_round() {
                 format!(" has changed: `{key}` as a lease to "),
             ),
         ] {
-            let said = against(&name, &[now.clone()], &[before.clone()]);
+            let said = against(&name, from_ref(now), from_ref(before));
             assert_eq!(said.code, Some(1), "{key}: {said:?}");
             assert!(said.out.contains(&message), "{message}: {}", said.out);
         }
@@ -248,6 +250,13 @@ fn a_key_that_becomes_a_declared_lock_is_the_same_key() {
         function: "InvoiceLock".to_owned(),
         ..named(moved(&send(), "none"))
     };
+    // Between advisory locks the derivation counts.
+    let md5 = Record {
+        derivation: "md5".to_owned(),
+        ..declared.clone()
+    };
+    let said = against("leases-declared", &[md5], from_ref(&declared));
+    assert_eq!(said.code, Some(1));
     for scope in ["lease", "xact"] {
         let site = named(moved(&send(), scope));
         let (site, declared) = ([site], [declared.clone()]);
