@@ -127,6 +127,8 @@ fn place(site: &Site) -> String {
 #[cfg(test)]
 mod tests {
     use super::{InventoryError, Site, compare};
+    use crate::{Key, LockKey};
+    use advisory_pattern::LockedKey;
 
     #[test]
     fn leases_are_told_apart_from_advisory_locks() {
@@ -159,6 +161,20 @@ mod tests {
         );
         let both = [named("JobLock", "none"), named("watch", "lease")];
         assert!(compare(&both).is_ok());
+    }
+
+    /// A lease's number is compared as a text, and has to be the one that is rendered.
+    #[test]
+    fn a_number_is_compared_as_the_text_that_it_renders_as() {
+        for (key, known) in [
+            (Key::BigInt(-42), LockedKey::BigInt(-42)),
+            (Key::IntInt(7, -3), LockedKey::IntInt(Some(7), Some(-3))),
+        ] {
+            assert_eq!(key.rendered(), known.text().to_string());
+        }
+        let open = LockedKey::IntInt(Some(7), None).text().to_string();
+        let shown = Key::IntInt(7, -3).rendered();
+        assert_eq!(open.replace("<second: int>", "-3"), shown);
     }
 
     #[test]
