@@ -20,6 +20,11 @@ pub(crate) struct Args {
     pub(crate) wait: Option<Wait>,
     pub(crate) on_held: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
+    /// Of a lease, as `renew`, `keep` and `pool`.
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) renew: Option<Duration>,
+    pub(crate) keep: Option<Duration>,
+    pub(crate) pool: Option<TokenStream>,
     pub(crate) isolation: Option<&'static str>,
     nested: Option<&'static str>,
     pub(crate) queue: Option<LitInt>,
@@ -65,6 +70,15 @@ impl Args {
 
     pub(crate) fn is_session(&self) -> bool {
         self.scope() == "session"
+    }
+
+    pub(crate) fn is_lease(&self) -> bool {
+        self.scope() == "lease"
+    }
+
+    /// Whether a scope is given that is none: which one was meant is not known.
+    pub(crate) fn scope_is_wrong(&self) -> bool {
+        self.scope.is_none() && self.has("scope")
     }
 
     pub(crate) fn mode(&self) -> &'static str {
@@ -151,11 +165,18 @@ impl Args {
         match name.to_string().as_str() {
             "key" => set!(keys, key(value, errors).map(|key| vec![key])),
             "keys" => set!(keys, keys(value, errors)),
-            "scope" => set!(scope, choice(value, name, &["xact", "session"], errors)),
+            "scope" => set!(
+                scope,
+                choice(value, name, &["xact", "session", "lease"], errors)
+            ),
             "mode" => set!(mode, choice(value, name, &["exclusive", "shared"], errors)),
             "wait" => set!(wait, duration::wait(value, name, errors)),
             "on_held" => set!(on_held, Some(value)),
             "max_hold" => set!(max_hold, duration::bound(value, name, errors)),
+            "ttl" => set!(ttl, duration::bound(value, name, errors)),
+            "renew" => set!(renew, duration::bound(value, name, errors)),
+            "keep" => set!(keep, duration::bound(value, name, errors)),
+            "pool" => set!(pool, Some(value)),
             "isolation" => set!(isolation, choice(value, name, &ISOLATION, errors)),
             "nested" => set!(nested, choice(value, name, &["allow", "refuse"], errors)),
             "queue" => set!(queue, number(value, name, errors)),

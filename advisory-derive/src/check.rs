@@ -37,7 +37,11 @@ pub(crate) fn idle(args: &Args, locked: &Locked, errors: &mut Errors) {
         .all(|key| matches!(key, Key::Expression(_)));
     if only_expressions && !locked.keys.is_empty() {
         for name in ["derivation", "allow_ambiguous"] {
-            if let Some(place) = args.place(name) {
+            // A lease has none, whatever its key.
+            let is_told = name == "derivation" && args.is_lease();
+            if let Some(place) = args.place(name)
+                && !is_told
+            {
                 let wanted = format_args!(
                     "`{name}` is for a key pattern, and this key has none: write it where the key is declared"
                 );
@@ -81,6 +85,7 @@ pub(crate) fn together(args: &Args, errors: &mut Errors) {
     }
     if let Some(place) = args.place("queue")
         && args.is_shared()
+        && !args.is_lease()
     {
         let wanted = "`queue` has calls ask one after the other, and `mode = \"shared\"` is for calls that run together: leave \
                       `queue` out";
@@ -153,7 +158,7 @@ pub(crate) fn used<'a>(
 pub(crate) fn same_connection(connection: &Connection, function: &Function, errors: &mut Errors) {
     let name = match connection {
         Connection::Place { root, fields, .. } if fields.is_empty() => root.to_string(),
-        Connection::Place { .. } => return,
+        Connection::Place { .. } | Connection::Pool(_) => return,
         Connection::Expression(_) => "conn".to_owned(),
     };
     let Some(binding) = function.body_binding(&name) else {
@@ -164,14 +169,12 @@ pub(crate) fn same_connection(connection: &Connection, function: &Function, erro
     }
     let from = binding.value;
     let instead = match connection {
-        Connection::Expression(_) => {
-            "remove this line, the attribute has taken the connection".to_owned()
-        }
         Connection::Place { .. } => {
             format!(
                 "remove this line, or write `conn = {from}` into the attribute in place of the parameter"
             )
         }
+        _ => "remove this line, the attribute has taken the connection".to_owned(),
     };
     errors.at(
         binding.span,

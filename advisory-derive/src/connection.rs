@@ -15,6 +15,8 @@ pub(crate) enum Connection {
     },
     /// An expression, evaluated by the function and bound as `conn`.
     Expression(TokenStream),
+    /// A lease's: the body has none of it, and each of its statements takes one from here.
+    Pool(TokenStream),
 }
 
 /// An expression that gives a connection, as far as that can be told from its tokens.

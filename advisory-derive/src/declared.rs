@@ -6,7 +6,7 @@ use crate::errors::Errors;
 use crate::key::{KeyPattern, Names, writer};
 use crate::record::{self, Entry};
 use crate::seen::{self, Known};
-use advisory_pattern::Derivation;
+use advisory_pattern::{Derivation, KeySpace};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Attribute, Data, DeriveInput, Fields, LitStr};
@@ -77,7 +77,14 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
 
     let word = name.to_string();
     if errors.is_empty() {
-        declared.note(&names, format!("struct `{word}`"), Some(&word), errors);
+        let space = KeySpace::of("none", "struct");
+        declared.note(
+            &names,
+            space,
+            format!("struct `{word}`"),
+            Some(&word),
+            errors,
+        );
     }
     let purpose = input.attrs.iter().map(ToTokens::to_token_stream).collect();
     let record = declared.record("struct", word, record::purpose(&purpose), &names);
@@ -132,7 +139,8 @@ pub(crate) fn inline(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         errors,
     );
     if errors.is_empty() {
-        declared.note(&names, "`lock_key!`".to_owned(), None, errors);
+        let space = KeySpace::of("none", "macro");
+        declared.note(&names, space, "`lock_key!`".to_owned(), None, errors);
     }
     let record = declared.record("macro", "lock_key!".to_owned(), None, &names);
     let with = declared.args.with.as_deref().unwrap_or_default();
@@ -189,10 +197,18 @@ impl Declared {
         }
     }
 
-    fn note(&self, names: &Names<'_>, item: String, word: Option<&str>, errors: &mut Errors) {
+    fn note(
+        &self,
+        names: &Names<'_>,
+        space: KeySpace,
+        item: String,
+        word: Option<&str>,
+        errors: &mut Errors,
+    ) {
         let sharing = self.args.sharing();
         seen::note(
             &[self.pattern.known(names)],
+            space,
             self.derivation(),
             &sharing,
             item,

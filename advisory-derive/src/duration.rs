@@ -36,6 +36,14 @@ impl Wait {
 }
 
 impl Duration {
+    /// How many milliseconds, where it is written as a text.
+    pub(crate) fn milliseconds(&self) -> Option<u64> {
+        match self.value {
+            Value::Milliseconds(number, _) => Some(number),
+            Value::Expression(_) => None,
+        }
+    }
+
     /// An expression of the type `Duration`.
     pub(crate) fn expression(&self, private: &TokenStream) -> TokenStream {
         match &self.value {
@@ -54,6 +62,7 @@ pub(crate) fn wait(value: TokenStream, name: &Ident, errors: &mut Errors) -> Opt
         expected: "`\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
         besides: &["never", "forever"],
         of_zero: "write `wait = \"never\"`",
+        longest: SERVERS,
         of_too_long: "write `wait = \"forever\"`",
     };
     match words.read(value, name, errors)? {
@@ -71,13 +80,36 @@ pub(crate) fn wait(value: TokenStream, name: &Ident, errors: &mut Errors) -> Opt
     }
 }
 
-/// `max_hold = …`.
+/// `max_hold = …`, and a lease's `ttl`, `renew` and `keep`.
 pub(crate) fn bound(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Duration> {
+    let (longest, of_zero, of_too_long) = match name.to_string().as_str() {
+        "ttl" => (
+            LEASES,
+            "write how long a grant lasts that is not renewed, such as `ttl = \"60s\"`",
+            "write how soon another process may take over when this one has died, such as `ttl = \"60s\"`",
+        ),
+        "renew" => (
+            LEASES,
+            "write how often the lease is renewed, such as `renew = \"20s\"`",
+            "leave `renew` out, then it is a third of `ttl`",
+        ),
+        "keep" => (
+            LEASES,
+            "leave `keep` out, then the key is free when the function returns",
+            "write how long a second call is turned away, such as `keep = \"24h\"`",
+        ),
+        _ => (
+            SERVERS,
+            "write how long the body may run, such as `max_hold = \"30s\"`",
+            "leave `max_hold` out, then the body runs as long as it takes",
+        ),
+    };
     let words = Words {
         expected: "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
         besides: &[],
-        of_zero: "write how long the body may run, such as `max_hold = \"30s\"`",
-        of_too_long: "leave `max_hold` out, then the body runs as long as it takes",
+        of_zero,
+        longest,
+        of_too_long,
     };
     match words.read(value, name, errors)? {
         Read::Time(time) => Some(time),
@@ -95,6 +127,7 @@ struct Words {
     /// What it takes beside times.
     besides: &'static [&'static str],
     of_zero: &'static str,
+    longest: Longest,
     of_too_long: &'static str,
 }
 
@@ -149,10 +182,10 @@ impl Words {
         }
         let message = match milliseconds(&text) {
             Some(0) => format!("`\"{text}\"` is no time: {}", self.of_zero),
-            Some(number) if number > LONGEST => format!(
-                "`\"{text}\"` is more than the 24 days that the server can count: {}",
-                self.of_too_long
-            ),
+            Some(number) if number > self.longest.0 => {
+                let Longest(_, longest) = self.longest;
+                format!("`\"{text}\"` is more than {longest}: {}", self.of_too_long)
+            }
             Some(number) => {
                 return Some(Read::Time(Duration {
                     value: Value::Milliseconds(number, span),
@@ -181,8 +214,14 @@ impl Duration {
     }
 }
 
-/// The longest time that the server counts, in its milliseconds.
-const LONGEST: u64 = i32::MAX as u64;
+/// The longest time that makes sense, in milliseconds and in words.
+#[derive(Clone, Copy)]
+struct Longest(u64, &'static str);
+
+/// The server's time-outs are milliseconds in 31 bits.
+const SERVERS: Longest = Longest(i32::MAX as u64, "the 24 days that the server can count");
+/// A lease ends at a point in time. Who means for ever means no lease.
+const LEASES: Longest = Longest(366 * 24 * 3_600_000, "a year");
 
 /// A whole number and a unit.
 fn milliseconds(text: &str) -> Option<u64> {

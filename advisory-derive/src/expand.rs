@@ -3,6 +3,7 @@
 use crate::connection::Connection;
 use crate::function::Form;
 use crate::inferred::inferred;
+use crate::lease::leased;
 use crate::params::Receiver;
 use crate::receiver::renamed;
 use crate::request::request;
@@ -25,7 +26,11 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let at_output = site.function.output.span().resolved_at(here);
     let converted = quote_spanned!(at_output=> #private::returns::<#output>().convert(error));
     let warning = unused::warning(site);
-    let locked = on_held(locked(site, &private, &output), site, &output);
+    let locked = match &site.connection {
+        Connection::Pool(pool) => leased(site, pool, &private, &output),
+        _ => locked(site, &private, &output),
+    };
+    let locked = on_held(locked, site, &output);
     let steps = quote_spanned! {here=>
         #warning
         let error = 'lock: { #locked };
@@ -230,7 +235,7 @@ fn connected(site: &Site) -> Connected {
     };
     let body = site.function.body.stream();
     match &site.connection {
-        Connection::Expression(expression) => {
+        Connection::Expression(expression) | Connection::Pool(expression) => {
             let name = Ident::new("conn", Span::call_site());
             let first = expression.clone().into_iter().next();
             let at = first.map_or(here, |token| token.span().resolved_at(here));

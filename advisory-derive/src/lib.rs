@@ -5,6 +5,7 @@
 mod args;
 mod boxed;
 mod check;
+mod check_lease;
 mod connection;
 mod declared;
 mod duration;
@@ -15,6 +16,7 @@ mod inferred;
 mod key;
 mod key_arg;
 mod key_part;
+mod lease;
 mod literal;
 mod locked;
 mod params;
@@ -39,6 +41,9 @@ use quote::quote;
 ///
 /// #[advisory_lock(key = "nightly-report", scope = "session", wait = "never", on_held = Ok(()), conn = self.pool.get().await?)]
 /// async fn report(&self) -> Result<(), AppError> { /* … */ }
+///
+/// #[advisory_lock(key = "invoice:<month>", scope = "lease", pool = self.pool, keep = "24h", wait = "never", on_held = Ok(()))]
+/// async fn send_invoices(&self, month: u32) -> Result<(), AppError> { /* … */ }
 /// ```
 ///
 /// On an `async fn` it works with diesel-async, on a plain `fn` with Diesel's own connections, with the same meaning. The
@@ -49,17 +54,21 @@ use quote::quote;
 /// | `key` | a string literal: a key pattern; else an expression that is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what is locked |
 /// | `keys` | `["account:<from>", "account:<to>"]`, or expressions | several locks: sorted by number, duplicates removed, one round trip |
 /// | `with` | `with(week = date.iso_week().week())` | computed values for placeholders, as `format!`'s named arguments |
-/// | `scope` | `"xact"`, `"session"` | how long it is held: to the end of a transaction, or for the call alone |
-/// | `mode` | `"exclusive"`, `"shared"` | whether others may hold it at the same time, all of them shared |
+/// | `scope` | `"xact"`, `"session"`, `"lease"` | how long it is held: to the end of a transaction, for the call alone, or as a row that is renewed and can expire |
+/// | `mode` | `"exclusive"`, `"shared"` | whether others may hold it at the same time, all of them shared. Not for `"lease"` |
 /// | `wait` | none: the session's own `lock_timeout`, for each key; `"never"`, `"500ms"`, `"5s"`, `"2m"`, `"1h"`, a `Duration`, `"forever"` | how long the whole acquisition may take |
 /// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | returned without running the body when the wait is over. Needs a `wait` that ends |
 /// | `max_hold` | none; `"30s"`, a `Duration` | the longest run of the body |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the transaction's level; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `nested` | `"allow"`, `"refuse"` | whether it may run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
-/// | `conn` | the parameter `conn`, a place, or an expression | the connection |
-/// | `queue` | none; `64` | calls of this process wait for the key before they take a connection, at most so many; with an expression for `conn`, and not with `mode = "shared"` |
-/// | `handle` | none; `handle = lock` | what the body calls the lock: its keys, and how long it waited for them |
-/// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number |
+/// | `conn` | the parameter `conn`, a place, or an expression | the connection. Not for `"lease"` |
+/// | `pool` | an expression: `self.pool` | where a lease takes a connection for each of its statements. Scope `"lease"`, which needs it |
+/// | `ttl` | `"60s"`, a `Duration` | how long a grant of the lease lasts that is not renewed: so long after a process has died its key is free. Scope `"lease"` |
+/// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
+/// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after the body has returned `Ok`, so that what is done once is done once. Scope `"lease"` |
+/// | `queue` | none; `64` | calls of this process wait for the key before they take a connection, at most so many; with an expression for `conn`, and not with `mode = "shared"` or scope `"lease"` |
+/// | `handle` | none; `handle = lock` | what the body calls the lock: its keys, and how long it waited for them; of a lease also its fencing token |
+/// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key stays a text |
 /// | `name` | none; `"booking-slot"` | sites of one name and pattern are one lock, on purpose |
 /// | `component` | none; `"payments"` | for the registry; its purpose is the first line of the doc comment |
 /// | `allow_overlap` | none; `("other-name", "reason")` | a deployed key that cannot change, and can be another lock's; can be repeated, and `"*"` is every other lock |
@@ -87,6 +96,13 @@ use quote::quote;
 /// **Scope `"session"`.** The body runs in no transaction and can begin its own; the lock is released when it has returned,
 /// whatever it returned. For work that is no transaction: a migration, a scheduler. Refused inside an open transaction, since
 /// the lock would be released before its commit. See `advisory_runtime::session::acquire`.
+///
+/// **Scope `"lease"`.** The lock is a row of the lease table with a holder, a fencing token and an expiry on the server's clock,
+/// for work that is longer than a connection should be kept. The row is found by the SHA-256 of the key's text, so leases and
+/// advisory locks never meet, whatever their keys, and a fixed number is the text of its digits. The body runs in no
+/// transaction and on no connection of the lease; it is renewed beside the body, each time on a connection from `pool`. When a
+/// lease is lost, the body is dropped before another process can have it. A lease is one key and has one holder: `keys`,
+/// `<ids*>` and `mode` are refused, and so is a plain `fn`, which nothing could drop.
 ///
 /// **Waiting.** `wait = "never"` asks once. A time counts for everything together: the queue in this process, all keys, the
 /// server. When it is over the function returns `on_held`, and without one the error `NotAvailable` or `TimedOut`, of which
@@ -134,7 +150,7 @@ fn lock(
     args: proc_macro2::TokenStream,
     item: proc_macro2::TokenStream,
 ) -> Result<proc_macro2::TokenStream, Errors> {
-    const KNOWN: [&str; 20] = [
+    const KNOWN: [&str; 24] = [
         "key",
         "keys",
         "with",
@@ -148,6 +164,10 @@ fn lock(
         "queue",
         "handle",
         "conn",
+        "pool",
+        "ttl",
+        "renew",
+        "keep",
         "derivation",
         "max_keys",
         "allow_ambiguous",

@@ -1,6 +1,7 @@
 //! The record that a site leaves in the program: a static of flat bytes in a section of its own.
 
 use crate::args::Args;
+use crate::duration::Duration;
 use advisory_pattern::{Derivation, LockedKey, MODULE_PATH, Record, encode_key};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
@@ -26,6 +27,7 @@ const LONGEST_PURPOSE: usize = 500;
 pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let text = |literal: &Option<LitStr>| literal.as_ref().map(LitStr::value);
+    let time = |time: &Option<Duration>| time.as_ref().map(|time| time.written.clone());
     let (file, line) = place(entry.span);
     let slim = cfg!(feature = "slim-inventory");
     let (written, keys) = entry
@@ -44,8 +46,11 @@ pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenS
         scope: entry.scope.to_owned(),
         mode: args.mode().to_owned(),
         wait: args.wait.as_ref().map(|wait| wait.written().to_owned()),
-        max_hold: args.max_hold.as_ref().map(|bound| bound.written.clone()),
+        max_hold: time(&args.max_hold),
         isolation: args.isolation.map(str::to_owned),
+        ttl: time(&args.ttl),
+        renew: time(&args.renew),
+        keep: time(&args.keep),
         allow_overlap: args
             .allow_overlap
             .iter()

@@ -19,7 +19,7 @@ pub(crate) fn request(site: &Site, private: &TokenStream) -> TokenStream {
 }
 
 /// Method calls for what differs from an exclusive lock that is waited for as the session says.
-fn terms(site: &Site, private: &TokenStream) -> TokenStream {
+pub(crate) fn terms(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let args = &site.args;
     let mut terms = TokenStream::new();
@@ -56,17 +56,23 @@ fn terms(site: &Site, private: &TokenStream) -> TokenStream {
     terms
 }
 
-/// An expression: a `Request` for the keys. What computes them is gone before the wait, so that the future is `Send` whatever
-/// they are made of.
-fn keys(site: &Site, private: &TokenStream) -> TokenStream {
+/// Statements that compute what `with` names.
+pub(crate) fn with(site: &Site) -> TokenStream {
     let here = Span::mixed_site();
-    let krate = &site.krate;
     let with = site
         .locked
         .with
         .iter()
         .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
-    let with = quote_spanned!(here=> #(#with)*);
+    quote_spanned!(here=> #(#with)*)
+}
+
+/// An expression: a `Request` for the keys. What computes them is gone before the wait, so that the future is `Send` whatever
+/// they are made of.
+fn keys(site: &Site, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let krate = &site.krate;
+    let with = with(site);
     if let [Key::Expression(key)] = site.locked.keys.as_slice() {
         let at = at_start(key);
         let key = typed(key);
@@ -150,15 +156,15 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
     )
 }
 
-/// Where the compiler complains about an expression that is no key.
-fn at_start(key: &TokenStream) -> Span {
+/// Where the compiler complains about an expression that is not what it has to be, such as a key.
+pub(crate) fn at_start(key: &TokenStream) -> Span {
     let first = key.clone().into_iter().next();
     let span = first.map_or_else(Span::call_site, |token| token.span());
     span.resolved_at(Span::mixed_site())
 }
 
 /// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.
-fn typed(key: &TokenStream) -> TokenStream {
+pub(crate) fn typed(key: &TokenStream) -> TokenStream {
     match syn::parse2::<LitInt>(key.clone()) {
         Ok(number) if number.suffix().is_empty() => {
             LitInt::new(&format!("{number}i64"), number.span()).into_token_stream()

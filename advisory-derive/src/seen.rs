@@ -6,7 +6,7 @@
 
 use crate::errors::Errors;
 use crate::tokens::split_at_commas;
-use advisory_pattern::{Derivation, Lock, LockedKey, Part};
+use advisory_pattern::{Derivation, KeySpace, Lock, LockedKey, Part};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -52,8 +52,8 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    pub(crate) fn lock(&self, key: LockedKey, derivation: Derivation) -> Lock {
-        Lock::new(key, derivation, self.name.clone(), self.allowed.clone())
+    fn lock(&self, key: LockedKey, derivation: Derivation, space: KeySpace) -> Lock {
+        Lock::new(key, derivation, self.name.clone(), self.allowed.clone()).within(space)
     }
 }
 
@@ -61,6 +61,7 @@ impl Sharing {
 /// anything does.
 pub(crate) fn note(
     keys: &[Known],
+    space: KeySpace,
     derivation: Derivation,
     sharing: &Sharing,
     item: String,
@@ -79,7 +80,7 @@ pub(crate) fn note(
             continue;
         };
         let start = start(&key);
-        let lock = sharing.lock(key, derivation);
+        let lock = sharing.lock(key, derivation, space);
         let found = seen
             .iter()
             .filter(|earlier| {

@@ -2,12 +2,14 @@
 
 use crate::args::Args;
 use crate::check;
+use crate::check_lease;
 use crate::connection::{self, Connection};
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::locked::Locked;
 use crate::record::{self, Entry};
 use crate::seen;
+use advisory_pattern::KeySpace;
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
 
@@ -31,10 +33,16 @@ impl Site {
         let locked = Locked::new(&mut args, errors);
         check::idle(&args, &locked, errors);
         check::together(&args, errors);
+        check_lease::arguments(&args, &locked, errors);
         let function = function?;
         let sharing = args.sharing();
         check::keys(&locked, &function, errors);
-        let connection = connection::find(args.conn.clone(), &function, errors)?;
+        check_lease::function(&args, &function, errors);
+        let connection = if args.is_lease() {
+            Connection::Pool(args.pool.clone()?)
+        } else {
+            connection::find(args.conn.clone(), &function, errors)?
+        };
         check::queue(&args, &connection, &function, errors);
         check::handle(&args, &connection, &function, errors);
         check::same_connection(&connection, &function, errors);
@@ -45,6 +53,7 @@ impl Site {
             let item = format!("fn `{word}`");
             seen::note(
                 &known,
+                KeySpace::of(args.scope(), "fn"),
                 locked.derivation,
                 &sharing,
                 item,

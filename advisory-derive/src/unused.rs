@@ -8,17 +8,17 @@ use crate::site::Site;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 
-/// A statement that warns, if there is something to warn of. A session-level lock protects what needs no connection, too; and a
-/// parameter whose name starts with `_` is meant to be unused.
+/// A statement that warns, if there is something to warn of. A session-level lock protects what needs no connection, too, and a
+/// lease has none; a parameter whose name starts with `_` is meant to be unused.
 pub(crate) fn warning(site: &Site) -> TokenStream {
     let (name, span) = named(site);
-    if site.args.is_session() || name.starts_with('_') || !is_unused(site) {
+    if site.args.scope() != "xact" || name.starts_with('_') || !is_unused(site) {
         return TokenStream::new();
     }
     let here = Span::mixed_site();
     let whole = match &site.connection {
         Connection::Place { fields, .. } => format!("{name}{fields}"),
-        Connection::Expression(_) => name,
+        Connection::Expression(_) | Connection::Pool(_) => name,
     };
     let note = format!(
         "the body never uses `{whole}`, the connection that holds the lock: a statement on another connection is not protected \
@@ -43,7 +43,7 @@ pub(crate) fn is_unused(site: &Site) -> bool {
 fn named(site: &Site) -> (String, Span) {
     match &site.connection {
         Connection::Place { root, .. } => (root.to_string(), root.span()),
-        Connection::Expression(expression) => {
+        Connection::Expression(expression) | Connection::Pool(expression) => {
             let first = expression.clone().into_iter().next();
             let span = first.map_or_else(Span::call_site, |token| token.span());
             ("conn".to_owned(), span)

@@ -1,6 +1,6 @@
 //! Which two sites of a program, or of two, can lock one key without being one lock?
 
-use crate::{Collision, Lock, Record, RecordError};
+use crate::{Collision, KeySpace, Lock, Record, RecordError};
 
 /// Two sites whose locks collide.
 #[derive(Clone, Debug)]
@@ -114,9 +114,11 @@ fn is_same_code(here: &Record, there: &Record) -> bool {
             kind,
             keys,
             derivation,
+            scope,
             ..
         } = site;
-        (krate, module, function, kind, keys, derivation)
+        let space = KeySpace::of(scope, kind);
+        (krate, module, function, kind, keys, derivation, space)
     }
     code(here) == code(there)
 }

@@ -4,7 +4,7 @@
 //! anything. A record is flat text between two control characters, so that it needs no relocation and survives any linker.
 
 use crate::locked_key::decode_key;
-use crate::{Derivation, Lock, RecordError};
+use crate::{Derivation, KeySpace, Lock, RecordError};
 
 /// Starts a record.
 const START: char = '\u{1e}';
@@ -36,7 +36,7 @@ pub struct Record {
     pub written: Vec<String>,
     /// The keys as they are compared, by [`encode_key`](crate::encode_key).
     pub keys: Vec<String>,
-    /// How the rendered key becomes a number.
+    /// How the rendered key becomes a number; that of a lease becomes none, and `sha256` stands here.
     pub derivation: String,
     /// `xact`, `session`, `lease`; `none` for a declared key, which is held where it is used.
     pub scope: String,
@@ -48,6 +48,12 @@ pub struct Record {
     pub max_hold: Option<String>,
     /// The isolation level, if the site says one.
     pub isolation: Option<String>,
+    /// How long a grant of the lease lasts, if the site says so.
+    pub ttl: Option<String>,
+    /// How often the lease is renewed, if the site says so.
+    pub renew: Option<String>,
+    /// How long the lease's key stays taken after `Ok`, if the site says so.
+    pub keep: Option<String>,
     /// The other locks' names that this one may overlap, each with the reason.
     pub allow_overlap: Vec<(String, String)>,
     /// Why the pattern may be ambiguous.
@@ -113,6 +119,9 @@ impl Record {
             ("wait", &self.wait),
             ("max_hold", &self.max_hold),
             ("isolation", &self.isolation),
+            ("ttl", &self.ttl),
+            ("renew", &self.renew),
+            ("keep", &self.keep),
             ("allow_ambiguous", &self.allow_ambiguous),
         ];
         fields.extend(
@@ -159,6 +168,9 @@ impl Record {
                 "wait" => record.wait = Some(text()),
                 "max_hold" => record.max_hold = Some(text()),
                 "isolation" => record.isolation = Some(text()),
+                "ttl" => record.ttl = Some(text()),
+                "renew" => record.renew = Some(text()),
+                "keep" => record.keep = Some(text()),
                 "allow_ambiguous" => record.allow_ambiguous = Some(text()),
                 "allow_overlap" => {
                     let (other, reason) = value.split_once(PART).unwrap_or((value, ""));
@@ -228,6 +240,7 @@ impl Record {
     pub fn locks(&self) -> Result<Vec<(String, Lock)>, RecordError> {
         let derivation = Derivation::from_name(&self.derivation)
             .ok_or_else(|| RecordError::Malformed(format!("derivation `{}`", self.derivation)))?;
+        let space = KeySpace::of(&self.scope, &self.kind);
         let allowed: Vec<String> = self
             .allow_overlap
             .iter()
@@ -239,10 +252,8 @@ impl Record {
                 continue;
             };
             let written = self.written.get(index).unwrap_or(key).clone();
-            locks.push((
-                written,
-                Lock::new(locked, derivation, self.name.clone(), allowed.clone()),
-            ));
+            let lock = Lock::new(locked, derivation, self.name.clone(), allowed.clone());
+            locks.push((written, lock.within(space)));
         }
         Ok(locks)
     }

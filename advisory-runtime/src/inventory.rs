@@ -9,6 +9,9 @@
 //! advisory_runtime::inventory::assert_no_collisions();
 //! ```
 //!
+//! Leases are among the sites, and compared with each other by the texts of their keys. They never meet advisory locks, which are
+//! numbers, so one name for a lease and an advisory lock is told too. A declared lock can be used as either and is compared as both.
+//!
 //! A crate that the program names in its manifest and nowhere in its source is not linked, so its sites are not here: a test of
 //! `tests/` that does nothing else writes `use your_crate as _;`. It never sees the sites of `src/main.rs`; put the test there.
 
@@ -124,6 +127,55 @@ fn place(site: &Site) -> String {
 #[cfg(test)]
 mod tests {
     use super::{InventoryError, Site, compare};
+    use crate::{Key, LockKey};
+    use advisory_pattern::LockedKey;
+
+    #[test]
+    fn leases_are_told_apart_from_advisory_locks() {
+        let site = |function: &str, scope: &str, name: Option<&str>| Site {
+            kind: if scope == "none" { "struct" } else { "fn" }.into(),
+            name: name.map(Into::into),
+            written: vec!["job:<id>".into()],
+            keys: vec!["pattern job:<id: int>".into()],
+            derivation: "sha256".into(),
+            scope: scope.into(),
+            function: function.into(),
+            krate: "jobs".into(),
+            ..Site::default()
+        };
+        let (lock, lease) = (site("run", "xact", None), site("watch", "lease", None));
+        assert!(compare(&[lock, lease.clone()]).is_ok());
+        let told = |sites: &[Site]| match compare(sites) {
+            Err(InventoryError::Collisions(found)) => found.concat(),
+            other => unreachable!("{other:?}"),
+        };
+        let text = told(&[lease.clone(), site("poll", "lease", None)]);
+        assert!(text.starts_with("lease keys can collide"), "{text}");
+        let text = told(&[lease, site("JobLock", "none", None)]);
+        assert!(text.starts_with("lease keys can collide"), "{text}");
+        let named = |function, scope| site(function, scope, Some("job"));
+        let text = told(&[named("run", "session"), named("watch", "lease")]);
+        assert!(
+            text.starts_with("advisory lock `job` is two locks"),
+            "{text}"
+        );
+        let both = [named("JobLock", "none"), named("watch", "lease")];
+        assert!(compare(&both).is_ok());
+    }
+
+    /// A lease's number is compared as a text, and has to be the one that is rendered.
+    #[test]
+    fn a_number_is_compared_as_the_text_that_it_renders_as() {
+        for (key, known) in [
+            (Key::BigInt(-42), LockedKey::BigInt(-42)),
+            (Key::IntInt(7, -3), LockedKey::IntInt(Some(7), Some(-3))),
+        ] {
+            assert_eq!(key.rendered(), known.text().to_string());
+        }
+        let open = LockedKey::IntInt(Some(7), None).text().to_string();
+        let shown = Key::IntInt(7, -3).rendered();
+        assert_eq!(open.replace("<second: int>", "-3"), shown);
+    }
 
     #[test]
     fn a_collision_is_told_with_both_places_and_a_key() {

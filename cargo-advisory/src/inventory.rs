@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use advisory_pattern::{Derivation, LockedKey, Record, decode_key};
+use advisory_pattern::{Derivation, KeySpace, LockedKey, Record, decode_key};
 
 use crate::artifact;
 use crate::failure::Failure;
@@ -74,11 +74,13 @@ pub(crate) struct Key<'a> {
     pub(crate) written: &'a str,
     /// What is known of it.
     pub(crate) known: Option<LockedKey>,
-    pub(crate) derivation: Option<Derivation>,
+    /// How its text becomes a number; that of a lease becomes none.
+    derivation: Option<Derivation>,
+    pub(crate) is_lease: bool,
 }
 
 impl Key<'_> {
-    /// The `bigint` that the lock always is.
+    /// The `bigint` that the lock always is; of a lease the number that is written for its text.
     pub(crate) fn number(&self) -> Option<i64> {
         match self.known.as_ref()? {
             LockedKey::BigInt(number) => Some(*number),
@@ -87,9 +89,19 @@ impl Key<'_> {
         }
     }
 
-    /// Which of PostgreSQL's two key spaces it is in.
+    /// Whether it is one key, whatever the call.
+    pub(crate) fn is_fixed(&self) -> bool {
+        match &self.known {
+            Some(LockedKey::Pattern(pattern)) => pattern.constant().is_some(),
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    /// Which key space it is in: one of PostgreSQL's two, or that of leases.
     pub(crate) const fn space(&self) -> Option<&'static str> {
         match self.known {
+            _ if self.is_lease => Some("lease"),
             Some(LockedKey::IntInt(..)) => Some("(int, int)"),
             Some(_) => Some("bigint"),
             None => None,
@@ -99,13 +111,21 @@ impl Key<'_> {
 
 /// The site's keys; it has been read without an error, so each can be.
 pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
+    let is_lease = is_lease(site);
+    let derivation = Derivation::from_name(&site.derivation).filter(|_| !is_lease);
     let keys = site.keys.iter().enumerate();
     keys.map(|(index, key)| Key {
         written: site.written.get(index).unwrap_or(key),
         known: decode_key(key).ok().flatten(),
-        derivation: Derivation::from_name(&site.derivation),
+        derivation,
+        is_lease,
     })
     .collect()
+}
+
+/// Whether the site's keys are rows of the lease table.
+pub(crate) fn is_lease(site: &Record) -> bool {
+    KeySpace::of(&site.scope, &site.kind) == KeySpace::Lease
 }
 
 /// `bookings::slot::create`

@@ -8,7 +8,7 @@ use advisory_pattern::{Derivation, LockedKey, Record};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::inventory::{Inventory, Key, keys};
+use crate::inventory::{Inventory, Key, is_lease, keys};
 
 /// The schema that this command writes.
 const VERSION: u64 = 1;
@@ -28,8 +28,8 @@ pub(crate) fn pretty(value: &Value) -> String {
 pub(crate) fn site(site: &Record) -> Value {
     let keys = keys(site);
     let first = keys.first();
-    // A number is not derived.
-    let is_derived = keys.iter().any(|key| pattern(key).is_some());
+    // A number is not derived, nor is a lease's text.
+    let is_derived = !is_lease(site) && keys.iter().any(|key| pattern(key).is_some());
     let exceptions: Vec<Value> = site
         .allow_overlap
         .iter()
@@ -46,6 +46,9 @@ pub(crate) fn site(site: &Record) -> Value {
         "wait": site.wait,
         "max_hold": site.max_hold,
         "isolation": site.isolation,
+        "ttl": site.ttl,
+        "renew": site.renew,
+        "keep": site.keep,
         "component": site.component,
         "purpose": site.purpose,
         "kind": site.kind,
@@ -132,6 +135,9 @@ fn record(value: &Value) -> Result<Record, String> {
         wait: text(site, "wait")?,
         max_hold: text(site, "max_hold")?,
         isolation: text(site, "isolation")?,
+        ttl: text(site, "ttl")?,
+        renew: text(site, "renew")?,
+        keep: text(site, "keep")?,
         allow_ambiguous: text(site, "allow_ambiguous")?,
         module: text(site, "module")?.unwrap_or_default(),
         function: text(site, "function")?.ok_or("`function` is missing")?,

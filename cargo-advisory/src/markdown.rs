@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use advisory_pattern::{Derivation, LockedKey, Record};
 
-use crate::inventory::{Inventory, Key, file_line, keys, path};
+use crate::inventory::{Inventory, Key, file_line, is_lease, keys, path};
 use crate::odds;
 
 /// Writes the document; the odds are those of so many keys.
@@ -19,11 +19,12 @@ pub(crate) fn write(inventory: &Inventory, rendered: u64) -> String {
     let mut unknown = Vec::new();
     for site in &inventory.sites {
         for key in keys(site) {
-            match (&key.known, key.number()) {
-                (None, _) => unknown.push(row(site, &key)),
-                (Some(LockedKey::Pattern(_)), None) => patterns.push(row(site, &key)),
-                _ => fixed.push(row(site, &key)),
-            }
+            let rows = match &key.known {
+                None => &mut unknown,
+                Some(_) if key.is_fixed() => &mut fixed,
+                Some(_) => &mut patterns,
+            };
+            rows.push(row(site, &key));
         }
     }
     let parts = [
@@ -76,8 +77,12 @@ const fn heads(key: &str) -> [&str; 9] {
     ]
 }
 
+/// What stands for the number of a key that has none.
+const IN_LEASES: &str = "none: SHA-256 of the text, in the lease table";
+
 fn row(site: &Record, key: &Key<'_>) -> [String; 9] {
     let (id, number) = match (&key.known, key.number()) {
+        _ if key.is_lease => (code(key.written), IN_LEASES.to_owned()),
         (Some(LockedKey::Pattern(_)), Some(number)) => (
             code(&number.to_string()),
             format!("{} of {}", site.derivation, code(key.written)),
@@ -135,7 +140,8 @@ fn kind(site: &Record) -> String {
     let mut kind = match site.scope.as_str() {
         "xact" => format!("Transaction (`pg_{never}advisory_xact_lock{shared}`)"),
         "session" => format!("Session (`pg_{never}advisory_lock{shared}`)"),
-        "lease" => "Lease (a row)".to_owned(),
+        "lease" if never.is_empty() => "Lease (a row that is renewed)".to_owned(),
+        "lease" => "Lease (a row that is renewed), does not wait".to_owned(),
         _ => "Declared; held where it is used".to_owned(),
     };
     let said = [
@@ -145,6 +151,9 @@ fn kind(site: &Record) -> String {
         ),
         ("held", site.max_hold.as_deref()),
         ("isolation", site.isolation.as_deref()),
+        ("ttl", site.ttl.as_deref()),
+        ("renewed every", site.renew.as_deref()),
+        ("kept after `Ok` for", site.keep.as_deref()),
     ];
     for (what, value) in said {
         if let Some(value) = value {
@@ -188,6 +197,7 @@ fn chances(text: &mut String, inventory: &Inventory, rendered: u64) {
         .map(|derivation| {
             let used = inventory.sites.iter().filter(|site| {
                 site.derivation == derivation.name()
+                    && !is_lease(site)
                     && site.keys.iter().any(|key| key.starts_with("pattern "))
             });
             [

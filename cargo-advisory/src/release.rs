@@ -2,10 +2,10 @@
 //!
 //! While a fleet is half upgraded, old and new processes have to lock the same number, or they do not exclude each other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use advisory_pattern::{LockedKey, Record};
+use advisory_pattern::{KeySpace, LockedKey, Part, Pattern, Record};
 
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, keys, path};
@@ -59,20 +59,13 @@ fn change(
     if allowed.iter().any(|name| name == what) || new.iter().any(is_declared) {
         return None;
     }
-    let all = |sites: &[&Record]| -> BTreeSet<String> {
-        sites.iter().flat_map(|site| forms(site)).collect()
-    };
-    let (before, now) = (all(old), all(new));
-    let is_lost = before.difference(&now).next().is_some();
+    let was = old.iter().find(|site| has_no_equal(site, new))?;
+    let is = new.iter().find(|site| has_no_equal(site, old));
     // Fewer functions of one path (methods of several types) and no other key: one of them was removed.
-    let is_removed = new.len() < old.len() && now.is_subset(&before);
-    if !is_lost || is_removed {
+    if is.is_none() && new.len() < old.len() {
         return None;
     }
-    let lost = |site: &&&Record| forms(site).iter().any(|form| !now.contains(form));
-    let was = old.iter().find(lost).or(old.first())?;
-    let gained = |site: &&&Record| forms(site).iter().any(|form| !before.contains(form));
-    let is = new.iter().find(gained).or(new.first())?;
+    let is = is.or(new.first())?;
     Some(Finding {
         kind: "key-change",
         message: format!(
@@ -93,35 +86,72 @@ fn change(
     })
 }
 
-/// The keys as far as they decide who excludes whom: not what placeholders are called.
-fn forms(site: &Record) -> Vec<String> {
-    let space = if site.scope == "lease" { "lease " } else { "" };
+/// Whether the site has a key that none of the others has.
+fn has_no_equal(site: &Record, others: &[&Record]) -> bool {
+    let others: Vec<Form> = others.iter().flat_map(|other| forms(other)).collect();
+    let mut forms = forms(site).into_iter();
+    forms.any(|form| !others.iter().any(|other| form.is(other)))
+}
+
+/// A key as far as it decides who excludes whom: not what placeholders are called, nor how a number is derived where there is none.
+#[derive(Default)]
+struct Form {
+    space: KeySpace,
+    /// As an advisory lock's.
+    number: String,
+    /// As a lease's.
+    text: String,
+}
+
+impl Form {
+    fn is(&self, other: &Self) -> bool {
+        match self.space.meets_as_lease(other.space) {
+            None => self.number == other.number,
+            Some(can) => can && self.text == other.text,
+        }
+    }
+}
+
+/// The site's keys, and before them its key space alone: two sites have to share it also where no key is known before run time.
+fn forms(site: &Record) -> Vec<Form> {
+    let space = KeySpace::of(&site.scope, &site.kind);
     let keys = keys(site);
     let forms = keys.iter().zip(&site.keys).filter_map(|(key, raw)| {
-        let form = match &key.known {
-            // What is only known at run time can't be compared.
-            None => return None,
-            Some(LockedKey::Pattern(pattern)) => {
-                let mut pattern = pattern.clone();
-                for part in &mut pattern.parts {
-                    if let advisory_pattern::Part::Placeholder(placeholder) = part {
-                        placeholder.path = vec!["_".to_owned()];
-                        placeholder.slice = false;
-                    }
-                }
-                format!("{} pattern {pattern}", site.derivation)
-            }
-            Some(_) => raw.clone(),
+        // What is only known at run time can't be compared.
+        let known = key.known.as_ref()?;
+        let text = nameless(known.text().into_owned()).to_string();
+        let number = match known {
+            LockedKey::Pattern(_) => format!("{} {text}", site.derivation),
+            _ => raw.clone(),
         };
-        Some(format!("{space}{form}"))
+        Some(Form {
+            space,
+            number,
+            text,
+        })
     });
-    forms.collect()
+    let alone = Form {
+        space,
+        ..Form::default()
+    };
+    std::iter::once(alone).chain(forms).collect()
+}
+
+fn nameless(mut pattern: Pattern) -> Pattern {
+    for part in &mut pattern.parts {
+        if let Part::Placeholder(placeholder) = part {
+            placeholder.path = vec!["_".to_owned()];
+            placeholder.slice = false;
+        }
+    }
+    pattern
 }
 
 fn written(site: &Record) -> String {
     let keys: Vec<String> = keys(site)
         .iter()
         .map(|key| match key.known {
+            _ if key.is_lease => format!("`{}` as a lease", key.written),
             Some(LockedKey::Pattern(_)) => format!("`{}` by {}", key.written, site.derivation),
             _ => format!("`{}`", key.written),
         })

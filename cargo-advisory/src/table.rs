@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use advisory_pattern::LockedKey;
 use anstyle::Style;
 
 use crate::inventory::{Inventory, file_line, keys, path};
@@ -46,11 +47,11 @@ fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
         for (nth, key) in keys(site).iter().enumerate() {
             let is_first = nth == 0;
             let once = |cell: String| if is_first { cell } else { String::new() };
-            let derivation = match (key.space(), key.number()) {
-                (None, _) => "at run time",
-                (Some("bigint"), Some(_)) if site.keys[nth].starts_with("number") => "fixed",
-                (Some("(int, int)"), _) => "fixed",
-                _ => &site.derivation,
+            let derivation = match &key.known {
+                None => "at run time",
+                Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) => "fixed",
+                Some(LockedKey::Pattern(_)) if key.is_lease => "text",
+                Some(LockedKey::Pattern(_)) => &site.derivation,
             };
             let held = match (site.scope.as_str(), site.mode.as_str()) {
                 ("none", _) => "where used".to_owned(),

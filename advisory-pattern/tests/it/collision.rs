@@ -1,6 +1,6 @@
 //! Which two locks are one, never meet, or collide?
 
-use advisory_pattern::{Collision, Derivation, Lock, LockedKey, Pattern, Shape};
+use advisory_pattern::{Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Shape};
 use proptest::prelude::*;
 
 use crate::pattern;
@@ -42,12 +42,19 @@ fn key() -> impl Strategy<Value = LockedKey> {
     ]
 }
 
+fn space() -> impl Strategy<Value = KeySpace> {
+    let spaces = [KeySpace::Advisory, KeySpace::Lease, KeySpace::Declared];
+    prop::sample::select(spaces.to_vec())
+}
+
 fn any_lock() -> impl Strategy<Value = Lock> {
     let derivation = prop::sample::select(Derivation::ALL[..2].to_vec());
     let name = || prop::sample::select(vec!["here".to_owned(), "there".to_owned()]);
     let allowed = prop::collection::vec(name(), 0..2);
-    (key(), derivation, prop::option::of(name()), allowed)
-        .prop_map(|(key, derivation, name, allowed)| Lock::new(key, derivation, name, allowed))
+    let said = (key(), derivation, prop::option::of(name()), allowed);
+    (said, space()).prop_map(|((key, derivation, name, allowed), space)| {
+        Lock::new(key, derivation, name, allowed).within(space)
+    })
 }
 
 proptest! {
@@ -58,9 +65,9 @@ proptest! {
     }
 
     #[test]
-    fn equal_keys_collide_unless_they_say_that_they_are_one(key in key()) {
+    fn equal_keys_collide_unless_they_say_that_they_are_one(key in key(), space in space()) {
         let lock = |name: Option<&str>| {
-            Lock::new(key.clone(), SHA256, name.map(str::to_owned), Vec::new())
+            Lock::new(key.clone(), SHA256, name.map(str::to_owned), Vec::new()).within(space)
         };
         prop_assert!(lock(None).collision(&lock(None)).is_some());
         prop_assert!(lock(Some("a")).collision(&lock(None)).is_some());
@@ -137,6 +144,138 @@ fn pairs_meet_where_no_half_tells_them_apart() {
     let found = pair(Some(7), None).collision(&pair(None, Some(2)));
     assert_eq!(found, Some(Collision::Number("(7, 2)".to_owned())));
     assert_eq!(pair(Some(7), None).collision(&pair(Some(8), None)), None);
+}
+
+fn lease(lock: Lock) -> Lock {
+    lock.within(KeySpace::Lease)
+}
+
+fn witness(collision: Option<Collision>) -> String {
+    match collision {
+        Some(Collision::Lease(witness)) => witness.key,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lease_and_an_advisory_lock_never_meet_by_their_keys() {
+    for key in [
+        LockedKey::BigInt(42),
+        LockedKey::IntInt(Some(7), None),
+        LockedKey::Pattern(shaped("a:<x>")),
+    ] {
+        let lock = fixed(key);
+        assert_eq!(lease(lock.clone()).collision(&lock), None);
+        assert_eq!(lock.collision(&lease(lock.clone())), None);
+    }
+}
+
+#[test]
+fn leases_meet_by_their_texts_whatever_their_derivation() {
+    let md5 = |text: &str| {
+        let key = LockedKey::Pattern(shaped(text));
+        lease(Lock::new(key, Derivation::Md5, None, Vec::new()))
+    };
+    let found = md5("<tenant>:<slot>").collision(&lease(lock("<account>:<month>")));
+    assert_eq!(witness(found), "t1:x");
+    assert_eq!(md5("a:<x>").collision(&lease(lock("b:<x>"))), None);
+    let both = |text: &str| lease(named(text, "slot"));
+    assert_eq!(both("<a>:<b>").collision(&both("<c>:<d>")), None);
+}
+
+#[test]
+fn a_leases_number_is_the_text_of_its_digits() {
+    let number = lease(fixed(LockedKey::BigInt(-42)));
+    assert_eq!(witness(number.collision(&lease(lock("-42")))), "-42");
+    assert_eq!(number.collision(&lease(lock("42"))), None);
+    assert!(number.collision(&lease(lock("<id: int>"))).is_some());
+    // Its derived number is none of a lease's keys.
+    let derived = lease(fixed(LockedKey::BigInt(SHA256.key("nightly"))));
+    assert_eq!(derived.collision(&lease(lock("nightly"))), None);
+    let named = |key| Lock::new(key, SHA256, Some("job".to_owned()), Vec::new());
+    let text = lease(named(LockedKey::Pattern(shaped("42"))));
+    assert_eq!(
+        text.collision(&lease(named(LockedKey::BigInt(42)))),
+        None,
+        "one key"
+    );
+}
+
+#[test]
+fn a_leases_pair_is_the_text_of_both_numbers() {
+    let pair = |first, second| lease(fixed(LockedKey::IntInt(first, second)));
+    let open = pair(Some(7), None);
+    assert_eq!(
+        witness(open.collision(&pair(Some(7), Some(3)))),
+        "(7, 3)",
+        "as `Key` is displayed"
+    );
+    assert_eq!(open.collision(&pair(Some(8), None)), None);
+    assert_eq!(witness(open.collision(&pair(None, Some(-2)))), "(7, -2)");
+    assert!(open.collision(&lease(lock("(7, <x: int>)"))).is_some());
+    assert_eq!(open.collision(&lease(fixed(LockedKey::BigInt(7)))), None);
+    let named = |key| lease(Lock::new(key, SHA256, Some("job".to_owned()), Vec::new()));
+    let pattern = named(LockedKey::Pattern(shaped("(7, <tenant: int>)")));
+    let tenant = named(LockedKey::IntInt(Some(7), None));
+    assert_eq!(pattern.collision(&tenant), None, "one key");
+}
+
+#[test]
+fn one_name_is_no_lease_and_an_advisory_lock() {
+    let (held, leased) = (named("job", "nightly"), lease(named("job", "nightly")));
+    for found in [held.collision(&leased), leased.collision(&held)] {
+        assert_eq!(found, Some(Collision::Scopes("nightly".to_owned())));
+    }
+    let found = held.collision(&leased).unwrap();
+    assert!(found.help("job", None).contains("`scope = \"lease\"`"));
+}
+
+#[test]
+fn a_declared_lock_meets_advisory_locks_and_leases() {
+    let declared = |lock: Lock| lock.within(KeySpace::Declared);
+    let account = declared(lock("account:<id>"));
+    let found = account.collision(&lock("account:<id>"));
+    assert!(matches!(found, Some(Collision::Key(_))), "{found:?}");
+    let found = account.collision(&lease(lock("account:<id>")));
+    assert_eq!(witness(found), "account:t1");
+    let found = account.collision(&declared(lock("account:<id>")));
+    assert!(matches!(found, Some(Collision::Key(_))), "{found:?}");
+    // It is used in either space under its own name.
+    let account = declared(named("account:<id>", "account"));
+    let other = named("account:<x>", "account");
+    assert_eq!(account.collision(&other), None);
+    assert_eq!(account.collision(&lease(other)), None);
+    // As a lease it has no derivation, between advisory locks it has.
+    let key = LockedKey::Pattern(shaped("account:<id>"));
+    let md5 = declared(Lock::new(key, Derivation::Md5, None, Vec::new()));
+    assert_eq!(md5.collision(&lock("account:<id>")), None);
+    assert!(md5.collision(&lease(lock("account:<id>"))).is_some());
+}
+
+#[test]
+fn a_records_scope_and_kind_say_its_space() {
+    for (scope, kind, space) in [
+        ("lease", "fn", KeySpace::Lease),
+        ("xact", "fn", KeySpace::Advisory),
+        ("session", "fn", KeySpace::Advisory),
+        ("none", "struct", KeySpace::Declared),
+        // `lock_key!` gives a number.
+        ("none", "macro", KeySpace::Advisory),
+    ] {
+        assert_eq!(KeySpace::of(scope, kind), space, "{scope} {kind}");
+    }
+}
+
+#[test]
+fn help_for_leases_is_a_key_that_can_be_written() {
+    let open = lease(fixed(LockedKey::IntInt(Some(7), None)));
+    let found = open.collision(&open.clone()).unwrap();
+    let text = "(7, tenant_no)";
+    assert!(!found.help(text, Some("run")).contains("run"), "{found}");
+    assert_eq!(
+        found.headline(text, text),
+        "lease keys can collide: `(7, tenant_no)` and `(7, tenant_no)`"
+    );
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn record() -> impl Strategy<Value = Record> {
         text(),
         text(),
     );
-    let optional = prop::array::uniform7(prop::option::of(text()));
+    let optional = prop::array::uniform10(prop::option::of(text()));
     let keys = prop::collection::vec((text(), text()), 1..4);
     let overlaps = prop::collection::vec((text(), text()), 0..3);
     let fields = (texts, optional, keys, overlaps, any::<u32>());
@@ -40,6 +40,9 @@ fn record() -> impl Strategy<Value = Record> {
             max_hold,
             isolation,
             allow_ambiguous,
+            ttl,
+            renew,
+            keep,
         ] = optional;
         let (written, keys) = keys.into_iter().unzip();
         Record {
@@ -55,6 +58,9 @@ fn record() -> impl Strategy<Value = Record> {
             wait,
             max_hold,
             isolation,
+            ttl,
+            renew,
+            keep,
             allow_overlap,
             allow_ambiguous,
             module,

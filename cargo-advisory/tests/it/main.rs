@@ -11,6 +11,7 @@ mod command;
 mod dump;
 mod formats;
 mod key;
+mod leases;
 mod programs;
 mod registry;
 mod release;

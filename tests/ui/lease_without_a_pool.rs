@@ -2,6 +2,7 @@
 use advisory_runtime::advisory_lock;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::bb8::Pool;
 
 #[advisory_lock(key = "job", scope = "lease")]
 async fn run(conn: &mut AsyncPgConnection) -> QueryResult<()> {

@@ -1,0 +1,267 @@
+//! Are leases listed as what they are, kept apart from advisory locks, and missed when a release makes one of the other?
+
+use std::slice::from_ref;
+
+use advisory_pattern::Record;
+use serde_json::Value;
+
+use crate::programs::{Said, advisory, file};
+
+/// A lease whose key is a pattern, or a number.
+fn lease(function: &str, line: u32, written: &str, key: &str) -> Record {
+    Record {
+        kind: "fn".to_owned(),
+        written: vec![written.to_owned()],
+        keys: vec![key.to_owned()],
+        derivation: "sha256".to_owned(),
+        scope: "lease".to_owned(),
+        mode: "exclusive".to_owned(),
+        module: "billing".to_owned(),
+        function: function.to_owned(),
+        file: "src/lib.rs".to_owned(),
+        line,
+        krate: "billing".to_owned(),
+        version: "2.0.0".to_owned(),
+        ..Record::default()
+    }
+}
+
+fn send() -> Record {
+    Record {
+        component: Some("Invoices".to_owned()),
+        purpose: Some("One mail a month".to_owned()),
+        wait: Some("never".to_owned()),
+        ttl: Some("30s".to_owned()),
+        renew: Some("10s".to_owned()),
+        keep: Some("24h".to_owned()),
+        ..lease(
+            "send",
+            7,
+            "invoice:<month>",
+            "pattern invoice:<month: uint>",
+        )
+    }
+}
+
+fn sites() -> Vec<Record> {
+    let mut book = lease(
+        "book",
+        90,
+        "invoice:<month>",
+        "pattern invoice:<month: uint>",
+    );
+    "xact".clone_into(&mut book.scope);
+    let mut sweep = lease("sweep", 30, "42", "number 42");
+    sweep.name = Some("sweep".to_owned());
+    vec![
+        send(),
+        lease("report", 20, "nightly", "pattern nightly"),
+        sweep,
+        lease("shard", 40, "(7, shard)", "number (7,?)"),
+        lease("import", 50, "job.lock()", "?"),
+        book,
+    ]
+}
+
+/// A file that holds the records.
+fn program(name: &str, sites: &[Record]) -> String {
+    let records: String = sites.iter().map(Record::encode).collect();
+    // What holds no sections is searched as a whole.
+    file(name, format!("rust{records}"))
+}
+
+fn dump(name: &str, format: &str, sites: &[Record]) -> String {
+    let program = program(name, sites);
+    let said = advisory(&["dump", "--format", format, "--artifact", &program]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said.out
+}
+
+#[test]
+fn the_table_and_the_document_say_what_a_lease_is() {
+    let table = dump("leases-table.rmeta", "table", &sites());
+    assert_eq!(table, include_str!("leases.txt"));
+    let document = dump("leases-document.rmeta", "markdown", &sites());
+    assert_eq!(document, include_str!("leases.md"));
+}
+
+#[test]
+fn json_gives_a_leases_times_and_neither_number_nor_derivation() {
+    let value: Value =
+        serde_json::from_str(&dump("leases-json.rmeta", "json", &sites())).expect("it is JSON");
+    let site = |at: usize| &value["sites"][at];
+    let send = site(0);
+    assert_eq!(send["scope"], "lease");
+    assert_eq!(send["key_space"], "lease");
+    assert_eq!(send["derivation"], Value::Null);
+    assert_eq!(
+        (&send["ttl"], &send["renew"], &send["keep"]),
+        (&"30s".into(), &"10s".into(), &"24h".into())
+    );
+    let report = site(1);
+    assert_eq!(report["pattern"], "nightly");
+    assert_eq!(report["number"], Value::Null);
+    assert_eq!(report["ttl"], Value::Null);
+    assert_eq!(site(2)["number"], 42);
+    assert_eq!(site(4)["keys"][0]["key_space"], "lease");
+    let book = site(5);
+    assert_eq!(book["key_space"], "bigint");
+    assert_eq!(book["derivation"], "sha256");
+}
+
+#[test]
+fn a_registry_of_leases_is_up_to_date_in_either_form() {
+    for format in ["json", "markdown"] {
+        let committed = dump("leases-registry.rmeta", format, &sites());
+        let committed = file(&format!("leases-registry.{format}"), committed);
+        let program = program(&format!("leases-now.{format}.rmeta"), &sites());
+        let words = ["check", "--artifact", &program, "--registry", &committed];
+        assert_eq!(advisory(&words).code, Some(0), "{format}");
+        let mut shorter = sites();
+        shorter[0].keep = Some("12h".to_owned());
+        let program = program_with(format, &shorter);
+        let words = ["check", "--artifact", &program, "--registry", &committed];
+        assert_eq!(advisory(&words).code, Some(1), "{format}");
+    }
+}
+
+fn program_with(format: &str, sites: &[Record]) -> String {
+    program(&format!("leases-shorter.{format}.rmeta"), sites)
+}
+
+fn check(name: &str, sites: &[Record]) -> Said {
+    advisory(&["check", "--artifact", &program(name, sites)])
+}
+
+#[test]
+fn leases_collide_with_leases_and_not_with_advisory_locks() {
+    assert_eq!(check("leases-apart.rmeta", &sites()).code, Some(0));
+    let mut other = sites();
+    other.push(lease(
+        "resend",
+        99,
+        "invoice:<id>",
+        "pattern invoice:<id: text>",
+    ));
+    // Another derivation is no other lease.
+    "md5".clone_into(&mut other[6].derivation);
+    let said = check("leases-collide.rmeta", &other);
+    assert_eq!(said.code, Some(1));
+    for part in [
+        "error: lease keys can collide: `invoice:<id>` and `invoice:<month>`",
+        "both can render \"invoice:",
+        "1 finding;",
+    ] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+}
+
+#[test]
+fn one_name_for_a_lease_and_an_advisory_lock_is_a_finding() {
+    let mut sites = sites();
+    for site in [0, 5] {
+        sites[site].name = Some("invoice".to_owned());
+    }
+    let said = check("leases-name.rmeta", &sites);
+    assert_eq!(said.code, Some(1));
+    for part in [
+        "advisory lock `invoice` is two locks",
+        "`invoice` names a lease and an advisory lock",
+        "write `scope = \"lease\"` at both or at neither",
+    ] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+}
+
+/// What is found when the sites were these before.
+fn against(name: &str, now: &[Record], before: &[Record]) -> Said {
+    let before = dump(&format!("{name}-before.rmeta"), "json", before);
+    let before = file(&format!("{name}-before.json"), before);
+    let now = program(&format!("{name}-now.rmeta"), now);
+    advisory(&["check", "--artifact", &now, "--against", &before])
+}
+
+fn moved(site: &Record, scope: &str) -> Record {
+    let scope = scope.to_owned();
+    Record {
+        scope,
+        ..site.clone()
+    }
+}
+
+#[test]
+fn a_lock_that_becomes_a_lease_is_a_changed_key_and_the_other_way_round() {
+    assert_eq!(
+        against("leases-same", &sites(), &sites()).code,
+        Some(0),
+        "nothing has changed"
+    );
+    // Also where the key is only known at run time.
+    for (at, key) in [
+        (0, "invoice:<month>"),
+        (2, "42"),
+        (3, "(7, shard)"),
+        (4, "job.lock()"),
+    ] {
+        let lease = &sites()[at];
+        let lock = moved(lease, "session");
+        let name = format!("leases-moved-{at}");
+        for (now, before, message) in [
+            (lease, &lock, format!(" to `{key}` as a lease\n")),
+            (
+                &lock,
+                lease,
+                format!(" has changed: `{key}` as a lease to "),
+            ),
+        ] {
+            let said = against(&name, from_ref(now), from_ref(before));
+            assert_eq!(said.code, Some(1), "{key}: {said:?}");
+            assert!(said.out.contains(&message), "{message}: {}", said.out);
+        }
+    }
+    // Between the scopes of advisory locks nothing moves.
+    let (xact, session) = (moved(&send(), "xact"), moved(&send(), "session"));
+    assert_eq!(against("leases-none", &[xact], &[session]).code, Some(0));
+}
+
+#[test]
+fn a_lease_has_no_derivation_to_change_and_one_text_however_it_is_written() {
+    let mut md5 = send();
+    md5.derivation = "md5".to_owned();
+    assert_eq!(
+        against("leases-derivation", &[md5], &[send()]).code,
+        Some(0)
+    );
+    let number = lease("sweep", 1, "42", "number 42");
+    let text = lease("sweep", 1, "42", "pattern 42");
+    assert_eq!(against("leases-text", &[text], &[number]).code, Some(0));
+    let other = lease("send", 1, "bill:<month>", "pattern bill:<month: uint>");
+    assert_eq!(against("leases-other", &[other], &[send()]).code, Some(1));
+}
+
+#[test]
+fn a_key_that_becomes_a_declared_lock_is_the_same_key() {
+    let named = |site: Record| Record {
+        name: Some("invoice".to_owned()),
+        ..site
+    };
+    let declared = Record {
+        kind: "struct".to_owned(),
+        function: "InvoiceLock".to_owned(),
+        ..named(moved(&send(), "none"))
+    };
+    // Between advisory locks the derivation counts.
+    let md5 = Record {
+        derivation: "md5".to_owned(),
+        ..declared.clone()
+    };
+    let said = against("leases-declared", &[md5], from_ref(&declared));
+    assert_eq!(said.code, Some(1));
+    for scope in ["lease", "xact"] {
+        let site = named(moved(&send(), scope));
+        let (site, declared) = ([site], [declared.clone()]);
+        let name = format!("leases-declared-{scope}");
+        assert_eq!(against(&name, &declared, &site).code, Some(0), "{scope}");
+        assert_eq!(against(&name, &site, &declared).code, Some(0), "{scope}");
+    }
+}
