@@ -77,7 +77,7 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
 
     let word = name.to_string();
     if errors.is_empty() {
-        let space = KeySpace::of("none", "struct");
+        let space = KeySpace::of("none", "struct").under(declared.derivation());
         declared.note(
             &names,
             space,

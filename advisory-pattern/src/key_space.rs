@@ -2,8 +2,10 @@
 //!
 //! Locks of different spaces never meet, whatever their keys. A declared lock has no space of its own: it is used in either, and a
 //! site that uses it does not know its pattern. So it meets the leases as a lease would, and everything else, also another declared
-//! lock, as an advisory lock. That leaves one pair out: two declared locks of different derivations that render one text, both used
-//! as leases. What has another derivation is shared with other programs as a number, and leases are not.
+//! lock, as an advisory lock. One that says another derivation than the default is shared with other programs as a number, and so
+//! counts as an advisory lock alone: where it is leased nevertheless, what it meets is not found.
+
+use crate::Derivation;
 
 /// Names where a lock's key is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,15 @@ impl KeySpace {
             ("lease", _) => Self::Lease,
             ("none", "struct") => Self::Declared,
             _ => Self::Advisory,
+        }
+    }
+
+    /// Gives the space of a lock that has this derivation.
+    #[must_use]
+    pub fn under(self, derivation: Derivation) -> Self {
+        match self {
+            Self::Declared if derivation != Derivation::default() => Self::Advisory,
+            space => space,
         }
     }
 

@@ -240,7 +240,7 @@ impl Record {
     pub fn locks(&self) -> Result<Vec<(String, Lock)>, RecordError> {
         let derivation = Derivation::from_name(&self.derivation)
             .ok_or_else(|| RecordError::Malformed(format!("derivation `{}`", self.derivation)))?;
-        let space = KeySpace::of(&self.scope, &self.kind);
+        let space = KeySpace::of(&self.scope, &self.kind).under(derivation);
         let allowed: Vec<String> = self
             .allow_overlap
             .iter()

@@ -247,9 +247,13 @@ fn a_declared_lock_meets_advisory_locks_and_leases() {
     assert_eq!(account.collision(&lease(other)), None);
     // As a lease it has no derivation, between advisory locks it has.
     let key = LockedKey::Pattern(shaped("account:<id>"));
-    let md5 = declared(Lock::new(key, Derivation::Md5, None, Vec::new()));
+    let md5 = declared(Lock::new(key.clone(), Derivation::Md5, None, Vec::new()));
     assert_eq!(md5.collision(&lock("account:<id>")), None);
     assert!(md5.collision(&lease(lock("account:<id>"))).is_some());
+    // Who shares a number with other programs leases nothing by it.
+    let space = KeySpace::Declared.under(Derivation::Md5);
+    let md5 = Lock::new(key, Derivation::Md5, None, Vec::new()).within(space);
+    assert_eq!(md5.collision(&lease(lock("account:<id>"))), None);
 }
 
 #[test]

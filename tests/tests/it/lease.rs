@@ -7,7 +7,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 
 #[derive(LockKey)]
-#[lock_key("webhook:<id>")]
+#[lock_key("leased-webhook:<id>")]
 struct Webhook<'a> {
     id: &'a str,
 }
@@ -223,7 +223,7 @@ async fn find_and_list_show_holder_token_and_times() {
         .unwrap()
         .unwrap();
     assert_eq!(row.holder, "worker é 1");
-    assert_eq!(row.key.as_deref(), Some("webhook:ä%3A1"));
+    assert_eq!(row.key.as_deref(), Some("leased-webhook:ä%3A1"));
     assert_eq!(row.token, lease.token());
     assert!(row.remaining > Duration::from_secs(50) && row.remaining <= Duration::from_secs(60));
     let lasts = row.expires_at.duration_since(row.acquired_at).unwrap();

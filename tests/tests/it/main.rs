@@ -35,6 +35,7 @@ mod hygiene;
 mod isolation;
 mod keys;
 mod lease;
+mod lease_attribute;
 mod lease_held;
 mod nesting;
 mod pooler;

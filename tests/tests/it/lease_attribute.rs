@@ -1,0 +1,159 @@
+//! `scope = "lease"`: what the attribute makes of a lease.
+
+use crate::lease::{database, expire};
+use advisory_runtime::lease::{FencingToken, Leases, Table};
+use advisory_runtime::{Error, LockKey, advisory_lock};
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel_async::pooled_connection::{bb8, deadpool};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+type Pool = deadpool::Pool<AsyncPgConnection>;
+
+#[derive(Clone)]
+struct Service {
+    pool: Pool,
+    calls: Arc<AtomicUsize>,
+}
+
+#[derive(LockKey)]
+#[lock_key("leased-account:<id>")]
+struct AccountLease {
+    id: i64,
+}
+
+impl Service {
+    fn new(db: &Database, size: usize) -> Self {
+        Self {
+            pool: db.deadpool(size),
+            calls: Arc::default(),
+        }
+    }
+
+    fn calls(&self) -> usize {
+        AtomicUsize::load(&self.calls, Ordering::Relaxed)
+    }
+
+    /// Handles each webhook once.
+    #[advisory_lock(
+        key = "webhook:<id>",
+        scope = "lease",
+        pool = self.pool,
+        ttl = "30s",
+        keep = "24h",
+        wait = "never",
+        on_held = Ok(false)
+    )]
+    async fn handle(&self, id: &str, fails: bool) -> QueryResult<bool> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let mut conn = self
+            .pool
+            .get()
+            .await
+            .map_err(|error| diesel::result::Error::QueryBuilderError(Box::new(error)))?;
+        diesel::sql_query("SELECT 1").execute(&mut conn).await?;
+        if fails {
+            return Err(diesel::NotFound);
+        }
+        Ok(true)
+    }
+
+    #[advisory_lock(key = "token:<id>", scope = "lease", pool = &self.pool, handle = lease)]
+    async fn token(&mut self, id: i64) -> Result<(FencingToken, bool), Error> {
+        self.calls = Arc::default();
+        Ok((lease.token(), lease.is_held()))
+    }
+}
+
+#[advisory_lock(key = AccountLease { id }, scope = "lease", pool = leases, wait = "20ms")]
+async fn declared<P: advisory_runtime::Pool + Clone + Send + 'static>(
+    leases: &Leases<P>,
+    id: i64,
+) -> anyhow::Result<i64> {
+    Ok(id)
+}
+
+#[advisory_lock(key = 77, scope = "lease", pool = pool, ttl = Duration::from_secs(2), renew = "20ms")]
+async fn stays(
+    pool: &bb8::Pool<AsyncPgConnection>,
+    started: &tokio::sync::Notify,
+) -> Result<(), Error> {
+    started.notify_one();
+    pending().await
+}
+
+#[advisory_lock(key = "bounded", scope = "lease", pool = pool, max_hold = "30ms")]
+async fn bounded(pool: Pool) -> Result<(), Error> {
+    pending().await
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_delivered_twice_is_handled_once() {
+    let db = database().await;
+    let service = Service::new(&db, 1);
+    assert!(service.handle("evt_1", false).await.unwrap());
+    assert!(!service.handle("evt_1", false).await.unwrap());
+    assert_eq!(service.calls(), 1);
+    // A delivery that failed can be tried again.
+    service.handle("evt_2", true).await.unwrap_err();
+    assert!(service.handle("evt_2", false).await.unwrap());
+    // From anywhere, also at once.
+    let both = (0..8).map(|_| {
+        let service = service.clone();
+        tokio::spawn(async move { service.handle("evt_3", false).await.unwrap() })
+    });
+    let mut handled = 0;
+    for call in both.collect::<Vec<_>>() {
+        handled += usize::from(call.await.unwrap());
+    }
+    assert_eq!(handled, 1);
+}
+
+#[tokio::test]
+async fn the_body_has_the_fencing_token_and_the_key_is_free_afterwards() {
+    let db = database().await;
+    let mut service = Service::new(&db, 1);
+    for expected in 1..4 {
+        let (token, is_held) = service.token(5).await.unwrap();
+        assert_eq!((token.get(), is_held), (expected, true));
+    }
+    assert_eq!(Leases::new(service.pool).list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_declared_lock_is_leased_by_its_text_in_the_table_that_is_given() {
+    let db = database().await;
+    let table = Table::new().named("app_lease").unwrap();
+    let leases = Leases::new(db.deadpool(1)).table(table);
+    leases.set_up().await.unwrap();
+    assert_eq!(declared(&leases, 3).await.unwrap(), 3);
+    let held = leases.acquire(AccountLease { id: 3 }).await.unwrap();
+    let error = declared(&leases, 3).await.unwrap_err();
+    let error = Error::find(&*error).unwrap();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert!(error.to_string().contains("leased-account:<id>"), "{error}");
+    assert_eq!(declared(&leases, 4).await.unwrap(), 4);
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
+    assert_eq!(db.count("SELECT count(*) FROM app_lease").await, 2);
+}
+
+#[tokio::test]
+async fn a_lost_lease_drops_the_body_and_says_so() {
+    let db = database().await;
+    let pool = db.bb8(1).await;
+    let started = tokio::sync::Notify::new();
+    let (result, ()) = tokio::join!(stays(&pool, &started), async {
+        started.notified().await;
+        expire(&db).await;
+    });
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    let error = bounded(db.deadpool(1)).await.unwrap_err();
+    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_eq!(Leases::new(pool).list().await.unwrap(), []);
+}
