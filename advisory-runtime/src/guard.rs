@@ -41,6 +41,7 @@ pub struct Held<'o, O: ?Sized, L: Link> {
     pub(crate) acquired_at: Instant,
     pub(crate) waited: Duration,
     pub(crate) max_hold: Option<Duration>,
+    is_shown: bool,
     runtime: L::Runtime,
 }
 
@@ -85,6 +86,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
             acquired_at: Instant::now(),
             waited: Duration::ZERO,
             max_hold: request.max_hold,
+            is_shown: request.shown.is_some(),
             runtime: L::runtime(),
         }
     }
@@ -137,6 +139,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
             mode: self.mode,
             token: self.token,
             is_bounded: self.max_hold.is_some(),
+            is_shown: self.is_shown,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is given to `pg_advisory_*`, and how a key pattern's values become it.
 
 use crate::digits::Digits;
+use crate::shown::{self, Shown};
 use crate::{KeyPart, shape};
 use advisory_pattern::{Derivation, Filter, Hasher, escape};
 use std::fmt;
@@ -204,13 +205,19 @@ pub struct KeyWriter(Sink);
 
 enum Sink {
     Hash(Hasher),
+    /// For who shows rendered keys.
+    Both(Hasher, String),
     Text(String),
 }
 
 impl KeyWriter {
     #[must_use]
     pub fn new(derivation: Derivation) -> Self {
-        Self(Sink::Hash(Hasher::new(derivation)))
+        let hasher = Hasher::new(derivation);
+        match shown::shown() {
+            Shown::Key => Self(Sink::Both(hasher, String::new())),
+            Shown::Nothing | Shown::Pattern => Self(Sink::Hash(hasher)),
+        }
     }
 
     #[must_use]
@@ -222,6 +229,10 @@ impl KeyWriter {
     pub fn text(&mut self, text: &str) {
         match &mut self.0 {
             Sink::Hash(hasher) => hasher.write(text),
+            Sink::Both(hasher, rendered) => {
+                hasher.write(text);
+                rendered.push_str(text);
+            }
             Sink::Text(rendered) => rendered.push_str(text),
         }
     }
@@ -272,6 +283,11 @@ impl KeyWriter {
     pub fn finish(self) -> Key {
         match self.0 {
             Sink::Hash(hasher) => Key::BigInt(hasher.finish()),
+            Sink::Both(hasher, rendered) => {
+                let key = Key::BigInt(hasher.finish());
+                shown::remember(key, rendered);
+                key
+            }
             Sink::Text(rendered) => Key::BigInt(Derivation::Sha256.key(&rendered)),
         }
     }
@@ -280,7 +296,7 @@ impl KeyWriter {
     pub fn into_text(self) -> String {
         match self.0 {
             Sink::Hash(_) => String::new(),
-            Sink::Text(rendered) => rendered,
+            Sink::Both(_, rendered) | Sink::Text(rendered) => rendered,
         }
     }
 }

@@ -68,6 +68,7 @@ mod key;
 pub mod migration;
 mod part;
 pub mod shape;
+mod shown;
 
 #[cfg(feature = "diesel-async")]
 mod awaited;
@@ -115,6 +116,7 @@ pub mod xact;
 pub use advisory_derive::{KeyPart, LockKey, lock_key};
 pub use key::{Key, KeyText, LockKey};
 pub use part::KeyPart;
+pub use shown::{Shown, show, shown};
 
 #[cfg(feature = "diesel")]
 pub use {

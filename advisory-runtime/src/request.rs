@@ -1,6 +1,7 @@
 //! What is asked for: which keys, in which mode, for how long a wait.
 
-use crate::{Key, LockKey};
+use crate::{Key, LockKey, shown};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// One acquisition of one or more locks, before it is sent.
@@ -26,6 +27,8 @@ pub struct Request {
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// What it shows of itself.
+    pub(crate) shown: Option<Cow<'static, str>>,
     /// What a queue in this process has taken of the wait.
     pub(crate) queued: Duration,
 }
@@ -71,7 +74,7 @@ impl Request {
     }
 
     #[doc(hidden)]
-    pub const fn one(lock: &'static str, key: Key) -> Self {
+    pub fn one(lock: &'static str, key: Key) -> Self {
         Self::with(lock, Keys::One([key]))
     }
 
@@ -83,8 +86,9 @@ impl Request {
         Self::with(lock, Keys::Many(keys))
     }
 
-    const fn with(lock: &'static str, keys: Keys) -> Self {
+    fn with(lock: &'static str, keys: Keys) -> Self {
         Self {
+            shown: shown::text(lock, &keys),
             lock,
             keys,
             mode: Mode::Exclusive,

@@ -27,7 +27,7 @@ use crate::request::milliseconds;
 use crate::{Isolation, Request, Wait};
 use fragment::{
     Arguments, NOTICE_DEAD_CLIENT, OWN_TRANSACTION, Scope, function, push_at_most, push_check,
-    push_hold, push_is_held, push_remaining, push_restored, push_wait, unlock,
+    push_hold, push_is_held, push_remaining, push_restored, push_shown, push_wait, unlock,
 };
 use session::acquire_for;
 use std::fmt::Write;
@@ -67,6 +67,7 @@ pub(crate) fn begin(token: u64, request: &Request) -> String {
          {NOTICE_DEAD_CLIENT},"
     );
     push_check(&mut sql, &[(FOREIGN, OWN_TRANSACTION)]);
+    push_shown(&mut sql, request.shown.as_deref(), true);
     push_wait(&mut sql, request.budget());
     sql.push(';');
     push_xact_locks(&mut sql, request);
@@ -80,7 +81,7 @@ pub(crate) fn begin(token: u64, request: &Request) -> String {
 /// The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait is
 /// outside: session-level locks first, in transactions of their own, handed over to the transaction that follows.
 pub(crate) fn hand_over(token: u64, request: &Request) -> String {
-    let mut sql = acquire_for(token, request, Around::Nothing, None);
+    let mut sql = acquire_for(token, request, Around::Nothing, true);
     let level = match request.isolation {
         Isolation::Serializable => "SERIALIZABLE",
         Isolation::RepeatableRead => "REPEATABLE READ",
@@ -107,6 +108,7 @@ pub(crate) fn hand_over(token: u64, request: &Request) -> String {
         );
     }
     push_hold(&mut sql, request.max_hold);
+    push_shown(&mut sql, request.shown.as_deref(), true);
     sql
 }
 
@@ -140,6 +142,7 @@ pub(crate) fn begin_nested(
         fresh.push(')');
     }
     push_check(&mut sql, &[(STALE, &fresh)]);
+    push_shown(&mut sql, request.shown.as_deref(), true);
     push_wait(&mut sql, request.budget());
     if let Some(hold) = request.max_hold {
         let setting = "idle_in_transaction_session_timeout";

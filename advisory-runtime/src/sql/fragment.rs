@@ -116,6 +116,35 @@ pub(super) fn push_at_most(sql: &mut String, setting: &str, hold: Duration, is_l
     );
 }
 
+/// How much of an application name there is: what is longer is cut by the server (`NAMEDATALEN`).
+const LONGEST_NAME: usize = 63;
+/// How much of the session's own is left before what a lock shows.
+const OWN_NAME: usize = 16;
+
+/// Adds a column that sets the application name to the session's own and what the request shows, in brackets.
+pub(super) fn push_shown(sql: &mut String, shown: Option<&str>, is_local: bool) {
+    let Some(shown) = shown else { return };
+    // The server takes printable ASCII alone. Digits stand for the text, which can be a value of the run time.
+    let mut letters: Vec<u8> = b" [".to_vec();
+    letters.extend(shown.chars().map(|letter| match u8::try_from(letter) {
+        Ok(letter @ b' '..=b'~') if letter != b'\\' => letter,
+        _ => b'?',
+    }));
+    letters.push(b']');
+    letters.truncate(LONGEST_NAME - OWN_NAME);
+    let own = LONGEST_NAME - letters.len();
+    put!(
+        sql,
+        ",pg_catalog.set_config('application_name',pg_catalog.left(pg_catalog.split_part(\
+         pg_catalog.current_setting('application_name'),' [',1),{own}) OPERATOR(pg_catalog.||) \
+         pg_catalog.encode(pg_catalog.decode('"
+    );
+    for letter in letters {
+        put!(sql, "{letter:02x}");
+    }
+    put!(sql, "','hex'),'escape'),{is_local})");
+}
+
 /// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.
 pub(super) fn push_is_held(sql: &mut String, key: Key, mode: Option<Mode>) {
     sql.push_str(

@@ -2,7 +2,7 @@
 
 use super::fragment::{
     Arguments, NOTICE_DEAD_CLIENT, OWN_TRANSACTION, Scope, function, push_at_most, push_check,
-    push_is_held, push_remaining, push_restored, push_wait, unlock,
+    push_is_held, push_remaining, push_restored, push_shown, push_wait, unlock,
 };
 use super::{Around, FOREIGN, LOST, POOLED};
 use crate::request::milliseconds;
@@ -15,14 +15,14 @@ use std::time::Duration;
 ///
 /// With the last key the server is told how long it may be held: a client that stops while it waits is bounded too.
 pub(crate) fn acquire(token: u64, request: &Request, around: Around) -> String {
-    acquire_for(token, request, around, request.max_hold)
+    acquire_for(token, request, around, false)
 }
 
 pub(super) fn acquire_for(
     token: u64,
     request: &Request,
     around: Around,
-    hold: Option<Duration>,
+    is_handed_over: bool,
 ) -> String {
     let mut sql = String::with_capacity(900);
     let (open, close) = brackets(around);
@@ -54,6 +54,11 @@ pub(super) fn acquire_for(
                 push_wait(&mut sql, wait);
             }
         }
+        if wait != Wait::Never && request.shown.is_some() && (before == 0 || is_handed_over) {
+            // While it waits, too; an error takes it back.
+            sql.push_str(";SELECT 1");
+            push_session_shown(&mut sql, request, is_handed_over);
+        }
         if wait == Wait::Never {
             put!(
                 sql,
@@ -71,10 +76,19 @@ pub(super) fn acquire_for(
             sql.push(',');
             push_restored(&mut sql);
         }
-        if let Some(hold) = hold
-            && next == request.keys.len()
-        {
-            push_session_hold(&mut sql, token, hold);
+        if next == request.keys.len() && !is_handed_over {
+            if let Some(hold) = request.max_hold {
+                push_session_hold(&mut sql, token, hold);
+            }
+            if wait == Wait::Never && request.shown.is_some() {
+                put!(
+                    sql,
+                    ",CASE WHEN pg_catalog.current_setting('advisory.step',true) OPERATOR(pg_catalog.=) '{token}.{next}' \
+                     THEN pg_catalog.concat(1"
+                );
+                push_session_shown(&mut sql, request, false);
+                sql.push_str(") END");
+            }
         }
         put!(sql, ";{close}");
     }
@@ -118,8 +132,38 @@ fn push_session_hold(sql: &mut String, token: u64, hold: Duration) {
     }
 }
 
+/// Adds columns that show the lock until [`release`], or for the transaction that waits for it. The session's own name is kept
+/// beside; of locks in one another the outermost keeps it.
+fn push_session_shown(sql: &mut String, request: &Request, is_local: bool) {
+    if !is_local {
+        put!(
+            sql,
+            ",CASE WHEN {KEPT} OPERATOR(pg_catalog.=) '' THEN pg_catalog.set_config('advisory.application_name',\
+             pg_catalog.concat('=',pg_catalog.current_setting('application_name')),false) END"
+        );
+    }
+    push_shown(sql, request.shown.as_deref(), is_local);
+}
+
+/// The session's own application name behind a `=`, or nothing.
+const KEPT: &str = "COALESCE(pg_catalog.current_setting('advisory.application_name',true),'')";
+
+/// Adds columns that give the session its own name back, if it is kept.
+fn push_session_unshown(sql: &mut String, request: &Held<'_>) {
+    if !request.is_shown {
+        return;
+    }
+    put!(
+        sql,
+        ",CASE WHEN {KEPT} OPERATOR(pg_catalog.<>) '' THEN pg_catalog.concat(\
+         pg_catalog.set_config('application_name',pg_catalog.substr({KEPT},2),false),\
+         pg_catalog.set_config('advisory.application_name','',false)) END"
+    );
+}
+
 /// Adds columns that give back what [`push_session_hold`] has put on the stack, if it is there.
 fn push_session_restored(sql: &mut String, request: &Held<'_>) {
+    push_session_unshown(sql, request);
     if !request.is_bounded {
         return;
     }
@@ -244,4 +288,5 @@ pub(crate) struct Held<'k> {
     pub(crate) mode: Mode,
     pub(crate) token: u64,
     pub(crate) is_bounded: bool,
+    pub(crate) is_shown: bool,
 }

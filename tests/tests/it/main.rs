@@ -51,6 +51,7 @@ mod session_bodies;
 mod session_counts;
 mod several;
 mod shared;
+mod shown;
 mod standby;
 mod stopped;
 mod test_transactions;
