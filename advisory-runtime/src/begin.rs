@@ -5,6 +5,7 @@ use crate::holding::held_by_this_task;
 use crate::link::{Link, depth, enter};
 use crate::refusal::{Refused, refused, take_back, undo};
 use crate::sql;
+use crate::trail::Trail;
 use crate::{Error, Isolation, Request, Wait};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,15 @@ use std::time::Instant;
 
 /// Opens a transaction that holds the locks.
 pub(crate) async fn begin<O: ?Sized, L: Link>(
+    owner: &mut O,
+    place: Place<O, L>,
+    request: Request,
+) -> Result<Held<'_, O, L>, Error> {
+    let trail = request.trail("xact");
+    followed(trail, begun(owner, place, request).await)
+}
+
+async fn begun<O: ?Sized, L: Link>(
     owner: &mut O,
     place: Place<O, L>,
     request: Request,
@@ -51,6 +61,32 @@ pub(crate) async fn begin<O: ?Sized, L: Link>(
 
 /// Takes session-level locks.
 pub(crate) async fn acquire<O: ?Sized, L: Link>(
+    owner: &mut O,
+    place: Place<O, L>,
+    request: Request,
+) -> Result<Held<'_, O, L>, Error> {
+    let trail = request.trail("session");
+    followed(trail, taken(owner, place, request).await)
+}
+
+fn followed<O: ?Sized, L: Link>(
+    mut trail: Trail,
+    held: Result<Held<'_, O, L>, Error>,
+) -> Result<Held<'_, O, L>, Error> {
+    match held {
+        Ok(mut held) => {
+            trail.acquired(held.waited);
+            held.trail = Some(trail);
+            Ok(held)
+        }
+        Err(error) => {
+            trail.refused(&error);
+            Err(error)
+        }
+    }
+}
+
+async fn taken<O: ?Sized, L: Link>(
     owner: &mut O,
     place: Place<O, L>,
     request: Request,

@@ -5,6 +5,7 @@
 use crate::error::{self, LockName};
 use crate::guard::{Held, Phase, Scope};
 use crate::link::{Link, Sent, depth, return_to};
+use crate::trail::Outcome;
 use crate::{Error, sql};
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
@@ -15,6 +16,19 @@ pub(crate) async fn finish<O: ?Sized, L: Link>(
     mut held: Held<'_, O, L>,
     is_ok: bool,
 ) -> Result<(), Error> {
+    let trail = held.trail.take();
+    let ended = finished(held, is_ok).await;
+    if let Some(mut trail) = trail {
+        trail.ended(match &ended {
+            Ok(()) if is_ok => Ok(Outcome::Done),
+            Ok(()) => Ok(Outcome::Failed),
+            Err(error) => Err(error),
+        });
+    }
+    ended
+}
+
+async fn finished<O: ?Sized, L: Link>(mut held: Held<'_, O, L>, is_ok: bool) -> Result<(), Error> {
     let (outer, token, lock) = (held.outer, held.token, held.lock);
     let expected = match held.scope {
         Scope::Xact => Some(inside(outer)),
@@ -62,7 +76,11 @@ pub(crate) async fn finish<O: ?Sized, L: Link>(
 pub(crate) async fn exceed<O: ?Sized, L: Link>(mut held: Held<'_, O, L>) -> Error {
     let sent = held.give_up(false);
     wait_until_gone(held.pg(), sent).await;
-    hold_exceeded(&held)
+    let error = hold_exceeded(&held);
+    if let Some(mut trail) = held.trail.take() {
+        trail.ended(Err(&error));
+    }
+    error
 }
 
 fn hold_exceeded<O: ?Sized, L: Link>(held: &Held<'_, O, L>) -> Error {

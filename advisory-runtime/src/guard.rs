@@ -9,6 +9,7 @@ use crate::holding::Run;
 use crate::link::{Cancel, Link, Sent, return_to};
 use crate::request::{Acquired, Keys};
 use crate::sql::{self, Around, Taken};
+use crate::trail::Trail;
 use crate::{Mode, Request};
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -42,6 +43,8 @@ pub struct Held<'o, O: ?Sized, L: Link> {
     pub(crate) waited: Duration,
     pub(crate) max_hold: Option<Duration>,
     is_shown: bool,
+    /// Ends with the value, if it does not end before.
+    pub(crate) trail: Option<Trail>,
     runtime: L::Runtime,
 }
 
@@ -87,6 +90,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
             waited: Duration::ZERO,
             max_hold: request.max_hold,
             is_shown: request.shown.is_some(),
+            trail: None,
             runtime: L::runtime(),
         }
     }
@@ -109,7 +113,13 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
     #[doc(hidden)]
     pub fn run(&mut self) -> Run {
         let address = self.address();
-        Run::new(address, &self.keys, self.mode, self.max_hold)
+        Run::new(
+            address,
+            &self.keys,
+            self.mode,
+            self.max_hold,
+            self.trail.as_ref(),
+        )
     }
 
     pub(crate) fn pg(&mut self) -> &mut L {

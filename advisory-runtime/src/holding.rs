@@ -4,6 +4,7 @@
 //! for one of them on another connection waits for itself.
 
 use crate::request::Keys;
+use crate::trail::Trail;
 use crate::{Key, Mode, Request};
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
@@ -31,11 +32,25 @@ pub struct Run {
     keys: Option<Keys>,
     mode: Mode,
     max_hold: Option<Duration>,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
 }
 
 impl Run {
-    pub(crate) fn new(address: usize, keys: &Keys, mode: Mode, max_hold: Option<Duration>) -> Self {
+    #[cfg_attr(
+        not(feature = "tracing"),
+        expect(unused_variables, reason = "a body has a span with the feature alone")
+    )]
+    pub(crate) fn new(
+        address: usize,
+        keys: &Keys,
+        mode: Mode,
+        max_hold: Option<Duration>,
+        trail: Option<&Trail>,
+    ) -> Self {
         Self {
+            #[cfg(feature = "tracing")]
+            span: trail.map_or_else(tracing::Span::none, Trail::span),
             address,
             keys: cfg!(debug_assertions).then(|| keys.clone()),
             mode,
@@ -56,8 +71,16 @@ impl Run {
 
     /// Marks this thread as inside the body, until the answer is dropped.
     pub fn enter(&self) -> Entered {
+        Entered {
+            is_under: self.put_under(),
+            #[cfg(feature = "tracing")]
+            _span: self.span.clone().entered(),
+        }
+    }
+
+    fn put_under(&self) -> bool {
         let Some(keys) = &self.keys else {
-            return Entered(false);
+            return false;
         };
         let under = Under {
             address: self.address,
@@ -65,7 +88,7 @@ impl Run {
             mode: self.mode,
         };
         // Gone while the thread ends, when nothing waits any more.
-        Entered(HELD.try_with(|held| held.borrow_mut().push(under)).is_ok())
+        HELD.try_with(|held| held.borrow_mut().push(under)).is_ok()
     }
 }
 
@@ -94,11 +117,15 @@ impl<F: Future> Future for Watch<F> {
 /// Inside a body, until dropped.
 #[doc(hidden)]
 #[must_use]
-pub struct Entered(bool);
+pub struct Entered {
+    is_under: bool,
+    #[cfg(feature = "tracing")]
+    _span: tracing::span::EnteredSpan,
+}
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if self.0 {
+        if self.is_under {
             drop(HELD.try_with(|held| held.borrow_mut().pop()));
         }
     }

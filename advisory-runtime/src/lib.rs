@@ -49,7 +49,44 @@
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
 //! | `r2d2` | [`blocking::Connection`] for its pooled connections |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
+//! | `tracing`, `metrics` | a span for each lock and events; counters and histograms; see [Watching](#watching) |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
+//!
+//! # Watching
+//!
+//! With the feature `tracing` each lock is a span `advisory_lock` at debug level, in which its body runs: `pattern`, `scope`, `mode`,
+//! and at its end `outcome`, `waited_ms` and `held_ms`. Events in it: `acquired` and contention at debug; a deadlock, a body that took
+//! too long, an error that a body swallowed, and a call that was dropped (its leak prevented) at warn; a lock that was lost at error.
+//!
+//! With the feature `metrics`, through the facade of that name:
+//!
+//! | metric | labels |
+//! | --- | --- |
+//! | `advisory_acquired_total` | `pattern`, `scope` (`xact`, `session`, `lease`), `mode` |
+//! | `advisory_refused_total` | the same, and `reason`: `not_available`, `timed_out`, `queue_full`, `deadlock`, …; `scope` is `queue` for the line in this process |
+//! | `advisory_ended_total` | the same, and `outcome`: `done`, `failed` (the body's own error), `dropped`, `rolled_back`, `lost`, … |
+//! | `advisory_wait_seconds`, `advisory_hold_seconds` | histograms, `pattern`, `scope`, `mode` |
+//!
+//! Labels are patterns, never keys: a key can be personal data, and there is no end of them. A lock that is a number is `number`.
+//! What to be woken for, in Prometheus' rules:
+//!
+//! ```yaml
+//! groups:
+//!   - name: advisory-locks
+//!     rules:
+//!       - alert: LockLost # somebody else may have run beside the body
+//!         expr: increase(advisory_ended_total{outcome="lost"}[5m]) > 0
+//!       - alert: SwallowedError # a body returned Ok after a statement had failed
+//!         expr: increase(advisory_ended_total{outcome=~"rolled_back|transaction_ended"}[15m]) > 0
+//!       - alert: LockContended # a tenth of the calls gives up
+//!         expr: |
+//!           sum by (pattern) (rate(advisory_refused_total{reason=~"not_available|timed_out|queue_full"}[5m]))
+//!             > 0.1 * sum by (pattern) (rate(advisory_acquired_total[5m]))
+//!         for: 10m
+//!       - alert: LockHeldLong
+//!         expr: histogram_quantile(0.99, sum by (pattern, le) (rate(advisory_hold_seconds_bucket[5m]))) > 5
+//!         for: 10m
+//! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "diesel-async", feature = "postgres")),
@@ -85,6 +122,8 @@ mod convert;
 #[cfg(feature = "diesel")]
 mod error;
 #[cfg(feature = "diesel")]
+mod error_message;
+#[cfg(feature = "diesel")]
 mod finish;
 #[cfg(feature = "diesel")]
 mod guard;
@@ -108,6 +147,8 @@ mod request;
 pub mod session;
 #[cfg(feature = "diesel")]
 mod sql;
+#[cfg(feature = "diesel")]
+mod trail;
 #[cfg(feature = "diesel")]
 mod verify;
 #[cfg(feature = "diesel-async")]

@@ -95,7 +95,7 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
         None => enter(request, limit).await,
     };
     request.queued = started.elapsed();
-    turn
+    refused(request, turn)
 }
 
 /// The same for a thread.
@@ -107,6 +107,13 @@ pub fn queue_blocking(request: &mut Request, limit: usize) -> Result<Turn, Error
     let turn =
         block_on(enter(request, limit), end).unwrap_or_else(|| Err(given_up(request, started)));
     request.queued = started.elapsed();
+    refused(request, turn)
+}
+
+fn refused(request: &Request, turn: Result<Turn, Error>) -> Result<Turn, Error> {
+    if let Err(error) = &turn {
+        request.trail("queue").refused(error);
+    }
     turn
 }
 

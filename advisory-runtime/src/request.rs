@@ -1,5 +1,6 @@
 //! What is asked for: which keys, in which mode, for how long a wait.
 
+use crate::trail::Trail;
 use crate::{Key, LockKey, shown};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -158,6 +159,14 @@ impl Request {
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
         self
+    }
+
+    pub(crate) fn trail(&self, scope: &'static str) -> Trail {
+        let mode = match self.mode {
+            Mode::Exclusive => "exclusive",
+            Mode::Shared => "shared",
+        };
+        Trail::new(self.lock, scope, mode)
     }
 
     /// What is left of the wait, by which the server counts.

@@ -4,6 +4,7 @@ use super::Lease;
 use super::keeper::Finish;
 use crate::Error;
 use crate::convert::Fallible;
+use crate::trail::{Outcome, Trail};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -21,6 +22,7 @@ pub struct Held {
     max_hold: Option<Duration>,
     keep: Option<Duration>,
     since: Instant,
+    pub(super) trail: Option<Trail>,
 }
 
 impl Held {
@@ -36,6 +38,7 @@ impl Held {
             max_hold,
             keep,
             since: Instant::now(),
+            trail: None,
         }
     }
 
@@ -68,6 +71,11 @@ impl Held {
             // The body is dropped, so nothing runs under it; gone when the function returns.
             drop(self.end(None).await);
         }
+        if let Err(error) = &outcome
+            && let Some(mut trail) = self.trail.take()
+        {
+            trail.ended(Err(error));
+        }
         outcome
     }
 
@@ -91,6 +99,8 @@ impl Held {
                 if until.is_some_and(|until| Instant::now() >= until) {
                     return Poll::Ready(Some(Err(self.exceeded())));
                 }
+                #[cfg(feature = "tracing")]
+                let _entered = self.trail.as_ref().map(|trail| trail.span().entered());
                 if let Poll::Ready(result) = body.as_mut().poll(context) {
                     return Poll::Ready(Some(if standing.is_over() {
                         Err(self.lost())
@@ -133,6 +143,19 @@ impl Held {
     }
 
     async fn finished<R: Fallible>(mut self, result: R) -> Result<R, Error> {
+        let trail = self.trail.take();
+        let ended = self.ended(result).await;
+        if let Some(mut trail) = trail {
+            trail.ended(match &ended {
+                Ok(result) if result.is_ok() => Ok(Outcome::Done),
+                Ok(_) => Ok(Outcome::Failed),
+                Err(error) => Err(error),
+            });
+        }
+        ended
+    }
+
+    async fn ended<R: Fallible>(mut self, result: R) -> Result<R, Error> {
         let keep = self.keep.filter(|_| result.is_ok());
         let standing = &self.lease.standing;
         let (was_held, deadline) = (!standing.is_over(), standing.deadline());

@@ -82,8 +82,8 @@ async fn acquire<P: Pool + Clone + Send + 'static>(
     loop {
         // Borrowed for one try: who waits holds no connection.
         let left = patience.left().filter(|left| !left.is_zero());
-        let lent = unless_closed(ready, connection(leases, left, request)).await?;
-        let granted = match lent {
+        let borrowed = unless_closed(ready, connection(leases, left, request)).await?;
+        let granted = match borrowed {
             Ok(mut conn) => leases.table.attempt(conn.pg(), request).await,
             Err(error) => return Some(Err(error)),
         };
@@ -111,7 +111,7 @@ async fn connection<'p, P: Pool>(
         return leases.pool.connection().await;
     };
     match timeout(left, leases.pool.connection()).await {
-        Ok(lent) => lent,
+        Ok(borrowed) => borrowed,
         Err(_) => Err(Error::TimedOut {
             lock: request.name(),
             waited: match request.wait {

@@ -3,6 +3,7 @@
 use super::keeper::keep;
 use super::{Event, Held, Lease, Request, Row, Table};
 use crate::pool::Pool;
+use crate::trail::Trail;
 use crate::{Error, LockKey};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +85,21 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     /// ```
     pub async fn acquire(&self, request: impl Into<Request>) -> Result<Held, Error> {
         let request = request.into();
+        let mut trail = Trail::new(request.lock, "lease", "exclusive");
+        match self.acquired(request).await {
+            Ok(mut held) => {
+                trail.acquired(held.lease().waited());
+                held.trail = Some(trail);
+                Ok(held)
+            }
+            Err(error) => {
+                trail.refused(&error);
+                Err(error)
+            }
+        }
+    }
+
+    async fn acquired(&self, request: Request) -> Result<Held, Error> {
         request.check()?;
         let runtime = Handle::try_current().map_err(|error| Error::Pool(Box::new(error)))?;
         let (ready, granted) = oneshot::channel();

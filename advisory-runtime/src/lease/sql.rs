@@ -146,8 +146,7 @@ impl Texts {
                 "EXISTS (SELECT 1 FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE)"
             ),
             is_missing: format!(
-                "SELECT CASE WHEN pg_catalog.to_regclass('{}') IS NULL THEN 'missing' END",
-                table
+                "SELECT CASE WHEN pg_catalog.to_regclass('{table}') IS NULL THEN 'missing' END"
             ),
         }
     }

@@ -1,0 +1,233 @@
+//! What a lock leaves for whoever watches: a span, events, counters and histograms. By key pattern, never by key, which can be
+//! personal data and has no end of values.
+//!
+//! Without the features `tracing` and `metrics` all this is nothing.
+
+use crate::Error;
+use std::time::Duration;
+
+/// What a lock without a pattern is called: its number would be a label of its own.
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+const NUMBER: &str = "number";
+
+/// One lock, from when it is asked for to its end.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    #[cfg(feature = "metrics")]
+    labels: Labels,
+    #[cfg(any(feature = "tracing", feature = "metrics"))]
+    acquired: Option<std::time::Instant>,
+    #[cfg(any(feature = "tracing", feature = "metrics"))]
+    is_over: bool,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
+}
+
+#[cfg(feature = "metrics")]
+#[derive(Clone, Copy, Debug)]
+struct Labels {
+    pattern: &'static str,
+    scope: &'static str,
+    mode: &'static str,
+}
+
+/// How a lock ended that was acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The body returned `Ok`, and that holds.
+    Done,
+    /// The body returned an error.
+    Failed,
+}
+
+#[cfg_attr(
+    not(any(feature = "tracing", feature = "metrics")),
+    expect(
+        clippy::unused_self,
+        clippy::needless_pass_by_ref_mut,
+        unused_variables,
+        reason = "nobody watches"
+    )
+)]
+impl Trail {
+    pub(crate) fn new(pattern: &'static str, scope: &'static str, mode: &'static str) -> Self {
+        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        {
+            let pattern = if pattern.is_empty() { NUMBER } else { pattern };
+            Self {
+                #[cfg(feature = "tracing")]
+                span: tracing::debug_span!(
+                    "advisory_lock",
+                    pattern,
+                    scope,
+                    mode,
+                    outcome = tracing::field::Empty,
+                    waited_ms = tracing::field::Empty,
+                    held_ms = tracing::field::Empty,
+                ),
+                #[cfg(feature = "metrics")]
+                labels: Labels {
+                    pattern,
+                    scope,
+                    mode,
+                },
+                acquired: None,
+                is_over: false,
+            }
+        }
+        #[cfg(not(any(feature = "tracing", feature = "metrics")))]
+        Self {}
+    }
+
+    /// It is held.
+    pub(crate) fn acquired(&mut self, waited: Duration) {
+        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        {
+            self.acquired = Some(std::time::Instant::now());
+        }
+        #[cfg(feature = "tracing")]
+        {
+            self.span.record("waited_ms", milliseconds(waited));
+            tracing::debug!(parent: &self.span, waited_ms = milliseconds(waited), "acquired");
+        }
+        #[cfg(feature = "metrics")]
+        {
+            let Labels {
+                pattern,
+                scope,
+                mode,
+            } = self.labels;
+            metrics::counter!("advisory_acquired_total", "pattern" => pattern, "scope" => scope, "mode" => mode)
+                .increment(1);
+            metrics::histogram!("advisory_wait_seconds", "pattern" => pattern, "scope" => scope, "mode" => mode)
+                .record(waited.as_secs_f64());
+        }
+    }
+
+    /// It was not to be had.
+    pub(crate) fn refused(&mut self, error: &Error) {
+        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        {
+            self.is_over = true;
+            let reason = word(error);
+            #[cfg(feature = "tracing")]
+            {
+                self.span.record("outcome", reason);
+                if error.is_busy() {
+                    tracing::debug!(parent: &self.span, reason, "contention: {error}");
+                } else {
+                    tracing::warn!(parent: &self.span, reason, "{error}");
+                }
+            }
+            #[cfg(feature = "metrics")]
+            {
+                let Labels {
+                    pattern,
+                    scope,
+                    mode,
+                } = self.labels;
+                metrics::counter!("advisory_refused_total", "pattern" => pattern, "scope" => scope, "mode" => mode, "reason" => reason)
+                    .increment(1);
+            }
+        }
+    }
+
+    /// Its body has returned, and the lock is gone.
+    pub(crate) fn ended(&mut self, outcome: Result<Outcome, &Error>) {
+        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        {
+            let word = match outcome {
+                Ok(Outcome::Done) => "done",
+                Ok(Outcome::Failed) => "failed",
+                Err(error) => word(error),
+            };
+            #[cfg(feature = "tracing")]
+            match outcome {
+                Err(error @ (Error::RolledBack { .. } | Error::TransactionEnded { .. })) => {
+                    tracing::warn!(parent: &self.span, "swallowed error found: {error}");
+                }
+                Err(error @ Error::LockLost { .. }) => {
+                    tracing::error!(parent: &self.span, "lost: {error}");
+                }
+                Err(error) => tracing::warn!(parent: &self.span, "{error}"),
+                Ok(_) => {}
+            }
+            self.over(word);
+        }
+    }
+
+    #[cfg(any(feature = "tracing", feature = "metrics"))]
+    fn over(&mut self, outcome: &'static str) {
+        self.is_over = true;
+        let held = self.acquired.map(|acquired| acquired.elapsed());
+        let held = held.unwrap_or_default();
+        #[cfg(feature = "tracing")]
+        {
+            self.span.record("outcome", outcome);
+            self.span.record("held_ms", milliseconds(held));
+        }
+        #[cfg(feature = "metrics")]
+        {
+            let Labels {
+                pattern,
+                scope,
+                mode,
+            } = self.labels;
+            metrics::counter!("advisory_ended_total", "pattern" => pattern, "scope" => scope, "mode" => mode, "outcome" => outcome)
+                .increment(1);
+            metrics::histogram!("advisory_hold_seconds", "pattern" => pattern, "scope" => scope, "mode" => mode)
+                .record(held.as_secs_f64());
+        }
+    }
+
+    /// What the body runs in.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn span(&self) -> tracing::Span {
+        self.span.clone()
+    }
+}
+
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        #[cfg(feature = "tracing")]
+        if self.acquired.is_some() {
+            let what = "leak prevented: the call was dropped, and its lock is released";
+            tracing::warn!(parent: &self.span, "{what}");
+        } else {
+            let what = "leak prevented: the call was dropped while it waited";
+            tracing::warn!(parent: &self.span, "{what}");
+        }
+        self.over("dropped");
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1_000.0
+}
+
+/// A label for an error: one of few.
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+fn word(error: &Error) -> &'static str {
+    match error {
+        Error::NotAvailable { .. } => "not_available",
+        Error::TimedOut { .. } => "timed_out",
+        Error::QueueFull { .. } => "queue_full",
+        Error::SelfDeadlock { .. } => "self_deadlock",
+        Error::Cancelled { .. } => "cancelled",
+        Error::HoldExceeded { .. } => "hold_exceeded",
+        Error::LockLost { .. } => "lost",
+        Error::Deadlock { .. } => "deadlock",
+        Error::RolledBack { .. } => "rolled_back",
+        Error::TransactionEnded { .. } => "transaction_ended",
+        Error::CommitUnknown { .. } => "commit_unknown",
+        Error::Pool(_) => "pool",
+        Error::BrokenConnection { .. } => "broken_connection",
+        Error::Database(_) => "database",
+        _ => "misused",
+    }
+}
