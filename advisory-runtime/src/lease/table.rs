@@ -185,12 +185,7 @@ impl Table {
         request: &Request,
     ) -> Result<Result<Grant, Refusal>, Error> {
         let lock = || request.name();
-        match depth(conn) {
-            Ok(None) if !conn.is_broken() => {}
-            Ok(Some(NonZeroU32::MIN)) if !conn.is_broken() => {}
-            Ok(Some(_)) => return Err(Error::InTransaction { lock: lock() }),
-            _ => return Err(Error::BrokenConnection { lock: lock() }),
-        }
+        outside(conn, lock)?;
         let (key_hash, grant_id) = (request.key_hash(), random());
         let texts = &self.0.texts;
         let sent = Instant::now();
@@ -242,7 +237,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::MissingTable`], [`Error::Standby`], [`Error::Database`].
+    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::MissingTable`], [`Error::Standby`],
+    /// [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
     ///
@@ -253,6 +249,7 @@ impl Table {
         lease: &Lease,
         ttl: Duration,
     ) -> Result<bool, Error> {
+        outside(conn.pg(), || lease.name())?;
         let sent = Instant::now();
         let is_held = self
             .own(conn.pg(), lease, &self.0.texts.renew, Some(ttl))
@@ -277,6 +274,7 @@ impl Table {
     ///
     /// Not cancel safe: it may be released or not.
     pub async fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
+        outside(conn.pg(), || lease.name())?;
         let released = self
             .own(conn.pg(), lease, &self.0.texts.release, None)
             .await;
@@ -300,6 +298,7 @@ impl Table {
         lease: &Lease,
         keep: Duration,
     ) -> Result<bool, Error> {
+        outside(conn.pg(), || lease.name())?;
         let kept = self
             .own(conn.pg(), lease, &self.0.texts.keep, Some(keep))
             .await;
@@ -543,6 +542,18 @@ pub(super) fn flag<'s, const N: usize>(text: &'s str, values: [Value<'s>; N]) ->
         values,
         answer: Answer::Flag,
         outcome: "",
+    }
+}
+
+/// Whether no transaction is open that could undo what was told to be done; a test's counts as none.
+fn outside(
+    conn: &mut AsyncPgConnection,
+    lock: impl Fn() -> Cow<'static, str>,
+) -> Result<(), Error> {
+    match depth(conn) {
+        Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
+        Ok(Some(_)) => Err(Error::InTransaction { lock: lock() }),
+        _ => Err(Error::BrokenConnection { lock: lock() }),
     }
 }
 
