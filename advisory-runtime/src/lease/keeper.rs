@@ -7,7 +7,7 @@ use super::patience::Patience;
 use super::{Event, Lease, Leases, Request};
 use crate::link::Link;
 use crate::pool::Pool;
-use crate::{Connection, Error, Wait};
+use crate::{Connection, Error};
 use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -81,8 +81,7 @@ async fn acquire<P: Pool + Clone + Send + 'static>(
     let mut patience = Patience::new(request);
     loop {
         // Borrowed for one try: who waits holds no connection.
-        let left = patience.left().filter(|left| !left.is_zero());
-        let lent = unless_closed(ready, connection(leases, left, request)).await?;
+        let lent = unless_closed(ready, connection(leases, &patience, request)).await?;
         let granted = match lent {
             Ok(mut conn) => leases.table.attempt(conn.pg(), request).await,
             Err(error) => return Some(Err(error)),
@@ -104,20 +103,17 @@ async fn acquire<P: Pool + Clone + Send + 'static>(
 
 async fn connection<'p, P: Pool>(
     leases: &'p Leases<P>,
-    left: Option<Duration>,
+    patience: &Patience,
     request: &Request,
 ) -> Result<P::Lent<'p>, Error> {
-    let Some(left) = left else {
+    let Some(left) = patience.left() else {
         return leases.pool.connection().await;
     };
     match timeout(left, leases.pool.connection()).await {
         Ok(lent) => lent,
         Err(_) => Err(Error::TimedOut {
             lock: request.name(),
-            waited: match request.wait {
-                Wait::For(wait) => wait,
-                _ => left,
-            },
+            waited: patience.waited(),
             source: None,
         }),
     }
