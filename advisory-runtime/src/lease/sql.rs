@@ -24,6 +24,11 @@ const FORGETTABLE: &str =
 const KEY: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea)";
 const GRANT: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
      AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) AND fence OPERATOR(pg_catalog.=) CAST($3 AS pg_catalog.int8)";
+/// The grant of a kept key: nobody's, but known to who asks again because no answer came.
+const NOBODY: &str = "OPERATOR(pg_catalog.~) CAST($2 AS pg_catalog.int8)";
+const KEPT: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
+     AND (grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) OR grant_id OPERATOR(pg_catalog.=) \
+     (OPERATOR(pg_catalog.~) CAST($2 AS pg_catalog.int8))) AND fence OPERATOR(pg_catalog.=) CAST($3 AS pg_catalog.int8)";
 const VALID: &str = "expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()";
 const EXPIRED: &str = "expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()";
 
@@ -121,7 +126,7 @@ impl Texts {
                  RETURNING pg_catalog.concat('{HELD}',{FORGETTABLE})"
             ),
             keep: format!(
-                "UPDATE {table} SET expires_at={renewed},key=NULL WHERE {GRANT} AND {VALID} \
+                "UPDATE {table} SET grant_id={NOBODY},expires_at={renewed},key=NULL WHERE {KEPT} AND {VALID} \
                  RETURNING pg_catalog.concat('{HELD}',{DURABLE})"
             ),
             find: format!("SELECT {} FROM {table} WHERE {KEY} AND {VALID}", row()),

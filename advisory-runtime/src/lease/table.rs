@@ -282,8 +282,8 @@ impl Table {
         released
     }
 
-    /// Leaves the key taken for so long from now on, by nobody who could renew or release it; `false` when it was not held any
-    /// more.
+    /// Leaves the key taken for so long from now on, by nobody who could renew, release or write under it; `false` when it was
+    /// not held any more. Who asks again keeps it anew.
     ///
     /// # Errors
     ///
