@@ -100,7 +100,8 @@ impl Texts {
         let renewed = after("$4");
         Self {
             // The row of a free key is locked first, without waiting. A key that is seen for the first time is inserted; who loses
-            // that race finds the row unexpired.
+            // that race has no lock on the row, so it takes nothing, not even what was released meanwhile: a write can be fenced
+            // by it.
             acquire: format!(
                 "WITH taken AS (INSERT INTO {table} AS l (key_hash,fence,grant_id,holder,key,acquired_at,expires_at) \
                  SELECT CAST($1 AS pg_catalog.bytea),1,CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
@@ -110,6 +111,7 @@ impl Texts {
                  ON CONFLICT (key_hash) DO UPDATE SET fence=l.fence OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8),\
                  grant_id=EXCLUDED.grant_id,holder=EXCLUDED.holder,key=EXCLUDED.key,\
                  acquired_at=pg_catalog.clock_timestamp(),expires_at={expires} WHERE l.{EXPIRED} \
+                 AND EXISTS (SELECT 1 FROM {table} WHERE {KEY}) \
                  RETURNING pg_catalog.concat('{TAKEN} ',fence,{DURABLE}) AS answer) \
                  SELECT COALESCE((SELECT answer FROM taken),{others})"
             ),
