@@ -233,8 +233,12 @@ async fn step<P: Pool + Clone + Send + 'static>(
     every: Duration,
     left: Duration,
 ) -> Result<bool, Error> {
-    let patience = pool_patience(every);
     let answer = UNANSWERED.min(left / 2).max(Duration::from_millis(5));
+    let patience = if lease.is_test {
+        answer
+    } else {
+        pool_patience(every)
+    };
     let mut is_sent = false;
     if let Ok(Ok(mut conn)) = timeout(patience, leases.pool.connection()).await {
         is_sent = true;
@@ -243,6 +247,11 @@ async fn step<P: Pool + Clone + Send + 'static>(
             // Whoever borrows it next must not wait for what does not answer.
             _ => conn.pg().status().set_in_error(),
         }
+    }
+    if lease.is_test {
+        let only =
+            "a lease of a test transaction needs its connection, and the pool did not lend it";
+        return Err(Error::Pool(only.into()));
     }
     let beside = async {
         let _one = BESIDE.acquire().await;

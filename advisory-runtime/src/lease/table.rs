@@ -227,6 +227,7 @@ impl Table {
                 grant_id,
                 token: FencingToken(token),
                 sent,
+                is_test: depth(conn).is_ok_and(|depth| depth.is_some()),
             }));
         }
         Ok(Err(Refusal::held(words.next(), words.next())))
@@ -565,6 +566,8 @@ pub(super) struct Grant {
     pub(super) token: FencingToken,
     /// Before the server could begin to count.
     pub(super) sent: Instant,
+    /// Granted inside a test's transaction.
+    pub(super) is_test: bool,
 }
 
 impl Grant {
@@ -576,6 +579,7 @@ impl Grant {
             grant_id: self.grant_id,
             token: self.token,
             waited,
+            is_test: self.is_test,
             standing: Arc::new(Standing::new(self.sent, request.ttl)),
         }
     }
