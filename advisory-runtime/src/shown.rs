@@ -4,7 +4,6 @@
 //! pattern goes: `shop [booking:<tenant_id>:<day>]`.
 
 use crate::Key;
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -63,8 +62,9 @@ pub(crate) fn remember(key: Key, rendered: String) {
 
 /// What a request for these keys shows.
 #[cfg(feature = "diesel")]
-pub(crate) fn text(pattern: &'static str, keys: &[Key]) -> Option<Cow<'static, str>> {
-    let pattern = (!pattern.is_empty()).then_some(Cow::Borrowed(pattern));
+pub(crate) fn text(pattern: &'static str, keys: &[Key]) -> Option<std::borrow::Cow<'static, str>> {
+    let pattern: Option<std::borrow::Cow<'static, str>> =
+        (!pattern.is_empty()).then_some(pattern.into());
     match shown() {
         Shown::Nothing => None,
         Shown::Pattern => pattern,

@@ -82,7 +82,10 @@ impl Held {
     async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
         let standing = &self.lease.standing;
         let margin = standing.margin();
-        let until = self.max_hold.map(|max_hold| self.since + max_hold);
+        // Past the end of all time is no bound.
+        let until = self
+            .max_hold
+            .and_then(|max_hold| self.since.checked_add(max_hold));
         let mut body = pin!(body);
         loop {
             // Asked for before the state is looked at, so that no change between is missed.

@@ -7,7 +7,7 @@ use super::patience::Patience;
 use super::{Event, Lease, Leases, Request};
 use crate::link::Link;
 use crate::pool::Pool;
-use crate::{Connection, Error, Wait};
+use crate::{Connection, Error};
 use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -81,8 +81,7 @@ async fn acquire<P: Pool + Clone + Send + 'static>(
     let mut patience = Patience::new(request);
     loop {
         // Borrowed for one try: who waits holds no connection.
-        let left = patience.left().filter(|left| !left.is_zero());
-        let borrowed = unless_closed(ready, connection(leases, left, request)).await?;
+        let borrowed = unless_closed(ready, connection(leases, &patience, request)).await?;
         let granted = match borrowed {
             Ok(mut conn) => leases.table.attempt(conn.pg(), request).await,
             Err(error) => return Some(Err(error)),
@@ -104,20 +103,17 @@ async fn acquire<P: Pool + Clone + Send + 'static>(
 
 async fn connection<'p, P: Pool>(
     leases: &'p Leases<P>,
-    left: Option<Duration>,
+    patience: &Patience,
     request: &Request,
 ) -> Result<P::Lent<'p>, Error> {
-    let Some(left) = left else {
+    let Some(left) = patience.left() else {
         return leases.pool.connection().await;
     };
     match timeout(left, leases.pool.connection()).await {
         Ok(borrowed) => borrowed,
         Err(_) => Err(Error::TimedOut {
             lock: request.name(),
-            waited: match request.wait {
-                Wait::For(wait) => wait,
-                _ => left,
-            },
+            waited: patience.waited(),
             source: None,
         }),
     }
@@ -237,8 +233,12 @@ async fn step<P: Pool + Clone + Send + 'static>(
     every: Duration,
     left: Duration,
 ) -> Result<bool, Error> {
-    let patience = pool_patience(every);
     let answer = UNANSWERED.min(left / 2).max(Duration::from_millis(5));
+    let patience = if lease.is_test {
+        answer
+    } else {
+        pool_patience(every)
+    };
     let mut is_sent = false;
     if let Ok(Ok(mut conn)) = timeout(patience, leases.pool.connection()).await {
         is_sent = true;
@@ -247,6 +247,11 @@ async fn step<P: Pool + Clone + Send + 'static>(
             // Whoever borrows it next must not wait for what does not answer.
             _ => conn.pg().status().set_in_error(),
         }
+    }
+    if lease.is_test {
+        let only =
+            "a lease of a test transaction needs its connection, and the pool did not lend it";
+        return Err(Error::Pool(only.into()));
     }
     let beside = async {
         let _one = BESIDE.acquire().await;

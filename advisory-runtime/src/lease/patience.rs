@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
+/// The least that a try may wait for the pool: the one at the very end has nothing left.
+const LENT: Duration = Duration::from_millis(100);
 /// How often a call that does not wait tries again where two wrote the row at one moment.
 const COLLISIONS: u32 = 10;
 
@@ -54,11 +56,13 @@ impl Patience {
         self.since.elapsed()
     }
 
-    /// What is left for the next try as a whole.
+    /// How long the next try may wait for the pool.
     pub(super) fn left(&self) -> Option<Duration> {
         match self.request.wait {
-            Wait::For(wait) => Some(wait.saturating_sub(self.waited())),
-            Wait::Session | Wait::Never | Wait::Forever => None,
+            Wait::For(wait) if !wait.is_zero() => {
+                Some(wait.saturating_sub(self.waited()).max(LENT))
+            }
+            Wait::For(_) | Wait::Session | Wait::Never | Wait::Forever => None,
         }
     }
 

@@ -24,6 +24,11 @@ const FORGETTABLE: &str =
 const KEY: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea)";
 const GRANT: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
      AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) AND fence OPERATOR(pg_catalog.=) CAST($3 AS pg_catalog.int8)";
+/// The grant of a kept key: nobody's, but known to who asks again because no answer came.
+const NOBODY: &str = "OPERATOR(pg_catalog.~) CAST($2 AS pg_catalog.int8)";
+const KEPT: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
+     AND (grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) OR grant_id OPERATOR(pg_catalog.=) \
+     (OPERATOR(pg_catalog.~) CAST($2 AS pg_catalog.int8))) AND fence OPERATOR(pg_catalog.=) CAST($3 AS pg_catalog.int8)";
 const VALID: &str = "expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()";
 const EXPIRED: &str = "expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()";
 
@@ -65,7 +70,6 @@ fn row() -> String {
 }
 
 /// The statements of one table, made once.
-#[derive(Debug)]
 pub(super) struct Texts {
     pub(super) acquire: String,
     pub(super) renew: String,
@@ -95,7 +99,8 @@ impl Texts {
         let renewed = after("$4");
         Self {
             // The row of a free key is locked first, without waiting. A key that is seen for the first time is inserted; who loses
-            // that race finds the row unexpired.
+            // that race has no lock on the row, so it takes nothing, not even what was released meanwhile: a write can be fenced
+            // by it.
             acquire: format!(
                 "WITH taken AS (INSERT INTO {table} AS l (key_hash,fence,grant_id,holder,key,acquired_at,expires_at) \
                  SELECT CAST($1 AS pg_catalog.bytea),1,CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
@@ -105,6 +110,7 @@ impl Texts {
                  ON CONFLICT (key_hash) DO UPDATE SET fence=l.fence OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8),\
                  grant_id=EXCLUDED.grant_id,holder=EXCLUDED.holder,key=EXCLUDED.key,\
                  acquired_at=pg_catalog.clock_timestamp(),expires_at={expires} WHERE l.{EXPIRED} \
+                 AND EXISTS (SELECT 1 FROM {table} WHERE {KEY}) \
                  RETURNING pg_catalog.concat('{TAKEN} ',fence,{DURABLE}) AS answer) \
                  SELECT COALESCE((SELECT answer FROM taken),{others})"
             ),
@@ -121,7 +127,7 @@ impl Texts {
                  RETURNING pg_catalog.concat('{HELD}',{FORGETTABLE})"
             ),
             keep: format!(
-                "UPDATE {table} SET expires_at={renewed},key=NULL WHERE {GRANT} AND {VALID} \
+                "UPDATE {table} SET grant_id={NOBODY},expires_at={renewed},key=NULL WHERE {KEPT} AND {VALID} \
                  RETURNING pg_catalog.concat('{HELD}',{DURABLE})"
             ),
             find: format!("SELECT {} FROM {table} WHERE {KEY} AND {VALID}", row()),
@@ -135,8 +141,9 @@ impl Texts {
                 "WITH erased AS (UPDATE {table} SET key=NULL WHERE key IS NOT NULL AND {EXPIRED} RETURNING 1) \
                  SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM erased"
             ),
-            // A renewal changes no column of the primary key, so it passes by this lock; a take-over locks the whole row, and so
-            // does not. A writer that has stopped is ended when the lease would have been over.
+            // A renewal changes no column of a key, so it passes by this lock; a take-over does, and locks the whole row. So it is
+            // kept out from here on, and one that has happened since the statement began is found out. A writer that has stopped
+            // is ended as long after its last statement as was left of the lease here.
             fence: format!(
                 "WITH fenced AS MATERIALIZED (SELECT expires_at FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE) \
                  SELECT pg_catalog.concat('{HELD}',pg_catalog.left({},0)) FROM fenced",
@@ -176,11 +183,30 @@ pub(super) enum Answer {
     Rows,
 }
 
+/// Undoes what an answer has broken in an open transaction, and nothing else.
+pub(super) const HEARD: &str =
+    "ROLLBACK TO SAVEPOINT advisory_said;RELEASE SAVEPOINT advisory_said";
+
+/// As [`said`], in an open transaction that goes on behind it.
+pub(super) fn said_inside(text: &str, answer: Answer, outcome: &str) -> String {
+    match answer {
+        Answer::Committed => format!(
+            "{text};SAVEPOINT advisory_said;\
+             SELECT CAST(pg_catalog.concat('{SAID}',{outcome},'.') AS pg_catalog.int4)"
+        ),
+        Answer::Flag | Answer::Rows => format!(
+            "SAVEPOINT advisory_said;{};RELEASE SAVEPOINT advisory_said",
+            said(text, answer, outcome)
+        ),
+    }
+}
+
 /// A statement, its values in place, that says its answer in the text of an error.
 pub(super) fn said(text: &str, answer: Answer, outcome: &str) -> String {
     match answer {
+        // One implicit transaction up to the `BEGIN`, so that an error leaves the session idle.
         Answer::Committed => format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;{text};COMMIT;\
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;{text};BEGIN;COMMIT;\
              SELECT CAST(pg_catalog.concat('{SAID}',{outcome},'.') AS pg_catalog.int4)"
         ),
         Answer::Flag => format!(

@@ -23,6 +23,8 @@ pub struct Lease {
     pub(super) grant_id: i64,
     pub(super) token: FencingToken,
     pub(super) waited: Duration,
+    /// No connection but the one that it was granted on sees its row: a test's transaction is open there.
+    pub(super) is_test: bool,
     pub(super) standing: Arc<Standing>,
 }
 

@@ -33,10 +33,9 @@ const LONGEST_NAME: usize = 48;
 /// assert!(Table::new().named("Robert'); DROP TABLE").is_err());
 /// # Ok::<_, advisory_runtime::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Table(pub(super) Arc<Inner>);
 
-#[derive(Debug)]
 pub(super) struct Inner {
     pub(super) schema: String,
     pub(super) name: String,
@@ -51,6 +50,15 @@ pub(super) struct Inner {
 pub(super) enum Channel {
     Prepared = 1,
     Said = 2,
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table")
+            .field("name", &self.name())
+            .field("holder", &self.0.holder)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Table {
@@ -185,12 +193,7 @@ impl Table {
         request: &Request,
     ) -> Result<Result<Grant, Refusal>, Error> {
         let lock = || request.name();
-        match depth(conn) {
-            Ok(None) if !conn.is_broken() => {}
-            Ok(Some(NonZeroU32::MIN)) if !conn.is_broken() => {}
-            Ok(Some(_)) => return Err(Error::InTransaction { lock: lock() }),
-            _ => return Err(Error::BrokenConnection { lock: lock() }),
-        }
+        outside(conn, lock)?;
         let (key_hash, grant_id) = (request.key_hash(), random());
         let texts = &self.0.texts;
         let sent = Instant::now();
@@ -232,6 +235,7 @@ impl Table {
                 grant_id,
                 token: FencingToken(token),
                 sent,
+                is_test: depth(conn).is_ok_and(|depth| depth.is_some()),
             }));
         }
         Ok(Err(Refusal::held(words.next(), words.next())))
@@ -242,7 +246,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::MissingTable`], [`Error::Standby`], [`Error::Database`].
+    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::MissingTable`], [`Error::Standby`],
+    /// [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
     ///
@@ -253,6 +258,7 @@ impl Table {
         lease: &Lease,
         ttl: Duration,
     ) -> Result<bool, Error> {
+        outside(conn.pg(), || lease.name())?;
         let sent = Instant::now();
         let is_held = self
             .own(conn.pg(), lease, &self.0.texts.renew, Some(ttl))
@@ -277,6 +283,7 @@ impl Table {
     ///
     /// Not cancel safe: it may be released or not.
     pub async fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
+        outside(conn.pg(), || lease.name())?;
         let released = self
             .own(conn.pg(), lease, &self.0.texts.release, None)
             .await;
@@ -284,8 +291,8 @@ impl Table {
         released
     }
 
-    /// Leaves the key taken for so long from now on, by nobody who could renew or release it; `false` when it was not held any
-    /// more.
+    /// Leaves the key taken for so long from now on, by nobody who could renew, release or write under it; `false` when it was
+    /// not held any more. Who asks again keeps it anew.
     ///
     /// # Errors
     ///
@@ -300,6 +307,7 @@ impl Table {
         lease: &Lease,
         keep: Duration,
     ) -> Result<bool, Error> {
+        outside(conn.pg(), || lease.name())?;
         let kept = self
             .own(conn.pg(), lease, &self.0.texts.keep, Some(keep))
             .await;
@@ -494,6 +502,10 @@ impl Table {
         {
             return Channel::Prepared;
         }
+        // An answer that is an error would be the end of an open transaction.
+        if !matches!(depth(conn), Ok(None)) {
+            return Channel::Said;
+        }
         let is_tracked = match conn.ask(crate::sql::PREPARED_NAMES).await {
             Ok(Some(names)) => !names.split(',').any(is_own_name),
             Ok(None) | Err(_) => false,
@@ -505,6 +517,12 @@ impl Table {
         };
         known.store(channel as u8, Ordering::Relaxed);
         channel
+    }
+
+    /// Whether a question has an answer.
+    async fn is_so(&self, conn: &mut AsyncPgConnection, question: &str) -> bool {
+        let rows = self.rows(conn, question_of(question)).await;
+        rows.is_ok_and(|rows| !rows.is_empty())
     }
 
     /// What a refused statement means.
@@ -519,14 +537,12 @@ impl Table {
         };
         match kind {
             DatabaseErrorKind::ReadOnlyTransaction => {
-                let standby = conn.ask(crate::sql::IS_STANDBY).await;
-                if matches!(standby, Ok(Some(_))) {
+                if self.is_so(conn, crate::sql::IS_STANDBY).await {
                     return Error::Standby { lock };
                 }
             }
             DatabaseErrorKind::Unknown => {
-                let missing = conn.ask(&self.0.texts.is_missing).await;
-                if matches!(missing, Ok(Some(_))) {
+                if self.is_so(conn, &self.0.texts.is_missing).await {
                     let (table, source) = (self.name(), error);
                     return Error::MissingTable { table, source };
                 }
@@ -534,6 +550,15 @@ impl Table {
             _ => {}
         }
         Error::Database(error)
+    }
+}
+
+pub(super) fn question_of(text: &str) -> Statement<'_, 0> {
+    Statement {
+        text,
+        values: [],
+        answer: Answer::Rows,
+        outcome: "",
     }
 }
 
@@ -546,7 +571,23 @@ pub(super) fn flag<'s, const N: usize>(text: &'s str, values: [Value<'s>; N]) ->
     }
 }
 
+/// Whether no transaction is open that could undo what was told to be done; a test's counts as none.
+fn outside(
+    conn: &mut AsyncPgConnection,
+    lock: impl Fn() -> Cow<'static, str>,
+) -> Result<(), Error> {
+    match depth(conn) {
+        Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
+        Ok(Some(_)) => Err(Error::InTransaction { lock: lock() }),
+        _ => Err(Error::BrokenConnection { lock: lock() }),
+    }
+}
+
 /// What was granted.
+#[expect(
+    clippy::struct_field_names,
+    reason = "`grant_id` is what the table calls it"
+)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     pub(super) key_hash: [u8; 32],
@@ -554,6 +595,8 @@ pub(super) struct Grant {
     pub(super) token: FencingToken,
     /// Before the server could begin to count.
     pub(super) sent: Instant,
+    /// Granted inside a test's transaction.
+    pub(super) is_test: bool,
 }
 
 impl Grant {
@@ -565,6 +608,7 @@ impl Grant {
             grant_id: self.grant_id,
             token: self.token,
             waited,
+            is_test: self.is_test,
             standing: Arc::new(Standing::new(self.sent, request.ttl)),
         }
     }
