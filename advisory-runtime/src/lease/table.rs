@@ -535,19 +535,14 @@ impl Table {
         let DieselError::DatabaseError(kind, _) = &error else {
             return Error::Database(error);
         };
-        match kind {
-            DatabaseErrorKind::ReadOnlyTransaction => {
-                if self.is_so(conn, crate::sql::IS_STANDBY).await {
-                    return Error::Standby { lock };
-                }
-            }
-            DatabaseErrorKind::Unknown => {
-                if self.is_so(conn, &self.0.texts.is_missing).await {
-                    let (table, source) = (self.name(), error);
-                    return Error::MissingTable { table, source };
-                }
-            }
-            _ => {}
+        let is_read_only = *kind == DatabaseErrorKind::ReadOnlyTransaction;
+        if is_read_only && self.is_so(conn, crate::sql::IS_STANDBY).await {
+            return Error::Standby { lock };
+        }
+        let may_be_missing = *kind == DatabaseErrorKind::Unknown;
+        if may_be_missing && self.is_so(conn, &self.0.texts.is_missing).await {
+            let (table, source) = (self.name(), error);
+            return Error::MissingTable { table, source };
         }
         Error::Database(error)
     }
