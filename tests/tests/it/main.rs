@@ -55,4 +55,5 @@ mod shown;
 mod standby;
 mod stopped;
 mod test_transactions;
+mod trail;
 mod waits;

@@ -1,0 +1,269 @@
+//! What a lock leaves for whoever watches: spans, events, counters and histograms.
+
+use crate::bookings::{database, insert};
+use crate::lease;
+use advisory_runtime::lease::Leases;
+use advisory_runtime::{Error, advisory_lock};
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+use metrics::{
+    Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
+    SharedString, Unit,
+};
+use std::collections::HashMap;
+use std::fmt::{Debug, Write};
+use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Subscriber};
+
+/// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events stood.
+#[derive(Clone, Default)]
+struct Heard {
+    lines: Arc<Mutex<Vec<String>>>,
+    next: Arc<AtomicU64>,
+    entered: Arc<Mutex<Vec<u64>>>,
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        // Times differ from run to run.
+        if !field.name().ends_with("_ms") {
+            let _: std::fmt::Result = write!(self.0, " {}={value:?}", field.name());
+        }
+    }
+}
+
+impl Heard {
+    fn say(&self, line: Line) {
+        self.lines.lock().unwrap().push(line.0);
+    }
+
+    fn has(&self, text: &str) -> bool {
+        self.lines
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains(text))
+    }
+}
+
+impl Subscriber for Heard {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("advisory_runtime") || metadata.target() == "body"
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut line = Line(format!("new {}", span.metadata().name()));
+        span.record(&mut line);
+        self.say(line);
+        Id::from_u64(AtomicU64::fetch_add(&self.next, 1, Ordering::Relaxed) + 1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        let mut line = Line("record".to_owned());
+        values.record(&mut line);
+        self.say(line);
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let depth = self.entered.lock().unwrap().len();
+        let mut line = Line(format!("{} in {depth}", event.metadata().level()));
+        event.record(&mut line);
+        self.say(line);
+    }
+
+    fn enter(&self, span: &Id) {
+        self.entered.lock().unwrap().push(span.into_u64());
+    }
+
+    fn exit(&self, _: &Id) {
+        self.entered.lock().unwrap().pop();
+    }
+}
+
+/// How often each metric was told, by name and labels.
+#[derive(Default)]
+struct Counted(Mutex<HashMap<String, Arc<Told>>>);
+
+#[derive(Default)]
+struct Told(AtomicU64);
+
+impl CounterFn for Told {
+    fn increment(&self, value: u64) {
+        AtomicU64::fetch_add(&self.0, value, Ordering::Relaxed);
+    }
+
+    fn absolute(&self, value: u64) {
+        AtomicU64::store(&self.0, value, Ordering::Relaxed);
+    }
+}
+
+impl HistogramFn for Told {
+    fn record(&self, value: f64) {
+        assert!((0.0..60.0).contains(&value), "{value} seconds");
+        self.increment(1);
+    }
+}
+
+impl Counted {
+    fn told(&self, key: &Key) -> Arc<Told> {
+        let labels: Vec<_> = key.labels().map(metrics::Label::value).collect();
+        let name = format!("{}/{}", key.name(), labels.join("/"));
+        Arc::clone(self.0.lock().unwrap().entry(name).or_default())
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        let told = self.0.lock().unwrap();
+        let Some(told) = told.get(name) else {
+            panic!("{name} is none of {:?}", told.keys());
+        };
+        AtomicU64::load(&told.0, Ordering::Relaxed)
+    }
+}
+
+impl Recorder for Counted {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.told(key))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.told(key))
+    }
+}
+
+#[advisory_lock(key = "watched:<room>", wait = "never")]
+async fn watched(conn: &mut AsyncPgConnection, room: i64, how: &str) -> Result<(), Error> {
+    tracing::info!(target: "body", "running");
+    match how {
+        "fails" => return Err(Error::Database(diesel::NotFound)),
+        "swallows" => drop(insert(conn, room, "\0").await),
+        "hangs" => pending().await,
+        _ => {}
+    }
+    Ok(())
+}
+
+#[advisory_lock(key = "leased-watch:<room>", scope = "lease", pool = leases)]
+async fn leased<P: advisory_runtime::Pool + Clone + Send + 'static>(
+    leases: &Leases<P>,
+    room: i64,
+) -> QueryResult<i64> {
+    tracing::info!(target: "body", "running");
+    Ok(room)
+}
+
+async fn calls(db: &Database) {
+    let mut conn = db.connect().await;
+    watched(&mut conn, 1, "").await.unwrap();
+    watched(&mut conn, 1, "fails").await.unwrap_err();
+    watched(&mut conn, 1, "swallows").await.unwrap_err();
+    let mut other = db.connect().await;
+    {
+        let mut hanging = Box::pin(watched(&mut other, 1, "hangs"));
+        let key = advisory_pattern::Derivation::Sha256.key("watched:1");
+        let held = format!(
+            "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND ((classid::int8 << 32) | objid::int8) = {key})"
+        );
+        tokio::select! {
+            ended = &mut hanging => panic!("{ended:?}"),
+            () = db.until_empty(std::time::Duration::from_secs(10), "the lock", &held) => {}
+        }
+        let error = watched(&mut conn, 1, "").await.unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
+    let db = database().await;
+    let heard = Heard::default();
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    calls(&db).await;
+    for text in [
+        "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\"",
+        "DEBUG in 0 message=acquired",
+        // The body's own events stand in the span.
+        "INFO in 1 message=running",
+        "record outcome=\"done\"",
+        "record outcome=\"failed\"",
+        "record outcome=\"rolled_back\"",
+        "WARN in 0 message=swallowed error found: the call under advisory lock `watched:<room>`",
+        "record outcome=\"not_available\"",
+        "contention: advisory lock `watched:<room>` is held",
+        "record outcome=\"dropped\"",
+        "WARN in 0 message=leak prevented: the call was dropped, and its lock is released",
+    ] {
+        assert!(
+            heard.has(text),
+            "{text}: {:#?}",
+            heard.lines.lock().unwrap()
+        );
+    }
+    // Never a key.
+    assert!(!heard.has("watched:1"));
+}
+
+#[tokio::test]
+async fn counters_and_histograms_go_by_pattern() {
+    let db = database().await;
+    let counted = Counted::default();
+    let _guard = metrics::set_default_local_recorder(&counted);
+    calls(&db).await;
+    let labels = "watched:<room>/xact/exclusive";
+    assert_eq!(
+        counted.count(&format!("advisory_acquired_total/{labels}")),
+        4
+    );
+    assert_eq!(counted.count(&format!("advisory_wait_seconds/{labels}")), 4);
+    assert_eq!(counted.count(&format!("advisory_hold_seconds/{labels}")), 4);
+    assert_eq!(
+        counted.count(&format!("advisory_refused_total/{labels}/not_available")),
+        1
+    );
+    for outcome in ["done", "failed", "rolled_back", "dropped"] {
+        assert_eq!(
+            counted.count(&format!("advisory_ended_total/{labels}/{outcome}")),
+            1
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_followed_like_a_lock() {
+    let db = lease::database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    leased(&Leases::new(db.deadpool(1)), 5).await.unwrap();
+    for text in [
+        "new advisory_lock pattern=\"leased-watch:<room>\" scope=\"lease\"",
+        "INFO in 1 message=running",
+        "record outcome=\"done\"",
+    ] {
+        assert!(
+            heard.has(text),
+            "{text}: {:#?}",
+            heard.lines.lock().unwrap()
+        );
+    }
+    assert_eq!(
+        counted.count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
+        1
+    );
+}
