@@ -27,15 +27,11 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let converted = quote_spanned!(at_output=> #private::returns::<#output>().convert(error));
     let warning = unused::warning(site);
     let locked = match &site.connection {
-        Connection::Pool(pool) => leased(site, pool, &private, &output),
-        _ => locked(site, &private, &output),
+        Connection::Pool(pool) => leased(site, pool, &private, &output, &converted),
+        _ => locked(site, &private, &output, &converted),
     };
-    let locked = on_held(locked, site, &output);
-    let steps = quote_spanned! {here=>
-        #warning
-        let error = 'lock: { #locked };
-        #converted
-    };
+    let locked = on_held(locked, site, &output, &converted);
+    let steps = quote_spanned!(here=> #warning #locked);
     match site.function.form {
         Form::Boxed => {
             quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) })
@@ -44,9 +40,14 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     }
 }
 
-/// Statements that take the lock, run the body and let the lock go. They return the body's result, break out of `'held` with
-/// an error from before the body, and out of `'lock` with one from behind it.
-fn locked(site: &Site, private: &TokenStream, output: &Type) -> TokenStream {
+/// Statements that take the lock, run the body and let the lock go, and the body's result. An error is `converted` and returned where
+/// it happens; where there is an `on_held`, one from before the body breaks out of `'held`.
+fn locked(
+    site: &Site,
+    private: &TokenStream,
+    output: &Type,
+    converted: &TokenStream,
+) -> TokenStream {
     let here = Span::mixed_site();
     let Connected {
         take,
@@ -60,22 +61,22 @@ fn locked(site: &Site, private: &TokenStream, output: &Type) -> TokenStream {
         quote_spanned!(here=> #private::Err),
     );
     let refused = if site.args.on_held.is_some() {
-        quote_spanned!(here=> 'held)
+        quote_spanned!(here=> break 'held error)
     } else {
-        quote_spanned!(here=> 'lock)
+        quote_spanned!(here=> return #converted)
     };
     let (calls, wait) = if site.function.is_blocking() {
         (quote_spanned!(here=> #private::blocking), None)
     } else {
         (private.clone(), Some(quote_spanned!(here=> .await)))
     };
-    let request = request(site, private);
+    let request = request(site, private, converted);
     // Declared before the connection, so that the next call's turn comes when this one's connection is back in its pool.
     let turn = site.args.queue.as_ref().map(|limit| {
         quote_spanned!(here=>
             let turn = match #calls::queue(&mut request, #limit) #wait {
                 #ok(turn) => turn,
-                #err(error) => break #refused error,
+                #err(error) => #refused,
             };
         )
     });
@@ -111,32 +112,43 @@ fn locked(site: &Site, private: &TokenStream, output: &Type) -> TokenStream {
         quote_spanned!(here=>
             let result = match result {
                 #option::Some(result) => result,
-                #option::None => break 'lock #private::exceed(held).await,
+                #option::None => {
+                    let error = #private::exceed(held).await;
+                    return #converted;
+                }
             };
         )
     });
+    // In an async function the last call makes the user's error too: a match on what an `await` gives is work for the compiler.
+    let finish = if site.function.is_blocking() {
+        quote_spanned!(here=>
+            match #calls::finish_at(held, result) {
+                #ok(result) => result,
+                #err(error) => #converted,
+            }
+        )
+    } else {
+        let at = output.span().resolved_at(here);
+        quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
+    };
     quote_spanned!(here=>
         #request
         #turn
         #take
         let mut held = match #calls::#begin(#owner, #place, request) #wait {
             #ok(held) => held,
-            #err(error) => break #refused error,
+            #err(error) => #refused,
         };
         #handle
-        let running = held.run();
         let result = {
             #quiet
             #may_be_unused
-            let #mutable #name = held.conn();
+            let (running, #mutable #name) = held.run();
             #run
             result
         };
         #exceed
-        match #calls::finish_at(held, result) #wait {
-            #ok(result) => return result,
-            #err(error) => break 'lock error,
-        }
+        #finish
     )
 }
 
@@ -174,19 +186,24 @@ fn run(site: &Site, private: &TokenStream, output: &Type, body: &TokenStream) ->
 
 /// Returns what the user wants when the lock is not to be had. Only from before the body: afterwards what it says may have
 /// moved into the body.
-fn on_held(locked: TokenStream, site: &Site, output: &Type) -> TokenStream {
+fn on_held(
+    locked: TokenStream,
+    site: &Site,
+    output: &Type,
+    converted: &TokenStream,
+) -> TokenStream {
     let Some(on_held) = &site.args.on_held else {
         return locked;
     };
     let here = Span::mixed_site();
     let krate = &site.krate;
     quote_spanned!(here=>
-        let error = 'held: { #locked };
+        let error = 'held: { return { #locked }; };
         if #krate::Error::is_busy(&error) {
             let instead: #output = #on_held;
             return instead;
         }
-        error
+        #converted
     )
 }
 

@@ -9,13 +9,14 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::Type;
 
-/// Statements that acquire the lease, run the body and let the lease go. As those of a lock they return the body's result,
-/// break out of `'held` with an error from before the body, and out of `'lock` with one from behind it.
+/// Statements that acquire the lease, run the body and let the lease go, and the body's result. As those of a lock they return an
+/// error `converted`, or break out of `'held` with one from before the body.
 pub(crate) fn leased(
     site: &Site,
     pool: &TokenStream,
     private: &TokenStream,
     output: &Type,
+    converted: &TokenStream,
 ) -> TokenStream {
     let here = Span::mixed_site();
     let (ok, err) = (
@@ -23,9 +24,9 @@ pub(crate) fn leased(
         quote_spanned!(here=> #private::Err),
     );
     let refused = if site.args.on_held.is_some() {
-        quote_spanned!(here=> 'held)
+        quote_spanned!(here=> break 'held error)
     } else {
-        quote_spanned!(here=> 'lock)
+        quote_spanned!(here=> return #converted)
     };
     let key = key(site, private);
     let (times, terms) = (times(site, private), terms(site, private));
@@ -48,16 +49,16 @@ pub(crate) fn leased(
         let request = #key #times #terms;
         let mut held = match #acquire {
             #ok(held) => held,
-            #err(error) => break #refused error,
+            #err(error) => #refused,
         };
         #handle
         let result = match held.run(#body).await {
             #ok(result) => result,
-            #err(error) => break 'lock error,
+            #err(error) => return #converted,
         };
         match #private::lease::finish_at(held, result).await {
-            #ok(result) => return result,
-            #err(error) => break 'lock error,
+            #ok(result) => result,
+            #err(error) => #converted,
         }
     )
 }

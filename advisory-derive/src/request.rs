@@ -8,10 +8,10 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::LitInt;
 
-/// A statement that makes the local `request`. It breaks out of `'lock` with an error.
-pub(crate) fn request(site: &Site, private: &TokenStream) -> TokenStream {
+/// A statement that makes the local `request`. It returns `converted`, from a local `error`, where the keys are refused.
+pub(crate) fn request(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let keys = keys(site, private);
+    let keys = keys(site, private, converted);
     let terms = terms(site, private);
     // What waits in a queue counts against the wait.
     let mutable = site.args.queue.as_ref().map(|_| quote_spanned!(here=> mut));
@@ -69,7 +69,7 @@ pub(crate) fn with(site: &Site) -> TokenStream {
 
 /// An expression: a `Request` for the keys. What computes them is gone before the wait, so that the future is `Send` whatever
 /// they are made of.
-fn keys(site: &Site, private: &TokenStream) -> TokenStream {
+fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let krate = &site.krate;
     let with = with(site);
@@ -131,7 +131,7 @@ fn keys(site: &Site, private: &TokenStream) -> TokenStream {
             #(#takes)*
             match keys.finish() {
                 #private::core::result::Result::Ok(keys) => #private::Request::many(#lock, keys),
-                #private::core::result::Result::Err(error) => break 'lock error,
+                #private::core::result::Result::Err(error) => return #converted,
             }
         }
     )

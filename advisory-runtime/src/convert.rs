@@ -9,12 +9,15 @@
     reason = "for the expansion alone; what is not obvious is said"
 )]
 #![allow(
+    clippy::trivially_copy_pass_by_ref,
     clippy::unused_self,
     reason = "method resolution on the type is what chooses the conversion"
 )]
 
 use crate::Error;
 use diesel::result::Error as DieselError;
+#[cfg(feature = "diesel-async")]
+use std::future::{Ready, ready};
 use std::marker::PhantomData;
 
 /// The return type of the annotated function. Converts an error whose type has both conversions.
@@ -54,6 +57,24 @@ impl<T, E> Fallible for Result<T, E> {
     }
 }
 
+/// Ends a locked call and converts its error, by the `convert` beside it. Takes the result and gives it back, as the expansion's last
+/// expression: a result that lives across an `await`, or a match on what one gives, is work for the compiler in each locked function.
+macro_rules! finish {
+    () => {
+        #[cfg(feature = "diesel-async")]
+        pub async fn finish<O: ?Sized>(
+            self,
+            held: crate::xact::Held<'_, O>,
+            result: Result<T, E>,
+        ) -> Result<T, E> {
+            match crate::xact::finish_at(held, result.is_ok()).await {
+                Ok(()) => result,
+                Err(error) => self.convert(error),
+            }
+        }
+    };
+}
+
 impl<T, E: From<Error> + From<DieselError>> Returns<Result<T, E>> {
     pub fn convert(&self, error: Error) -> Result<T, E> {
         Err(match error {
@@ -61,18 +82,24 @@ impl<T, E: From<Error> + From<DieselError>> Returns<Result<T, E>> {
             error => error.into(),
         })
     }
+
+    finish! {}
 }
 
 impl<T, E: From<DieselError>> ByDiesel<Result<T, E>> {
     pub fn convert(&self, error: Error) -> Result<T, E> {
         Err(DieselError::from(error).into())
     }
+
+    finish! {}
 }
 
 impl<T, E: From<Error>> ByOwn<Result<T, E>> {
     pub fn convert(&self, error: Error) -> Result<T, E> {
         Err(error.into())
     }
+
+    finish! {}
 }
 
 impl<R> ByNeither<R> {
@@ -82,10 +109,25 @@ impl<R> ByNeither<R> {
     {
         match <R::Error as FromLockError>::NEVER {}
     }
+
+    /// Without a bound: what is wrong is said of `convert`, once.
+    #[cfg(feature = "diesel-async")]
+    pub fn finish<O: ?Sized>(self, _: crate::xact::Held<'_, O>, result: R) -> Ready<R> {
+        ready(result)
+    }
 }
 
 macro_rules! otherwise {
     ($($one:ident => $next:ident,)*) => { $(
+        // `finish` takes it by value: a reference would live across its `await`.
+        impl<R> Clone for $next<R> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<R> Copy for $next<R> {}
+
         impl<R> std::ops::Deref for $one<R> {
             type Target = $next<R>;
 
@@ -110,18 +152,7 @@ pub trait FromLockError {
     const NEVER: std::convert::Infallible;
 }
 
-/// Ends a locked call; the error is not converted yet. Takes the result and gives it back: one that lives across an `await` is
-/// work for the compiler in each locked function.
-#[cfg(feature = "diesel-async")]
-pub async fn finish_at<R: Fallible, O: ?Sized>(
-    held: crate::xact::Held<'_, O>,
-    result: R,
-) -> Result<R, Error> {
-    crate::xact::finish_at(held, result.is_ok()).await?;
-    Ok(result)
-}
-
-/// As [`finish_at`], on a blocking connection.
+/// Ends a locked call on a blocking connection; the error is not converted yet.
 #[cfg(feature = "postgres")]
 pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
     held: crate::blocking::Held<'_, O>,

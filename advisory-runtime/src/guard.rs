@@ -109,17 +109,13 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
         }
     }
 
-    /// What the body runs under.
+    /// What the body runs under, and [`conn`](Self::conn): one call is less for the compiler than two.
     #[doc(hidden)]
-    pub fn run(&mut self) -> Run {
+    pub fn run(&mut self) -> (Run, &mut O) {
         let address = self.address();
-        Run::new(
-            address,
-            &self.keys,
-            self.mode,
-            self.max_hold,
-            self.trail.as_ref(),
-        )
+        let trail = self.trail.as_ref();
+        let run = Run::new(address, &self.keys, self.mode, self.max_hold, trail);
+        (run, self.owner)
     }
 
     pub(crate) fn pg(&mut self) -> &mut L {

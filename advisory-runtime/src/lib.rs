@@ -220,18 +220,17 @@ pub mod __private {
         pub use crate::convert::finish_blocking_at as finish_at;
         pub use crate::queue::queue_blocking as queue;
     }
-    #[cfg(feature = "diesel-async")]
-    pub use crate::{
-        convert::finish_at,
-        lease,
-        queue::queue,
-        session::acquire_at,
-        xact::{begin_at, exceed},
-    };
     #[cfg(feature = "diesel")]
     pub use crate::{
         convert::{never, returns},
         keys::Keys,
         request::{Isolation, Request, Wait, millis},
+    };
+    #[cfg(feature = "diesel-async")]
+    pub use crate::{
+        lease,
+        queue::queue,
+        session::acquire_at,
+        xact::{begin_at, exceed},
     };
 }
