@@ -5,7 +5,7 @@ use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
 #[derive(LockKey)]
-#[lock_key("report:<day>", derivation = "md5")]
+#[lock_key("report:<day>")]
 struct ReportLock {
     day: i64,
 }
