@@ -36,6 +36,14 @@ impl Wait {
 }
 
 impl Duration {
+    /// Its milliseconds, where they are known here.
+    pub(crate) fn milliseconds(&self) -> Option<(u64, Span)> {
+        match self.value {
+            Value::Milliseconds(number, span) => Some((number, span)),
+            Value::Expression(_) => None,
+        }
+    }
+
     /// An expression of the type `Duration`.
     pub(crate) fn expression(&self, private: &TokenStream) -> TokenStream {
         match &self.value {
@@ -83,6 +91,24 @@ pub(crate) fn bound(value: TokenStream, name: &Ident, errors: &mut Errors) -> Op
         Read::Time(time) => Some(time),
         Read::Word { word, span, .. } => {
             let wanted = format_args!("`{word}` is no bound: {}", words.of_too_long);
+            errors.at(span, wanted);
+            None
+        }
+    }
+}
+
+/// `ttl = …` and `renew = …`.
+pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Duration> {
+    let words = Words {
+        expected: "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
+        besides: &[],
+        of_zero: "write one that is, such as `\"60s\"`",
+        of_too_long: "write less, such as `\"1h\"`; a row is taken over only when its claim has expired",
+    };
+    match words.read(value, name, errors)? {
+        Read::Time(time) => Some(time),
+        Read::Word { word, span, .. } => {
+            let wanted = format_args!("`{word}` is no time: {}", words.of_too_long);
             errors.at(span, wanted);
             None
         }

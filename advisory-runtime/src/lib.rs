@@ -78,6 +78,8 @@ pub mod blocking;
 #[cfg(feature = "diesel-async")]
 pub mod cancel;
 #[cfg(feature = "diesel-async")]
+pub mod claim;
+#[cfg(feature = "diesel-async")]
 mod connection;
 #[cfg(feature = "diesel")]
 mod convert;
@@ -169,6 +171,15 @@ pub mod __private {
         }
     }
 
+    #[cfg(feature = "diesel-async")]
+    pub mod claim {
+        pub use crate::claim::{
+            Absent, Claim, Found, One, Order, SelectionOf, absent, from_row, selection,
+        };
+        pub use diesel::deserialize::Result;
+        pub use diesel::pg::Pg;
+        pub use diesel::row::Row;
+    }
     #[cfg(feature = "postgres")]
     pub mod blocking {
         pub use crate::blocking::{acquire_at, begin_at};
