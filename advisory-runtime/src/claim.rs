@@ -8,6 +8,7 @@
 //! # #[cfg(feature = "bb8")]
 //! # mod jobs {
 //! use advisory_runtime::claim::{self, Claim, OnErr};
+//! use advisory_runtime::{Error, Pool as _};
 //! use diesel::prelude::*;
 //! use diesel_async::AsyncPgConnection;
 //! use diesel_async::pooled_connection::bb8::Pool;
@@ -34,9 +35,9 @@
 //! }
 //!
 //! /// Works until there is nothing to do.
-//! async fn work(pool: &Pool<AsyncPgConnection>) -> anyhow::Result<()> {
+//! async fn work(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
 //!     loop {
-//!         let job = claim::next::<SyncJob, _>(&mut pool.get().await?, "worker-7").await?;
+//!         let job = claim::next::<SyncJob, _>(&mut pool.connection().await?, "worker-7").await?;
 //!         let Some(job) = job else { return Ok(()) };
 //!         // Renewed once a minute. Completed on `Ok`; on `Err` it failed, with the error's text as its message.
 //!         if let Err(error) = claim::run(pool, &job, OnErr::Fail, sync(&job)).await {
@@ -45,7 +46,7 @@
 //!     }
 //! }
 //!
-//! async fn sync(job: &SyncJob) -> anyhow::Result<()> {
+//! async fn sync(job: &SyncJob) -> Result<(), Error> {
 //! #   let _ = (job.id, job.priority);
 //!     // …
 //!     Ok(())

@@ -17,7 +17,7 @@ pub(super) struct Renewal(JoinHandle<()>);
 impl Renewal {
     pub(super) fn start<T, P>(pool: &P, job: &Claimed<T>) -> Self
     where
-        T: Claim + Send + Sync,
+        T: Claim,
         P: Pool + Clone + Send + 'static,
     {
         Self(tokio::spawn(renew_until_lost(pool.clone(), job.share())))
@@ -38,7 +38,7 @@ impl Drop for Renewal {
 /// A task of its own, so that work which keeps its thread busy for long does not keep the claim from being renewed.
 async fn renew_until_lost<T, P>(pool: P, job: Claimed<T>)
 where
-    T: Claim + Send + Sync,
+    T: Claim,
     P: Pool,
 {
     // A first renewal that comes too late would be none.

@@ -62,7 +62,7 @@ pub async fn run<T, P, R, E>(
     work: impl Future<Output = Result<R, E>>,
 ) -> Result<R, E>
 where
-    T: Claim + Send + Sync,
+    T: Claim,
     P: Pool + Clone + Send + 'static,
     E: From<Error> + Display,
 {
@@ -112,7 +112,7 @@ where
 /// # mod jobs {
 /// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
 /// # use diesel_async::{AsyncConnection, AsyncPgConnection, pooled_connection::bb8::Pool};
-/// async fn export<Job: Claim + Send + Sync>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
+/// async fn export<Job: Claim>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
 ///     claim::keep(pool, job, async {
 ///         // … slow work outside of a transaction, and then at once:
 ///         let mut conn = pool.get().await.map_err(|error| Error::Pool(Box::new(error)))?;
@@ -132,7 +132,7 @@ pub async fn keep<T, P, R>(
     work: impl Future<Output = R>,
 ) -> Result<R, Error>
 where
-    T: Claim + Send + Sync,
+    T: Claim,
     P: Pool + Clone + Send + 'static,
 {
     let mut renewal = Some(Renewal::start(pool, job));
@@ -204,12 +204,12 @@ async fn give_up<T: Claim, P: Pool>(
 /// Gives the job back when its work is dropped, not when it panics.
 struct GivenBack<'a, T, P>(Option<(&'a P, &'a Claimed<T>)>)
 where
-    T: Claim + Send + Sync,
+    T: Claim,
     P: Pool + Clone + Send + 'static;
 
 impl<T, P> Drop for GivenBack<'_, T, P>
 where
-    T: Claim + Send + Sync,
+    T: Claim,
     P: Pool + Clone + Send + 'static,
 {
     fn drop(&mut self) {

@@ -21,7 +21,7 @@ pub(super) async fn take<T, Q>(
     statement: &Q,
 ) -> QueryResult<Vec<Taken<T>>>
 where
-    T: Claim + Send,
+    T: Claim,
     Q: Query<SqlType = Untyped> + QueryFragment<Pg> + QueryId + Send + Sync,
 {
     let tries = tries(conn);

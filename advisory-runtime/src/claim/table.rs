@@ -18,7 +18,7 @@ use std::time::Duration;
     label = "no `Claim`",
     note = "write `#[derive(Queryable, Selectable, Claim)]` on the row's struct"
 )]
-pub trait Claim: Sized + 'static {
+pub trait Claim: Sized + Send + Sync + 'static {
     /// The table.
     type Table: diesel::Table
         + QuerySource<FromClause: QueryFragment<Pg> + Send + Sync>

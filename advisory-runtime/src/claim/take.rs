@@ -40,7 +40,7 @@ use std::time::Instant;
 /// The page of [the module](super) has one.
 pub async fn next<T, C>(conn: &mut C, worker: &str) -> Result<Option<Claimed<T>>, Error>
 where
-    T: Claim + Send,
+    T: Claim,
     C: Connection,
 {
     let taken = take_next::<T, C, true>(conn, worker, 1).await?;
@@ -70,7 +70,7 @@ where
 /// ```no_run
 /// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
 /// # use diesel_async::AsyncPgConnection;
-/// async fn ten<Job: Claim + Send>(conn: &mut AsyncPgConnection) -> Result<Vec<Claimed<Job>>, Error> {
+/// async fn ten<Job: Claim>(conn: &mut AsyncPgConnection) -> Result<Vec<Claimed<Job>>, Error> {
 ///     claim::next_batch(conn, "worker-7", 10).await
 /// }
 /// ```
@@ -80,7 +80,7 @@ pub async fn next_batch<T, C>(
     limit: u32,
 ) -> Result<Vec<Claimed<T>>, Error>
 where
-    T: Claim + Send,
+    T: Claim,
     C: Connection,
 {
     if limit == 0 {
@@ -95,7 +95,7 @@ async fn take_next<T, C, const ONE: bool>(
     limit: u32,
 ) -> Result<Vec<Claimed<T>>, Error>
 where
-    T: Claim + Send,
+    T: Claim,
     C: Connection,
 {
     let statement = Next::<T, ONE> {
@@ -136,7 +136,7 @@ pub async fn by_key<T, C>(
     key: impl KeyValue<T::Key>,
 ) -> Result<Option<Claimed<T>>, Error>
 where
-    T: Claim + Send,
+    T: Claim,
     C: Connection,
 {
     take_by_key(conn, worker, key.bound()).await
@@ -148,7 +148,7 @@ async fn take_by_key<T, C, K>(
     key: K,
 ) -> Result<Option<Claimed<T>>, Error>
 where
-    T: Claim + Send,
+    T: Claim,
     C: Connection,
     K: Bound,
 {
