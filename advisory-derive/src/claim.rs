@@ -57,14 +57,14 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let at = span_of(table.clone().into_iter().last().as_ref());
     let column = |given: &Option<Ident>, usual: &str| {
         let column = given.clone().unwrap_or_else(|| Ident::new(usual, at));
-        quote!(#table::#column)
+        path(&table, &column)
     };
     let (locked_until, locked_by) = (
         column(&args.locked_until, "locked_until"),
         column(&args.locked_by, "locked_by"),
     );
     let maybe = |given: &Option<MaybeColumn>, found: &str| match given {
-        Some(MaybeColumn::Column(column)) => quote!(#table::#column),
+        Some(MaybeColumn::Column(column)) => path(&table, column),
         Some(MaybeColumn::None) => quote_spanned!(here=> #claim::Absent),
         None => {
             let found = Ident::new(found, here);
@@ -80,7 +80,10 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         ([column], [member]) => {
             let (ident, ty) = (&member.ident, &member.ty);
             (
-                quote_spanned!(here=> #claim::One<#table::#column>),
+                {
+                    let column = path(&table, column);
+                    quote_spanned!(here=> #claim::One<#column>)
+                },
                 quote_spanned!(here=> &'a #ty),
                 quote_spanned!(here=> &self.#ident),
             )
@@ -88,8 +91,9 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         _ => {
             let idents = members.iter().map(|member| &member.ident);
             let types = members.iter().map(|member| &member.ty);
+            let columns = columns.iter().map(|column| path(&table, column));
             (
-                quote_spanned!(here=> (#(#table::#columns,)*)),
+                quote_spanned!(here=> (#(#columns,)*)),
                 quote_spanned!(here=> (#(&'a #types,)*)),
                 quote_spanned!(here=> (#(&self.#idents,)*)),
             )
@@ -215,10 +219,20 @@ fn of_diesel(attributes: &[Attribute], name: &str) -> Option<TokenStream> {
         })
 }
 
+/// A column of the table. What is wrong with it is wrong where the column was named.
+fn path(table: &TokenStream, column: &Ident) -> TokenStream {
+    let table = table.clone().into_iter().map(|mut token| {
+        token.set_span(column.span().resolved_at(token.span()));
+        token
+    });
+    let table = TokenStream::from_iter(table);
+    quote_spanned!(column.span()=> #table::#column)
+}
+
 /// One column of the order, as an expression.
 fn step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let column = &order.column;
+    let column = path(table, &order.column);
     let direction = Ident::new(
         if order.is_descending {
             "descending"
@@ -232,5 +246,5 @@ fn step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream 
         let nulls = Ident::new(nulls, here);
         quote_spanned!(here=> .#nulls())
     });
-    quote_spanned!(here=> #claim::Order::#direction::<#table::#column>()#nulls)
+    quote_spanned!(here=> #claim::Order::#direction::<#column>()#nulls)
 }

@@ -22,6 +22,9 @@ const KNOWN: [&str; 11] = [
     "crate",
 ];
 
+/// The milliseconds of a claim that says nothing else.
+const USUAL_TTL: u64 = 60_000;
+
 /// The arguments as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct ClaimArgs {
@@ -63,9 +66,12 @@ impl ClaimArgs {
                 args.value(&name, value, errors);
             }
         }
-        if let (Some(ttl), Some(renew)) = (&args.ttl, &args.renew)
-            && let (Some((ttl, _)), Some((renew, span))) =
-                (ttl.milliseconds(), renew.milliseconds())
+        let ttl = match &args.ttl {
+            Some(ttl) => ttl.milliseconds(),
+            None => Some((USUAL_TTL, Span::call_site())),
+        };
+        if let (Some((ttl, _)), Some(renew)) = (ttl, &args.renew)
+            && let Some((renew, span)) = renew.milliseconds()
             && renew > ttl / 2
         {
             let wanted =

@@ -108,7 +108,7 @@ pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) ->
     match words.read(value, name, errors)? {
         Read::Time(time) => Some(time),
         Read::Word { word, span, .. } => {
-            let wanted = format_args!("`{word}` is no time: {}", words.of_too_long);
+            let wanted = format_args!("`{word}` is no time: expected {}", words.expected);
             errors.at(span, wanted);
             None
         }

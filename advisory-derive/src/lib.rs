@@ -223,7 +223,7 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// The names are those in the `table!`; a column that it does not have, or has with another type, does not compile. That the
 /// terminal columns are found in the `table!`, and not among the fields, is so that a row that leaves out `completed_at` does
 /// not have completed jobs done again.
-#[proc_macro_derive(Claim, attributes(claim))]
+#[proc_macro_derive(Claim, attributes(claim, diesel))]
 pub fn derive_claim(input: TokenStream) -> TokenStream {
     complete(input, claim::derive).into()
 }

@@ -87,14 +87,28 @@ where
 }
 
 /// A table that tells failed rows from others, so that a claim can end with [`fail`](super::fail).
-#[diagnostic::on_unimplemented(
-    message = "a claim of `{Self}` can't fail: its table has no column for the time of a failure",
-    label = "no `failed_at`",
-    note = "write `#[claim(failed_at = column)]`, or give it back by `claim::release`"
-)]
 pub trait Fails: Claim {}
 
-impl<T: Claim<FailedAt: Column>> Fails for T {}
+impl<T: Claim> Fails for T where
+    <T::FailedAt as MaybeColumn<T::Table, Nullable<Timestamptz>>>::Is: There
+{
+}
+
+/// That a table has the column.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the table has no column for the time of a failure, so that its rows can't fail",
+    label = "no `failed_at`",
+    note = "write `#[claim(failed_at = column)]`, or give the row back by `claim::release`"
+)]
+pub trait There {}
+
+/// There is such a column.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Present;
+
+impl There for Present {}
 
 /// The key's columns of a table.
 pub trait Key<Table> {
@@ -193,6 +207,9 @@ composite!(A V 0, B W 1, C X 2, D Y 3);
 
 /// A column that not every table has, or [`Absent`].
 pub trait MaybeColumn<Table, SqlType> {
+    /// [`Absent`], or else something that is not.
+    #[doc(hidden)]
+    type Is;
     /// Its name, if there is one.
     const COLUMN: Option<&'static str>;
 }
@@ -202,6 +219,7 @@ pub trait MaybeColumn<Table, SqlType> {
 pub struct Absent;
 
 impl<Table, SqlType> MaybeColumn<Table, SqlType> for Absent {
+    type Is = Self;
     const COLUMN: Option<&'static str> = None;
 }
 
@@ -209,6 +227,7 @@ impl<Table, SqlType, C> MaybeColumn<Table, SqlType> for C
 where
     C: Column<Table = Table, SqlType = SqlType>,
 {
+    type Is = Present;
     const COLUMN: Option<&'static str> = Some(C::NAME);
 }
 

@@ -268,8 +268,10 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_given_back_with_what_was_f
     let other = take(&mut conn, 2, "a").await.unwrap();
     claim::renew(&mut conn, &one).await.unwrap();
 
-    use sync_checkpoints::{last_synced_at, row_count};
-    let found = (row_count.eq(7), last_synced_at.eq(claim::now()));
+    let found = (
+        sync_checkpoints::row_count.eq(7),
+        sync_checkpoints::last_synced_at.eq(claim::now()),
+    );
     claim::complete_with(&mut conn, &one, found).await.unwrap();
     let done = "SELECT count(*) FROM sync_checkpoints WHERE (matrix_id, chunk_hash, row_count) = (1, 'a', 7) \
          AND last_synced_at > clock_timestamp() - interval '1 minute' AND locked_until IS NULL AND locked_by IS NULL";
@@ -383,7 +385,7 @@ async fn columns_and_tables_can_have_any_names() {
     db.run(
         "CREATE SCHEMA work; CREATE TABLE work.\"Out\"\"box\" (\"Ref\" text PRIMARY KEY, due timestamptz, \
              \"taken until\" timestamptz, taken_by text, sent_at timestamptz, completed_at text); \
-         INSERT INTO work.\"Out\"\"box\" VALUES ('never'), ('old', '2020-01-01'), ('new', '2021-01-01'), ('no'' -- \"', '2022-01-01')",
+         INSERT INTO work.\"Out\"\"box\" VALUES ('never', NULL), ('old', '2020-01-01'), ('new', '2021-01-01'), ('no'' -- \"', '2022-01-01')",
     )
     .await;
     let indexes = claim::indexes::<Letter>();

@@ -23,7 +23,7 @@ async fn claims_use_the_printed_index_under_a_generic_plan() {
     let db = database(200_000).await;
     db.run("ANALYZE sync_jobs").await;
     let mut conn = db.connect().await;
-    next(&mut conn).await;
+    drop(next(&mut conn).await);
     claim::next_batch::<SyncJob, _>(&mut conn, "worker", 10)
         .await
         .unwrap();
@@ -36,7 +36,7 @@ async fn claims_use_the_printed_index_under_a_generic_plan() {
     conn.batch_execute("SET plan_cache_mode = force_generic_plan")
         .await
         .unwrap();
-    let statements = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%advisory_claim%' ORDER BY prepare_time";
+    let statements = "SELECT name FROM pg_prepared_statements WHERE statement LIKE 'WITH advisory_claim%' ORDER BY prepare_time";
     let prepared: Vec<Prepared> = diesel::sql_query(statements).load(&mut conn).await.unwrap();
     assert_eq!(prepared.len(), 5);
     let values = [
