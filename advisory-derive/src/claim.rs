@@ -1,138 +1,94 @@
 //! `#[derive(Claim)]`: which columns of its table a row's claims are made of.
 
-use crate::claim_args::{ClaimArgs, MaybeColumn, Order};
-use crate::declared::{only, parsed};
+use crate::claim_args::{MaybeColumn, Order};
+use crate::claim_row::Row;
+use crate::declared::parsed;
+use crate::duration::Duration;
 use crate::errors::Errors;
 use crate::literal::span_of;
-use crate::tokens::{is_punct, is_word, split_at_commas};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{Attribute, Data, Field, Fields, LitStr, ext::IdentExt};
 
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
-    let here = Span::mixed_site();
     let input = parsed(input, errors)?;
-    let name = &input.ident;
-    let written = match only(&input.attrs, "claim") {
-        Some(attribute) => match attribute.meta.require_list() {
-            Ok(list) => list.tokens.clone(),
-            Err(error) => {
-                errors.push(error);
-                TokenStream::new()
-            }
-        },
-        None => TokenStream::new(),
-    };
-    let args = ClaimArgs::parse(written, errors);
-    let Data::Struct(data) = &input.data else {
-        let wanted =
-            format_args!("`{name}` is no struct: a row is a struct with its columns as fields");
-        errors.at(name.span(), wanted);
-        return None;
-    };
-    let Fields::Named(fields) = &data.fields else {
-        let wanted =
-            format_args!("`{name}` has no names for its fields: a row's fields are its columns");
-        errors.at(name.span(), wanted);
-        return None;
-    };
-    let table = args
-        .table
-        .clone()
-        .or_else(|| of_diesel(&input.attrs, "table_name"));
-    if table.is_none() {
-        let wanted =
-            format_args!("which table is `{name}` a row of? write `#[diesel(table_name = …)]`");
-        errors.at(name.span(), wanted);
-    }
-    let key = key(&args, name, fields.named.iter(), errors);
-    let (table, (columns, members)) = (table?, key?);
+    let row = Row::new(&input, errors)?;
+    let krate = row.args.krate.clone();
+    let krate = krate.unwrap_or_else(|| quote!(::advisory_runtime));
+    let private = quote!(#krate::__private);
+    let (found, implemented) = (found(&row, &private), claim(&row, &private));
+    Some(quote!(#found #implemented))
+}
 
-    let krate = args
-        .krate
-        .clone()
-        .unwrap_or_else(|| quote!(::advisory_runtime));
-    let claim = quote_spanned!(here=> #krate::__private::claim);
+/// Which terminal columns the table has under their usual names: those of the inner block come before those of the outer one,
+/// and there only the table's own are named.
+fn found(row: &Row<'_>, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let (name, table) = (&row.input.ident, &row.table);
+    let (generics, arguments, bounds) = row.input.generics.split_for_impl();
+    quote_spanned!(here=>
+        const _: () = {
+            use #private::claim::absent::*;
+            const _: () = {
+                use #table::columns::*;
+                impl #generics #private::claim::Found for #name #arguments #bounds {
+                    type CompletedAt = completed_at;
+                    type FailedAt = failed_at;
+                    type ErrorMessage = error_message;
+                }
+            };
+        };
+    )
+}
+
+fn claim(row: &Row<'_>, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let claim = quote_spanned!(here=> #private::claim);
+    let (name, table, args) = (&row.input.ident, &row.table, &row.args);
     // What is missing in the table is missed where the user has named the table.
     let at = span_of(table.clone().into_iter().last().as_ref());
     let column = |given: &Option<Ident>, usual: &str| {
         let column = given.clone().unwrap_or_else(|| Ident::new(usual, at));
-        path(&table, &column)
+        path(table, &column)
     };
-    let (locked_until, locked_by) = (
-        column(&args.locked_until, "locked_until"),
-        column(&args.locked_by, "locked_by"),
-    );
+    let locked_until = column(&args.locked_until, "locked_until");
+    let locked_by = column(&args.locked_by, "locked_by");
     let maybe = |given: &Option<MaybeColumn>, found: &str| match given {
-        Some(MaybeColumn::Column(column)) => path(&table, column),
+        Some(MaybeColumn::Column(column)) => path(table, column),
         Some(MaybeColumn::None) => quote_spanned!(here=> #claim::Absent),
         None => {
             let found = Ident::new(found, here);
             quote_spanned!(here=> <Self as #claim::Found>::#found)
         }
     };
-    let (completed_at, failed_at, error_message) = (
-        maybe(&args.completed_at, "CompletedAt"),
-        maybe(&args.failed_at, "FailedAt"),
-        maybe(&args.error_message, "ErrorMessage"),
-    );
-    let (key, value, values) = match (columns.as_slice(), members.as_slice()) {
-        ([column], [member]) => {
-            let (ident, ty) = (&member.ident, &member.ty);
-            (
-                {
-                    let column = path(&table, column);
-                    quote_spanned!(here=> #claim::One<#column>)
-                },
-                quote_spanned!(here=> &'a #ty),
-                quote_spanned!(here=> &self.#ident),
-            )
-        }
-        _ => {
-            let idents = members.iter().map(|member| &member.ident);
-            let types = members.iter().map(|member| &member.ty);
-            let columns = columns.iter().map(|column| path(&table, column));
-            (
-                quote_spanned!(here=> (#(#columns,)*)),
-                quote_spanned!(here=> (#(&'a #types,)*)),
-                quote_spanned!(here=> (#(&self.#idents,)*)),
-            )
-        }
+    let completed_at = maybe(&args.completed_at, "CompletedAt");
+    let failed_at = maybe(&args.failed_at, "FailedAt");
+    let error_message = maybe(&args.error_message, "ErrorMessage");
+    let columns = row.key.iter().map(|(column, _)| path(table, column));
+    let types = row.key.iter().map(|(_, field)| &field.ty);
+    let members = row.key.iter().map(|(_, field)| &field.ident);
+    let (key, value, values) = if row.key.len() == 1 {
+        (
+            quote_spanned!(here=> #(#claim::One<#columns>)*),
+            quote_spanned!(here=> #(&'a #types)*),
+            quote_spanned!(here=> #(&self.#members)*),
+        )
+    } else {
+        (
+            quote_spanned!(here=> (#(#columns,)*)),
+            quote_spanned!(here=> (#(&'a #types,)*)),
+            quote_spanned!(here=> (#(&self.#members,)*)),
+        )
     };
-    let order = args
-        .order
-        .iter()
-        .flatten()
-        .map(|order| step(order, &table, &claim));
-    let order = quote_spanned!(here=> &[#(#order),*]);
-    let private = quote_spanned!(here=> #krate::__private);
-    let ttl = args.ttl.as_ref().map(|ttl| {
-        let ttl = ttl.expression(&private);
-        quote_spanned!(here=> const TTL: #private::core::time::Duration = #ttl;)
-    });
-    let renew = args.renew.as_ref().map(|renew| {
-        let renew = renew.expression(&private);
-        quote_spanned!(here=> const RENEW: #private::core::time::Duration = #renew;)
-    });
-    let (generics, arguments, bounds) = input.generics.split_for_impl();
-    let (completed, failed, message) = (
-        Ident::new("completed_at", here),
-        Ident::new("failed_at", here),
-        Ident::new("error_message", here),
-    );
-    Some(quote_spanned!(here=>
-        const _: () = {
-            use #claim::absent::*;
-            const _: () = {
-                // Its names come before those of the outer block.
-                use #table::columns::*;
-                impl #generics #claim::Found for #name #arguments #bounds {
-                    type CompletedAt = #completed;
-                    type FailedAt = #failed;
-                    type ErrorMessage = #message;
-                }
-            };
-        };
+    let order = args.order.iter().flatten();
+    let order = order.map(|order| step(order, table, &claim));
+    let time = |name: &str, time: &Option<Duration>| {
+        let name = Ident::new(name, here);
+        let time = time.as_ref()?.expression(private);
+        Some(quote_spanned!(here=> const #name: #private::core::time::Duration = #time;))
+    };
+    let (ttl, renew) = (time("TTL", &args.ttl), time("RENEW", &args.renew));
+    let (generics, arguments, bounds) = row.input.generics.split_for_impl();
+    quote_spanned!(here=>
         impl #generics #claim::Claim for #name #arguments #bounds {
             type Table = #table::table;
             type Key = #key;
@@ -143,7 +99,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
             type FailedAt = #failed_at;
             type ErrorMessage = #error_message;
             type Selection = #claim::SelectionOf<Self>;
-            const ORDER: &'static [#claim::Order<Self::Table>] = #order;
+            const ORDER: &'static [#claim::Order<Self::Table>] = &[#(#order),*];
             #ttl
             #renew
             fn selection() -> Self::Selection {
@@ -156,67 +112,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                 #values
             }
         }
-    ))
-}
-
-/// The key's columns, and the fields that hold them.
-fn key<'f>(
-    args: &ClaimArgs,
-    name: &Ident,
-    fields: impl Iterator<Item = &'f Field> + Clone,
-    errors: &mut Errors,
-) -> Option<(Vec<Ident>, Vec<&'f Field>)> {
-    let is_given = args.key.is_some();
-    let usual = || vec![Ident::new("id", name.span())];
-    let columns = args.key.clone().unwrap_or_else(usual);
-    let mut members = Vec::new();
-    for column in &columns {
-        let text = column.unraw().to_string();
-        if let Some(field) = fields.clone().find(|field| column_of(field) == text) {
-            members.push(field);
-            continue;
-        }
-        let hint = if is_given {
-            let names: Vec<String> = fields.clone().map(column_of).collect();
-            advisory_pattern::closest(&text, names.iter().map(String::as_str)).map_or_else(
-                || "a claim finds its row by it, so add the field".to_owned(),
-                |close| format!("did you mean `{close}`?"),
-            )
-        } else {
-            "write the key's columns, `#[claim(key = …)]`".to_owned()
-        };
-        let wanted = format_args!("`{name}` has no field for the column `{text}`: {hint}");
-        errors.at(column.span(), wanted);
-    }
-    (members.len() == columns.len()).then_some((columns, members))
-}
-
-/// The column that a field holds.
-fn column_of(field: &Field) -> String {
-    let named = of_diesel(&field.attrs, "column_name");
-    let named = named.map(|named| match syn::parse2::<LitStr>(named.clone()) {
-        Ok(literal) => literal.value(),
-        Err(_) => named.to_string(),
-    });
-    let own = || field.ident.as_ref().map(|ident| ident.unraw().to_string());
-    let column = named.or_else(own).unwrap_or_default();
-    column.trim_start_matches("r#").to_owned()
-}
-
-/// What `#[diesel(name = …)]` says.
-fn of_diesel(attributes: &[Attribute], name: &str) -> Option<TokenStream> {
-    let lists = attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("diesel"))
-        .filter_map(|attribute| attribute.meta.require_list().ok());
-    lists
-        .flat_map(|list| split_at_commas(list.tokens.clone()))
-        .find_map(|argument| {
-            let mut tokens = argument.into_iter();
-            let is_named = tokens.next().is_some_and(|word| is_word(&word, name))
-                && tokens.next().is_some_and(|equals| is_punct(&equals, '='));
-            is_named.then(|| tokens.collect())
-        })
+    )
 }
 
 /// A column of the table. What is wrong with it is wrong where the column was named.
@@ -225,7 +121,7 @@ fn path(table: &TokenStream, column: &Ident) -> TokenStream {
         token.set_span(column.span().resolved_at(token.span()));
         token
     });
-    let table = TokenStream::from_iter(table);
+    let table: TokenStream = table.collect();
     quote_spanned!(column.span()=> #table::#column)
 }
 

@@ -170,9 +170,8 @@ fn order_of(part: &str, span: Span) -> Option<Order> {
     let words: Vec<String> = part.split_whitespace().map(str::to_lowercase).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (is_descending, rest) = match words.get(1..)? {
-        ["asc", rest @ ..] => (false, rest),
         ["desc", rest @ ..] => (true, rest),
-        rest => (false, rest),
+        ["asc", rest @ ..] | rest => (false, rest),
     };
     let nulls_first = match rest {
         [] => None,

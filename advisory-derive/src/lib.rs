@@ -7,6 +7,7 @@ mod boxed;
 mod check;
 mod claim;
 mod claim_args;
+mod claim_row;
 mod connection;
 mod declared;
 mod duration;

@@ -60,9 +60,10 @@ pub enum Error {
         max_hold: Duration,
     },
     /// A session-level lock was not held any more when the body had returned `Ok`: the connection was lost, or somebody
-    /// released it. What the body committed stays committed.
+    /// released it. What the body committed stays committed. Of a [`claim`](crate::claim): it has expired, was taken over, or
+    /// was finished before, and nothing was changed.
     LockLost {
-        /// The key pattern, or the key.
+        /// The key pattern, or the key; of a claim the table, and what stood in `locked_by`.
         lock: Cow<'static, str>,
         /// How it was found out.
         source: Option<DieselError>,
@@ -231,7 +232,7 @@ impl fmt::Display for Error {
             ),
             Self::LockLost { lock, .. } => write!(
                 f,
-                "advisory lock `{lock}` was lost before the call under it had returned: another session may have run beside it"
+                "`{lock}` was lost before the call under it had returned: another session may have run beside it"
             ),
             Self::InTransaction { lock } => write!(
                 f,

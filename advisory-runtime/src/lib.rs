@@ -25,6 +25,8 @@
 //! transaction. [`Held`] says what becomes of a call that is dropped, and [`cancel`] what servers that accept only TLS need.
 //! On a plain `fn` the attribute works with Diesel's own connections, as do the functions of [`blocking`].
 //!
+//! [`claim`] is for work that is a row of a table: jobs and checkpoints that one worker at a time takes, for so long.
+//!
 //! # In tests
 //!
 //! Locked functions work inside `begin_test_transaction`, as a nested call; for session-level locks, `nested = "refuse"` and

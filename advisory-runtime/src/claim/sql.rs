@@ -19,6 +19,11 @@ type Out<'a, 'b> = AstPass<'a, 'b, Pg>;
 
 const NOW: &str = "pg_catalog.clock_timestamp()";
 
+/// Between these two, how many: a time from now.
+const NOW_AND: &str = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST(";
+const MILLISECONDS: &str =
+    " AS pg_catalog.float8) OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))";
+
 /// A column that makes the commit wait for the disk where the session would not: a claim that a crash forgets is held twice,
 /// and a job whose end it forgets is done twice.
 const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
@@ -44,23 +49,6 @@ impl<T: Claim> Parts<T> {
         self.from.walk_ast(out.reborrow())?;
         out.push_sql(".");
         out.push_identifier(column)
-    }
-
-    /// Joined by a text.
-    fn push_each<'b, I>(
-        &'b self,
-        items: impl IntoIterator<Item = I>,
-        between: &str,
-        out: &mut Out<'_, 'b>,
-        mut push: impl FnMut(usize, I, &mut Out<'_, 'b>) -> QueryResult<()>,
-    ) -> QueryResult<()> {
-        for (nth, item) in items.into_iter().enumerate() {
-            if nth > 0 {
-                out.push_sql(between);
-            }
-            push(nth, item, out)?;
-        }
-        Ok(())
     }
 
     /// Begins the `WITH` that locks rows: their keys, until when they are claimed, and where they come from.
@@ -98,7 +86,7 @@ impl<T: Claim> Parts<T> {
     }
 
     fn push_is_key<'b>(&'b self, key: &'b impl Bound, out: &mut Out<'_, 'b>) -> QueryResult<()> {
-        self.push_each(T::Key::NAMES, " AND ", out, |nth, column, out| {
+        each_of_key::<T>(out, |nth, column, out| {
             self.push(column, out)?;
             out.push_sql(" OPERATOR(pg_catalog.=) ");
             key.walk_nth(nth, out.reborrow())
@@ -116,31 +104,17 @@ impl<T: Claim> Parts<T> {
         Ok(())
     }
 
-    /// The ttl from now.
-    fn push_expiry<'b>(&self, ttl: &'b i64, out: &mut Out<'_, 'b>) -> QueryResult<()> {
-        out.push_sql(NOW);
-        out.push_sql(" OPERATOR(pg_catalog.+) (CAST(");
-        out.push_bind_param::<BigInt, _>(ttl)?;
-        out.push_sql(
-            " AS pg_catalog.float8) OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))",
-        );
-        Ok(())
-    }
-
     /// The name of the worker and what no other claim has, drawn by the server: neither a fork nor a restored machine has its
     /// numbers twice.
-    fn push_taken<'b>(
-        &'b self,
-        worker: &'b str,
-        ttl: &'b i64,
-        out: &mut Out<'_, 'b>,
-    ) -> QueryResult<()> {
+    fn push_taken<'b>(&'b self, taker: &'b Taker<'_>, out: &mut Out<'_, 'b>) -> QueryResult<()> {
         self.push_update(out)?;
-        self.push_expiry(ttl, out)?;
+        out.push_sql(NOW_AND);
+        out.push_bind_param::<BigInt, _>(&taker.ttl)?;
+        out.push_sql(MILLISECONDS);
         out.push_sql(", ");
         out.push_identifier(T::LockedBy::NAME)?;
         out.push_sql(" = CAST(");
-        out.push_bind_param::<Text, _>(worker)?;
+        out.push_bind_param::<Text, _>(taker.worker)?;
         out.push_sql(
             " AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
              CAST(pg_catalog.gen_random_uuid() AS pg_catalog.text)",
@@ -150,7 +124,7 @@ impl<T: Claim> Parts<T> {
 
     fn push_of_locked<'b>(&'b self, out: &mut Out<'_, 'b>) -> QueryResult<()> {
         out.push_sql(" FROM advisory_claim WHERE ");
-        self.push_each(T::Key::NAMES, " AND ", out, |nth, column, out| {
+        each_of_key::<T>(out, |nth, column, out| {
             self.push(column, out)?;
             out.push_sql(&format!(" OPERATOR(pg_catalog.=) advisory_claim.key_{nth}"));
             Ok(())
@@ -194,6 +168,20 @@ impl<T: Claim> Parts<T> {
     }
 }
 
+/// A condition on each column of the key.
+fn each_of_key<'b, T: Claim>(
+    out: &mut Out<'_, 'b>,
+    mut push: impl FnMut(usize, &str, &mut Out<'_, 'b>) -> QueryResult<()>,
+) -> QueryResult<()> {
+    for (nth, column) in T::Key::NAMES.iter().enumerate() {
+        if nth > 0 {
+            out.push_sql(" AND ");
+        }
+        push(nth, column, out)?;
+    }
+    Ok(())
+}
+
 /// The columns that say that a row is done for good.
 fn terminal<T: Claim>() -> impl Iterator<Item = &'static str> {
     [T::CompletedAt::COLUMN, T::FailedAt::COLUMN]
@@ -201,13 +189,27 @@ fn terminal<T: Claim>() -> impl Iterator<Item = &'static str> {
         .flatten()
 }
 
+/// Who claims, and for how many milliseconds.
+pub(super) struct Taker<'a> {
+    pub(super) worker: &'a str,
+    pub(super) ttl: i64,
+}
+
+impl<'a> Taker<'a> {
+    pub(super) fn of<T: Claim>(worker: &'a str) -> Self {
+        Self {
+            worker,
+            ttl: millis(T::TTL),
+        }
+    }
+}
+
 /// Claims the rows that come first, and passes over those that somebody has locked.
 ///
 /// How many stands in the text: with a parameter, the plan for any value is one for a tenth of the table.
 pub(super) struct Next<'a, T: Claim, const ONE: bool> {
     pub(super) parts: Parts<T>,
-    pub(super) worker: &'a str,
-    pub(super) ttl: i64,
+    pub(super) taker: Taker<'a>,
     pub(super) limit: u32,
 }
 
@@ -224,7 +226,7 @@ impl<T: Claim, const ONE: bool> QueryFragment<Pg> for Next<'_, T, ONE> {
             " LIMIT {} FOR NO KEY UPDATE SKIP LOCKED",
             self.limit
         ));
-        parts.push_taken(self.worker, &self.ttl, out)?;
+        parts.push_taken(&self.taker, out)?;
         parts.push_returning(out)
     }
 }
@@ -241,8 +243,7 @@ impl<T: Claim, const ONE: bool> QueryId for Next<'_, T, ONE> {
 /// Claims the row of a key.
 pub(super) struct ByKey<'a, T: Claim, K> {
     pub(super) parts: Parts<T>,
-    pub(super) worker: &'a str,
-    pub(super) ttl: i64,
+    pub(super) taker: Taker<'a>,
     pub(super) key: K,
 }
 
@@ -256,7 +257,7 @@ impl<T: Claim, K: Bound> QueryFragment<Pg> for ByKey<'_, T, K> {
         parts.push_pending(out)?;
         parts.push_unclaimed(out)?;
         out.push_sql(" FOR NO KEY UPDATE");
-        parts.push_taken(self.worker, &self.ttl, out)?;
+        parts.push_taken(&self.taker, out)?;
         parts.push_returning(out)
     }
 }
@@ -288,7 +289,9 @@ impl<T: Claim, K: Bound> QueryFragment<Pg> for Renew<'_, T, K> {
         let (parts, out) = (&self.parts, &mut out);
         parts.push_held(&self.held, out)?;
         parts.push_update(out)?;
-        parts.push_expiry(&self.ttl, out)?;
+        out.push_sql(NOW_AND);
+        out.push_bind_param::<BigInt, _>(&self.ttl)?;
+        out.push_sql(MILLISECONDS);
         parts.push_still_held(out)
     }
 }

@@ -30,7 +30,7 @@ pub enum State {
 }
 
 impl State {
-    /// The state of a row with these columns at this time, of whatever type: `State::at(job.locked_until, None, None, now)`.
+    /// The state of a row with these columns at this time, of whatever type: `State::at(job.locked_until, None, None, &now)`.
     ///
     /// Whose clock `now` is decides what the answer is worth: claims expire by the server's. [`state`] asks the server.
     #[must_use]
@@ -38,13 +38,13 @@ impl State {
         locked_until: Option<I>,
         completed_at: Option<I>,
         failed_at: Option<I>,
-        now: I,
+        now: &I,
     ) -> Self {
         match (completed_at, failed_at, locked_until) {
             (Some(_), _, _) => Self::Completed,
             (None, Some(_), _) => Self::Failed,
             (None, None, None) => Self::Available,
-            (None, None, Some(until)) if until > now => Self::Running,
+            (None, None, Some(until)) if until > *now => Self::Running,
             (None, None, Some(_)) => Self::Expired,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::claimed::Claimed;
 use super::send;
-use super::sql::{ByKey, Next, Parts, millis};
+use super::sql::{ByKey, Next, Parts, Taker};
 use super::table::{Bound, Claim, KeyValue};
 use crate::{Connection, Error};
 use std::time::Instant;
@@ -100,8 +100,7 @@ where
 {
     let statement = Next::<T, ONE> {
         parts: Parts::new(),
-        worker,
-        ttl: millis(T::TTL),
+        taker: Taker::of::<T>(worker),
         limit,
     };
     let sent = Instant::now();
@@ -154,8 +153,7 @@ where
 {
     let statement = ByKey::<T, K> {
         parts: Parts::new(),
-        worker,
-        ttl: millis(T::TTL),
+        taker: Taker::of::<T>(worker),
         key,
     };
     let sent = Instant::now();

@@ -47,6 +47,12 @@ struct Checkpoint {
     row_count: Option<i64>,
 }
 
+#[derive(AsChangeset)]
+#[diesel(table_name = sync_checkpoints)]
+struct Found {
+    row_count: Option<i64>,
+}
+
 /// A database with the tables, and so many jobs: later ones are older, and each third one is urgent.
 pub(crate) async fn database(jobs: u32) -> Database {
     let db = Database::create().await;
@@ -160,12 +166,12 @@ async fn states_follow_from_the_columns() {
 #[test]
 fn a_state_can_be_told_without_a_server() {
     let (before, now, after) = (Some(1), 2, Some(3));
-    assert_eq!(State::at(None, None, None, now), State::Available);
-    assert_eq!(State::at(after, None, None, now), State::Running);
-    assert_eq!(State::at(Some(now), None, None, now), State::Expired);
-    assert_eq!(State::at(before, None, None, now), State::Expired);
-    assert_eq!(State::at(after, before, None, now), State::Completed);
-    assert_eq!(State::at(None, None, before, now), State::Failed);
+    assert_eq!(State::at(None, None, None, &now), State::Available);
+    assert_eq!(State::at(after, None, None, &now), State::Running);
+    assert_eq!(State::at(Some(now), None, None, &now), State::Expired);
+    assert_eq!(State::at(before, None, None, &now), State::Expired);
+    assert_eq!(State::at(after, before, None, &now), State::Completed);
+    assert_eq!(State::at(None, None, before, &now), State::Failed);
 }
 
 #[tokio::test]
@@ -194,9 +200,10 @@ async fn a_zombie_can_do_nothing_to_the_next_ones_claim() {
     for is_taken_over in [false, true] {
         expire(&db).await;
         // Of the same worker: its name alone does not make it the holder.
-        let next = match is_taken_over {
-            true => Some(next(&mut conn).await),
-            false => None,
+        let next = if is_taken_over {
+            Some(next(&mut conn).await)
+        } else {
+            None
         };
         let before = row(&mut conn, 1).await;
         assert_lost(claim::renew(&mut conn, &zombie).await);
@@ -280,11 +287,6 @@ async fn a_checkpoint_is_claimed_by_its_whole_key_and_given_back_with_what_was_f
         "SELECT count(*) FROM sync_checkpoints WHERE locked_by IS NOT NULL AND row_count IS NULL";
     assert_eq!(db.count(held).await, 1, "the same chunk of another matrix");
 
-    #[derive(AsChangeset)]
-    #[diesel(table_name = sync_checkpoints)]
-    struct Found {
-        row_count: Option<i64>,
-    }
     let again = take(&mut conn, 1, "a").await.unwrap();
     assert_eq!(again.row_count, Some(7));
     let nothing = Found { row_count: None };
