@@ -5,7 +5,7 @@ use crate::errors::Errors;
 use crate::key_arg::{KeyArg, computed, key, keys};
 use crate::literal::{choice, ident, listed, number, reason, span_of, string};
 use crate::seen::Sharing;
-use crate::tokens::split_at_commas;
+use crate::tokens::{is_punct, split_at_commas};
 use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::{LitInt, LitStr};
@@ -106,25 +106,10 @@ impl Args {
                 errors.at(literal.span(), format_args!("write `key = {literal}`"));
                 continue;
             }
-            let Some(TokenTree::Ident(name)) = name else {
-                errors.at(
-                    span_of(name.as_ref()),
-                    format_args!("expected an argument: {}", listed(known)),
-                );
+            let Some(name) = name_of(name, known, errors) else {
                 continue;
             };
             let word = name.to_string();
-            if !known.contains(&word.as_str()) {
-                let hint = advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
-                    || format!("expected {}", listed(known)),
-                    |close| format!("did you mean `{close}`?"),
-                );
-                errors.at(
-                    name.span(),
-                    format_args!("unknown argument `{word}`: {hint}"),
-                );
-                continue;
-            }
             args.given.push((word.clone(), name.span()));
             if word == "with" {
                 set(
@@ -140,15 +125,9 @@ impl Args {
                     .extend(overlap(equals.as_ref(), &name, errors));
                 continue;
             }
-            if !matches!(&equals, Some(TokenTree::Punct(punct)) if punct.as_char() == '=') {
-                errors.at(name.span(), format_args!("expected `{word} = …`"));
+            let Some(value) = value_of(&name, equals.as_ref(), tokens.collect(), errors) else {
                 continue;
-            }
-            let value: TokenStream = tokens.collect();
-            if value.is_empty() {
-                errors.at(name.span(), format_args!("expected `{word} = …`"));
-                continue;
-            }
+            };
             args.value(&name, value, errors);
         }
         args
@@ -194,8 +173,51 @@ impl Args {
 
 const ISOLATION: [&str; 3] = ["read committed", "repeatable read", "serializable"];
 
+/// The name of an argument, one of `known`.
+pub(crate) fn name_of(
+    first: Option<TokenTree>,
+    known: &[&str],
+    errors: &mut Errors,
+) -> Option<Ident> {
+    let Some(TokenTree::Ident(name)) = first else {
+        errors.at(
+            span_of(first.as_ref()),
+            format_args!("expected an argument: {}", listed(known)),
+        );
+        return None;
+    };
+    let word = name.to_string();
+    if known.contains(&word.as_str()) {
+        return Some(name);
+    }
+    let hint = advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
+        || format!("expected {}", listed(known)),
+        |close| format!("did you mean `{close}`?"),
+    );
+    errors.at(
+        name.span(),
+        format_args!("unknown argument `{word}`: {hint}"),
+    );
+    None
+}
+
+/// What stands behind `name =`.
+pub(crate) fn value_of(
+    name: &Ident,
+    equals: Option<&TokenTree>,
+    value: TokenStream,
+    errors: &mut Errors,
+) -> Option<TokenStream> {
+    let has_equals = equals.is_some_and(|equals| is_punct(equals, '='));
+    if !has_equals || value.is_empty() {
+        errors.at(name.span(), format_args!("expected `{name} = …`"));
+        return None;
+    }
+    Some(value)
+}
+
 /// The only place that can say "given twice".
-fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, errors: &mut Errors) {
+pub(crate) fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, errors: &mut Errors) {
     if slot.is_some() {
         let message = match name.to_string().as_str() {
             "key" | "keys" => {

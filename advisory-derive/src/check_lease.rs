@@ -58,10 +58,10 @@ pub(crate) fn arguments(args: &Args, locked: &Locked, errors: &mut Errors) {
         }
     }
     if let Some(renew) = &args.renew
-        && let Some(often) = renew.milliseconds()
+        && let Some((often, _)) = renew.milliseconds()
     {
         let (ttl, whose) = match &args.ttl {
-            Some(ttl) => (ttl.milliseconds(), ""),
+            Some(ttl) => (ttl.milliseconds().map(|(ttl, _)| ttl), ""),
             None => (Some(TTL), ", which is `\"60s\"` unless it is given"),
         };
         if let Some(ttl) = ttl.filter(|ttl| often >= *ttl)

@@ -36,10 +36,10 @@ impl Wait {
 }
 
 impl Duration {
-    /// How many milliseconds, where it is written as a text.
-    pub(crate) fn milliseconds(&self) -> Option<u64> {
+    /// Its milliseconds, where they are known here.
+    pub(crate) fn milliseconds(&self) -> Option<(u64, Span)> {
         match self.value {
-            Value::Milliseconds(number, _) => Some(number),
+            Value::Milliseconds(number, span) => Some((number, span)),
             Value::Expression(_) => None,
         }
     }
@@ -115,6 +115,25 @@ pub(crate) fn bound(value: TokenStream, name: &Ident, errors: &mut Errors) -> Op
         Read::Time(time) => Some(time),
         Read::Word { word, span, .. } => {
             let wanted = format_args!("`{word}` is no bound: {}", words.of_too_long);
+            errors.at(span, wanted);
+            None
+        }
+    }
+}
+
+/// `ttl = …` and `renew = …`.
+pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Duration> {
+    let words = Words {
+        expected: "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
+        besides: &[],
+        of_zero: "write one that is, such as `\"60s\"`",
+        longest: SERVERS,
+        of_too_long: "write less, such as `\"1h\"`; a row is taken over only when its claim has expired",
+    };
+    match words.read(value, name, errors)? {
+        Read::Time(time) => Some(time),
+        Read::Word { word, span, .. } => {
+            let wanted = format_args!("`{word}` is no time: expected {}", words.expected);
             errors.at(span, wanted);
             None
         }

@@ -6,6 +6,9 @@ mod args;
 mod boxed;
 mod check;
 mod check_lease;
+mod claim;
+mod claim_args;
+mod claim_row;
 mod connection;
 mod declared;
 mod duration;
@@ -208,6 +211,42 @@ pub fn derive_lock_key(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(KeyPart, attributes(key_part))]
 pub fn derive_key_part(input: TokenStream) -> TokenStream {
     complete(input, key_part::derive).into()
+}
+
+/// Lets the rows of a table with lease columns be claimed, by the functions of `advisory_runtime::claim`.
+///
+/// Beside `Queryable` and `Selectable`, on a struct whose fields are columns. A row needs not have all of its table's columns, but
+/// those of its key.
+///
+/// ```ignore
+/// #[derive(Queryable, Selectable, Claim)]
+/// #[diesel(table_name = sync_jobs)]
+/// #[claim(order = "priority desc, created_at", ttl = "5m", renew = "1m")]
+/// struct SyncJob { id: i64, payload: String }
+///
+/// #[derive(Queryable, Selectable, Claim)]
+/// #[diesel(table_name = sync_checkpoints)]
+/// #[claim(key = (matrix_id, chunk_hash), ttl = "2m")]
+/// struct Checkpoint { matrix_id: i64, chunk_hash: String }
+/// ```
+///
+/// | argument | values, the default first | meaning |
+/// | --- | --- | --- |
+/// | `table` | that of `#[diesel(table_name = …)]`; a path | the `table!` |
+/// | `key` | `id`; a column, or up to four: `(matrix_id, chunk_hash)` | what finds the row: columns that are unique together |
+/// | `order` | that of the key; `"priority desc, created_at"`, also `nulls first` and `nulls last` | which row is claimed next |
+/// | `ttl` | `"60s"`, a `Duration` | how long a claim lasts |
+/// | `renew` | a third of `ttl`; at most half of it | how often work under a claim renews it |
+/// | `locked_until`, `locked_by` | the columns of these names; others | until when, and by whom, the row is claimed: `Nullable<Timestamptz>` and `Nullable<Text>` |
+/// | `completed_at`, `failed_at`, `error_message` | the table's columns of these names, where there are such; others; `"none"` | when it was done or failed for good, and why: `Nullable<Timestamptz>`, the last `Nullable<Text>` |
+/// | `crate` | `::advisory_runtime`, a path | where the runtime is, if it was renamed |
+///
+/// The names are those in the `table!`; a column that it does not have, or has with another type, does not compile. That the
+/// terminal columns are found in the `table!`, and not among the fields, is so that a row that leaves out `completed_at` does
+/// not have completed jobs done again.
+#[proc_macro_derive(Claim, attributes(claim, diesel))]
+pub fn derive_claim(input: TokenStream) -> TokenStream {
+    complete(input, claim::derive).into()
 }
 
 /// Gives the `Key` of a pattern whose placeholders name what is in scope, for the functions of this crate.

@@ -59,10 +59,11 @@ pub enum Error {
         max_hold: Duration,
     },
     /// A session-level lock was not held any more when the body had returned `Ok`: the connection was lost, or somebody
-    /// released it. Or a lease was lost: its renewal was refused, or the server was not reached until it expired; then the body
-    /// was dropped. What the body committed stays committed.
+    /// released it. Of a lease: a renewal was refused, or the server was not reached until it expired; then the body was dropped.
+    /// Of a [`claim`](crate::claim): it has expired, was taken over, or was finished before, and nothing was changed. What the
+    /// body committed stays committed.
     LockLost {
-        /// The key pattern, or the key.
+        /// The key pattern, or the key; of a claim the table, and what stood in `locked_by`.
         lock: Cow<'static, str>,
         /// How it was found out.
         source: Option<DieselError>,
@@ -241,6 +242,9 @@ impl Error {
     }
 }
 
+/// released it. Of a lease: a renewal was refused, or the server was not reached until it expired; then the body was dropped.
+/// Of a [`claim`](crate::claim): it has expired, was taken over, or was finished before, and nothing was changed. What the
+/// body committed stays committed.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

@@ -25,6 +25,8 @@
 //! transaction. [`Held`] says what becomes of a call that is dropped, and [`cancel`] what servers that accept only TLS need.
 //! On a plain `fn` the attribute works with Diesel's own connections, as do the functions of [`blocking`].
 //!
+//! [`claim`] is for work that is a row of a table: jobs and checkpoints that one worker at a time takes, for so long.
+//!
 //! # In tests
 //!
 //! Locked functions work inside `begin_test_transaction`, as a nested call; for session-level locks, `nested = "refuse"` and
@@ -115,6 +117,8 @@ mod begin;
 pub mod blocking;
 #[cfg(feature = "diesel-async")]
 pub mod cancel;
+#[cfg(feature = "diesel-async")]
+pub mod claim;
 #[cfg(feature = "diesel-async")]
 mod connection;
 #[cfg(feature = "diesel")]
@@ -214,6 +218,15 @@ pub mod __private {
         }
     }
 
+    #[cfg(feature = "diesel-async")]
+    pub mod claim {
+        pub use crate::claim::{
+            Absent, Claim, Found, One, Order, SelectionOf, absent, from_row, selection,
+        };
+        pub use diesel::deserialize::Result;
+        pub use diesel::pg::Pg;
+        pub use diesel::row::Row;
+    }
     #[cfg(feature = "postgres")]
     pub mod blocking {
         pub use crate::blocking::{acquire_at, begin_at};

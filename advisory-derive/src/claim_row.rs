@@ -1,0 +1,123 @@
+//! What `#[derive(Claim)]` stands on: the table, and the fields that hold the key.
+
+use crate::claim_args::ClaimArgs;
+use crate::declared::only;
+use crate::errors::Errors;
+use crate::tokens::{is_punct, is_word, split_at_commas};
+use proc_macro2::{Ident, TokenStream};
+use syn::{Attribute, Data, DeriveInput, Field, Fields, LitStr, ext::IdentExt};
+
+/// A struct whose fields are columns.
+pub(crate) struct Row<'i> {
+    pub(crate) input: &'i DeriveInput,
+    pub(crate) args: ClaimArgs,
+    pub(crate) table: TokenStream,
+    /// The key's columns, and the fields that hold them.
+    pub(crate) key: Vec<(Ident, &'i Field)>,
+}
+
+impl<'i> Row<'i> {
+    pub(crate) fn new(input: &'i DeriveInput, errors: &mut Errors) -> Option<Self> {
+        let name = &input.ident;
+        let written = only(&input.attrs, "claim").map(|attribute| attribute.meta.require_list());
+        let written = match written {
+            Some(Ok(list)) => list.tokens.clone(),
+            Some(Err(error)) => {
+                errors.push(error);
+                TokenStream::new()
+            }
+            None => TokenStream::new(),
+        };
+        let args = ClaimArgs::parse(written, errors);
+        let Data::Struct(data) = &input.data else {
+            let wanted =
+                format_args!("`{name}` is no struct: a row is a struct with its columns as fields");
+            errors.at(name.span(), wanted);
+            return None;
+        };
+        let Fields::Named(fields) = &data.fields else {
+            let wanted = format_args!(
+                "`{name}` has no names for its fields: a row's fields are its columns"
+            );
+            errors.at(name.span(), wanted);
+            return None;
+        };
+        let fields: Vec<&Field> = fields.named.iter().collect();
+        let given = args.table.clone();
+        let table = given.or_else(|| of_diesel(&input.attrs, "table_name"));
+        if table.is_none() {
+            let wanted =
+                format_args!("which table is `{name}` a row of? write `#[diesel(table_name = …)]`");
+            errors.at(name.span(), wanted);
+        }
+        let key = key(&args, name, &fields, errors);
+        Some(Self {
+            input,
+            args,
+            table: table?,
+            key: key?,
+        })
+    }
+}
+
+/// The key's columns, and the fields that hold them.
+fn key<'f>(
+    args: &ClaimArgs,
+    name: &Ident,
+    fields: &[&'f Field],
+    errors: &mut Errors,
+) -> Option<Vec<(Ident, &'f Field)>> {
+    let is_given = args.key.is_some();
+    let usual = || vec![Ident::new("id", name.span())];
+    let columns = args.key.clone().unwrap_or_else(usual);
+    let mut key = Vec::new();
+    let mut is_whole = true;
+    for column in columns {
+        let text = column.unraw().to_string();
+        if let Some(field) = fields.iter().find(|field| column_of(field) == text) {
+            key.push((column, *field));
+            continue;
+        }
+        is_whole = false;
+        let hint = if is_given {
+            let names: Vec<String> = fields.iter().map(|field| column_of(field)).collect();
+            advisory_pattern::closest(&text, names.iter().map(String::as_str)).map_or_else(
+                || "a claim finds its row by it, so add the field".to_owned(),
+                |close| format!("did you mean `{close}`?"),
+            )
+        } else {
+            "write the key's columns, `#[claim(key = …)]`".to_owned()
+        };
+        let wanted = format_args!("`{name}` has no field for the column `{text}`: {hint}");
+        errors.at(column.span(), wanted);
+    }
+    is_whole.then_some(key)
+}
+
+/// The column that a field holds.
+fn column_of(field: &Field) -> String {
+    let named = of_diesel(&field.attrs, "column_name");
+    let named = named.map(|named| match syn::parse2::<LitStr>(named.clone()) {
+        Ok(literal) => literal.value(),
+        Err(_) => named.to_string(),
+    });
+    let own = || field.ident.as_ref().map(|ident| ident.unraw().to_string());
+    let column = named.or_else(own).unwrap_or_default();
+    column.trim_start_matches("r#").to_owned()
+}
+
+/// What `#[diesel(name = …)]` says.
+fn of_diesel(attributes: &[Attribute], name: &str) -> Option<TokenStream> {
+    let lists = attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("diesel"))
+        .filter_map(|attribute| attribute.meta.require_list().ok());
+    lists
+        .flat_map(|list| split_at_commas(list.tokens.clone()))
+        .find_map(|argument| {
+            let mut tokens = argument.into_iter();
+            let is_named = tokens.next().is_some_and(|word| is_word(&word, name))
+                && tokens.next().is_some_and(|equals| is_punct(&equals, '='));
+            is_named.then(|| tokens.collect())
+        })
+}

@@ -1,0 +1,259 @@
+//! What can be done with a claim while it is held: have it last longer, and end it.
+
+use super::claimed::Claimed;
+use super::send;
+use super::sql::{
+    Changes, Complete, End, Fail, Finish, Held, Nothing, Parts, Release, Renew, With, millis,
+};
+use super::table::{Claim, Fails, KeyValue};
+use crate::{Connection, Error};
+use diesel::AsChangeset;
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment;
+use diesel_async::AsyncPgConnection;
+use std::marker::PhantomData;
+use std::time::Instant;
+
+/// Has the claim last for its whole ttl again, from now.
+///
+/// [`keep`](super::keep) and [`run`](super::run) do it in the background.
+///
+/// # Locking
+///
+/// One statement, `UPDATE … SET locked_until = clock_timestamp() + ttl`, where the claim is held and has not expired. A row that
+/// somebody's open transaction has locked is waited for, and the claim goes on expiring: change the rows of jobs in
+/// transactions that are shorter than the ttl.
+///
+/// # Errors
+///
+/// [`Error::LockLost`] when it has expired, or was finished. [`Error::Database`]; whether it was renewed is not known then.
+///
+/// # Cancel safety
+///
+/// Cancel safe: it is renewed or not, and [`Claimed::deadline`] counts on the earlier time.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
+/// # use diesel_async::AsyncPgConnection;
+/// async fn all<Job: Claim>(conn: &mut AsyncPgConnection, jobs: &[Claimed<Job>]) -> Result<(), Error> {
+///     for job in jobs {
+///         claim::renew(conn, job).await?;
+///     }
+///     Ok(())
+/// }
+/// ```
+pub async fn renew<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
+where
+    T: Claim,
+    C: Connection,
+{
+    renew_on(conn.pg(), job).await
+}
+
+pub(super) async fn renew_on<T: Claim>(
+    conn: &mut AsyncPgConnection,
+    job: &Claimed<T>,
+) -> Result<(), Error> {
+    let statement = Renew::<T, _> {
+        parts: Parts::new(),
+        held: held(job),
+        ttl: millis(job.ttl()),
+    };
+    let sent = Instant::now();
+    let is_held = send::change(conn, &statement).await;
+    if !is_held.map_err(Error::Database)? {
+        return Err(job.lost());
+    }
+    job.renewed(sent);
+    Ok(())
+}
+
+/// Completes the job: `completed_at` is the server's time where there is such a column, and the row is nobody's any more.
+///
+/// In the transaction that writes the job's results, both happen or neither does.
+///
+/// # Locking
+///
+/// One statement, `UPDATE … SET locked_until = NULL, locked_by = NULL, completed_at = clock_timestamp()`, where the claim is held
+/// and has not expired.
+///
+/// # Errors
+///
+/// [`Error::LockLost`] when it has expired, or was finished: the job may be another worker's, nothing was changed.
+/// [`Error::Database`]; when the connection was lost, the job may be completed or not, and doing it again finds out: then
+/// [`Error::LockLost`] can mean that the first time did it.
+///
+/// # Cancel safety
+///
+/// Cancelling leaves the job completed or not; then it expires.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
+/// # use diesel_async::{AsyncConnection, AsyncPgConnection};
+/// async fn store<Job: Claim>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
+///     conn.transaction(async |conn| {
+///         // … the job's results …
+///         claim::complete(conn, job).await
+///     })
+///     .await
+/// }
+/// ```
+pub async fn complete<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
+where
+    T: Claim,
+    C: Connection,
+{
+    finish::<_, Complete, _>(conn.pg(), job, "", Nothing).await
+}
+
+/// Completes the job as [`complete`] does, and sets columns of yours in the same statement.
+///
+/// `changes` is what Diesel's `set` takes: `row_count.eq(rows)`, a tuple of them, or a struct that is `AsChangeset`.
+///
+/// # Locking
+///
+/// As [`complete`]. The statement's text is looked up instead of its type, as Diesel's own updates are.
+///
+/// # Errors
+///
+/// As [`complete`]. A column that the claim sets itself cannot be among the changes: the server refuses the statement.
+///
+/// # Cancel safety
+///
+/// As [`complete`].
+///
+/// # Examples
+///
+/// The page of [the module](super) has one.
+pub async fn complete_with<T, C, S>(conn: &mut C, job: &Claimed<T>, changes: S) -> Result<(), Error>
+where
+    T: Claim,
+    C: Connection,
+    S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync>,
+{
+    let changes = With(changes.as_changeset());
+    finish::<_, Complete, _>(conn.pg(), job, "", changes).await
+}
+
+/// Ends the job for good: `failed_at` is the server's time, and the message stands in `error_message` where there is such a
+/// column.
+///
+/// To have it tried again use [`release`]. A table without `failed_at` does not compile here.
+///
+/// # Locking
+///
+/// One statement, `UPDATE … SET locked_until = NULL, locked_by = NULL, failed_at = clock_timestamp(), error_message = $1`, where
+/// the claim is held and has not expired. What no text of the server's can hold, U+0000, is written U+FFFD.
+///
+/// # Errors
+///
+/// As [`complete`].
+///
+/// # Cancel safety
+///
+/// As [`complete`].
+///
+/// # Examples
+///
+/// ```no_run
+/// # use advisory_runtime::{Error, claim::{self, Claimed, Fails}};
+/// # use diesel_async::AsyncPgConnection;
+/// async fn refuse<Job: Fails>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
+///     claim::fail(conn, job, "the file is not there").await
+/// }
+/// ```
+pub async fn fail<T, C>(conn: &mut C, job: &Claimed<T>, message: &str) -> Result<(), Error>
+where
+    T: Fails,
+    C: Connection,
+{
+    fail_on(conn.pg(), job, message).await
+}
+
+pub(super) async fn fail_on<T: Claim>(
+    conn: &mut AsyncPgConnection,
+    job: &Claimed<T>,
+    message: &str,
+) -> Result<(), Error> {
+    let message = message.replace('\0', "\u{FFFD}");
+    finish::<_, Fail, _>(conn, job, &message, Nothing).await
+}
+
+/// Gives the row back, unfinished: whoever comes next gets it.
+///
+/// # Locking
+///
+/// One statement, `UPDATE … SET locked_until = NULL, locked_by = NULL`, where the claim is held and has not expired.
+///
+/// # Errors
+///
+/// As [`complete`].
+///
+/// # Cancel safety
+///
+/// Cancelling leaves the row given back or not; then it expires.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
+/// # use diesel_async::AsyncPgConnection;
+/// async fn not_now<Job: Claim>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
+///     claim::release(conn, job).await
+/// }
+/// ```
+pub async fn release<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
+where
+    T: Claim,
+    C: Connection,
+{
+    finish::<_, Release, _>(conn.pg(), job, "", Nothing).await
+}
+
+async fn finish<T: Claim, E: End, S: Changes>(
+    conn: &mut AsyncPgConnection,
+    job: &Claimed<T>,
+    message: &str,
+    changes: S,
+) -> Result<(), Error> {
+    let statement = Finish::<T, _, E, S> {
+        parts: Parts::new(),
+        held: held(job),
+        end: PhantomData,
+        message,
+        changes,
+    };
+    let is_held = send::change(conn, &statement).await;
+    if !is_held.map_err(Error::Database)? {
+        return Err(job.lost());
+    }
+    job.finished();
+    Ok(())
+}
+
+pub(super) async fn complete_on<T: Claim>(
+    conn: &mut AsyncPgConnection,
+    job: &Claimed<T>,
+) -> Result<(), Error> {
+    finish::<_, Complete, _>(conn, job, "", Nothing).await
+}
+
+pub(super) async fn release_on<T: Claim>(
+    conn: &mut AsyncPgConnection,
+    job: &Claimed<T>,
+) -> Result<(), Error> {
+    finish::<_, Release, _>(conn, job, "", Nothing).await
+}
+
+type KeyOf<'a, T> = <<T as Claim>::KeyValue<'a> as KeyValue<<T as Claim>::Key>>::Bound;
+
+fn held<T: Claim>(job: &Claimed<T>) -> Held<'_, KeyOf<'_, T>> {
+    Held {
+        key: (**job).key().bound(),
+        by: job.locked_by(),
+    }
+}

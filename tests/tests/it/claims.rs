@@ -1,0 +1,418 @@
+//! Claims on rows of users' tables: what can be done with one, and the states that follow from the columns.
+
+use advisory_runtime::claim::{self, Claim, Claimed, State};
+use advisory_runtime::{Error, xact};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+
+diesel::table! {
+    sync_jobs (id) {
+        id -> BigInt,
+        priority -> Integer,
+        created_at -> Timestamptz,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+        failed_at -> Nullable<Timestamptz>,
+        error_message -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    sync_checkpoints (matrix_id, chunk_hash) {
+        matrix_id -> BigInt,
+        chunk_hash -> Text,
+        row_count -> Nullable<BigInt>,
+        last_synced_at -> Nullable<Timestamptz>,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+    }
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = sync_jobs)]
+#[claim(order = "priority desc, created_at", ttl = "5m", renew = "1m")]
+pub(crate) struct SyncJob {
+    pub(crate) id: i64,
+    priority: i32,
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = sync_checkpoints)]
+#[claim(key = (matrix_id, chunk_hash), ttl = "2m", renew = "30s")]
+struct Checkpoint {
+    matrix_id: i64,
+    chunk_hash: String,
+    row_count: Option<i64>,
+}
+
+#[derive(AsChangeset)]
+#[diesel(table_name = sync_checkpoints)]
+struct Found {
+    row_count: Option<i64>,
+}
+
+/// A database with the tables, and so many jobs: later ones are older, and each third one is urgent.
+pub(crate) async fn database(jobs: u32) -> Database {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE sync_jobs (id int8 PRIMARY KEY, priority int4 NOT NULL, created_at timestamptz NOT NULL, \
+             locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text); \
+         CREATE TABLE sync_checkpoints (matrix_id int8 NOT NULL, chunk_hash text NOT NULL, row_count int8, \
+             last_synced_at timestamptz, locked_until timestamptz, locked_by text, PRIMARY KEY (matrix_id, chunk_hash))",
+    )
+    .await;
+    db.run(&format!(
+        "INSERT INTO sync_jobs SELECT id, CASE id % 3 WHEN 0 THEN 10 ELSE 1 END, now() - id * interval '1 minute' \
+         FROM generate_series(1, {jobs}) AS id"
+    ))
+    .await;
+    for sql in claim::indexes::<SyncJob>() {
+        db.run(&sql).await;
+    }
+    db
+}
+
+pub(crate) async fn next(conn: &mut AsyncPgConnection) -> Claimed<SyncJob> {
+    let job = claim::next(conn, "worker").await.unwrap();
+    job.expect("there is a job")
+}
+
+/// Has all claims expire, as if their workers had been gone for long.
+pub(crate) async fn expire(db: &Database) {
+    db.run("UPDATE sync_jobs SET locked_until = clock_timestamp() - interval '1 second' WHERE locked_until IS NOT NULL")
+        .await;
+}
+
+pub(crate) async fn state_of(conn: &mut AsyncPgConnection, id: i64) -> State {
+    sync_jobs::table
+        .find(id)
+        .select(claim::state::<SyncJob>())
+        .get_result(conn)
+        .await
+        .unwrap()
+}
+
+/// One job's row as text, to see that nothing has changed it.
+pub(crate) async fn row(conn: &mut AsyncPgConnection, id: i64) -> String {
+    let sql = format!("SELECT sync_jobs::text FROM sync_jobs WHERE id = {id}");
+    let sql = format!("({sql})");
+    diesel::select(diesel::dsl::sql::<diesel::sql_types::Text>(&sql))
+        .get_result(conn)
+        .await
+        .unwrap()
+}
+
+pub(crate) fn assert_lost(result: Result<(), Error>) {
+    let error = result.unwrap_err();
+    assert!(
+        matches!(&error, Error::LockLost { lock, .. } if lock.starts_with("sync_jobs (worker#")),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_job_of_highest_priority_comes_first_and_of_those_the_oldest() {
+    let db = database(7).await;
+    let mut conn = db.connect().await;
+    let mut ids = Vec::new();
+    while let Some(job) = claim::next::<SyncJob, _>(&mut conn, "worker")
+        .await
+        .unwrap()
+    {
+        assert_eq!(job.priority, if job.id % 3 == 0 { 10 } else { 1 });
+        ids.push(job.id);
+    }
+    assert_eq!(ids, [6, 3, 7, 5, 4, 2, 1]);
+}
+
+#[tokio::test]
+async fn states_follow_from_the_columns() {
+    let db = database(4).await;
+    let mut conn = db.connect().await;
+    assert_eq!(state_of(&mut conn, 3).await, State::Available);
+    let job = next(&mut conn).await;
+    assert_eq!((job.id, state_of(&mut conn, 3).await), (3, State::Running));
+    expire(&db).await;
+    assert_eq!(state_of(&mut conn, 3).await, State::Expired);
+    let job = next(&mut conn).await;
+    assert_eq!((job.id, state_of(&mut conn, 3).await), (3, State::Running));
+    claim::complete(&mut conn, &job).await.unwrap();
+    assert_eq!(state_of(&mut conn, 3).await, State::Completed);
+    let job = next(&mut conn).await;
+    claim::fail(&mut conn, &job, "the file is\0 not there")
+        .await
+        .unwrap();
+    assert_eq!(state_of(&mut conn, job.id).await, State::Failed);
+    let job = next(&mut conn).await;
+    claim::release(&mut conn, &job).await.unwrap();
+    assert_eq!(state_of(&mut conn, job.id).await, State::Available);
+
+    let freed = "SELECT count(*) FROM sync_jobs WHERE locked_until IS NULL AND locked_by IS NULL";
+    assert_eq!(db.count(freed).await, 4);
+    let told =
+        "SELECT count(*) FROM sync_jobs WHERE error_message = U&'the file is\\FFFD not there'";
+    assert_eq!(db.count(told).await, 1);
+    let counted: i64 = sync_jobs::table
+        .filter(claim::state::<SyncJob>().eq(State::Available))
+        .count()
+        .get_result(&mut conn)
+        .await
+        .unwrap();
+    assert_eq!(counted, 2);
+}
+
+#[test]
+fn a_state_can_be_told_without_a_server() {
+    let (before, now, after) = (Some(1), 2, Some(3));
+    assert_eq!(State::at(None, None, None, &now), State::Available);
+    assert_eq!(State::at(after, None, None, &now), State::Running);
+    assert_eq!(State::at(Some(now), None, None, &now), State::Expired);
+    assert_eq!(State::at(before, None, None, &now), State::Expired);
+    assert_eq!(State::at(after, before, None, &now), State::Completed);
+    assert_eq!(State::at(None, None, before, &now), State::Failed);
+}
+
+#[tokio::test]
+async fn what_is_done_is_claimed_by_nobody() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    for end in ["completed_at", "failed_at"] {
+        db.run(&format!("UPDATE sync_jobs SET {end} = now()")).await;
+        let job = claim::next::<SyncJob, _>(&mut conn, "worker").await;
+        assert!(job.unwrap().is_none(), "{end}");
+        let jobs = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 5).await;
+        assert!(jobs.unwrap().is_empty(), "{end}");
+        let job = claim::by_key::<SyncJob, _>(&mut conn, "worker", 1).await;
+        assert!(job.unwrap().is_none(), "{end}");
+        db.run(&format!("UPDATE sync_jobs SET {end} = NULL")).await;
+    }
+    let job = claim::by_key::<SyncJob, _>(&mut conn, "worker", 1).await;
+    assert_eq!(job.unwrap().unwrap().id, 1);
+}
+
+#[tokio::test]
+async fn a_zombie_can_do_nothing_to_the_next_ones_claim() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    let zombie = next(&mut conn).await;
+    for is_taken_over in [false, true] {
+        expire(&db).await;
+        // Of the same worker: its name alone does not make it the holder.
+        let next = if is_taken_over {
+            Some(next(&mut conn).await)
+        } else {
+            None
+        };
+        let before = row(&mut conn, 1).await;
+        assert_lost(claim::renew(&mut conn, &zombie).await);
+        assert_lost(claim::complete(&mut conn, &zombie).await);
+        assert_lost(claim::complete_with(&mut conn, &zombie, sync_jobs::priority.eq(5)).await);
+        assert_lost(claim::fail(&mut conn, &zombie, "why").await);
+        assert_lost(claim::release(&mut conn, &zombie).await);
+        assert_eq!(row(&mut conn, 1).await, before);
+        assert!(!zombie.is_finished());
+        if let Some(next) = next {
+            assert_ne!(next.locked_by(), zombie.locked_by());
+            claim::complete(&mut conn, &next).await.unwrap();
+            assert_lost(claim::complete(&mut conn, &next).await);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_lasts_for_the_whole_ttl_again() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    let job = next(&mut conn).await;
+    let deadline = job.deadline();
+    db.run("UPDATE sync_jobs SET locked_until = clock_timestamp() + interval '10 seconds'")
+        .await;
+    claim::renew(&mut conn, &job).await.unwrap();
+    assert!(job.deadline() > deadline);
+    let left = "SELECT (extract(epoch FROM locked_until - clock_timestamp()))::int FROM sync_jobs";
+    assert!((295..=300).contains(&db.count(left).await));
+}
+
+#[tokio::test]
+async fn a_batch_is_claimed_at_once_and_each_of_it_is_a_claim_of_its_own() {
+    let db = database(12).await;
+    let mut conn = db.connect().await;
+    let none = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 0).await;
+    assert!(none.unwrap().is_empty());
+    let jobs = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 5).await;
+    let jobs = jobs.unwrap();
+    let mut ids: Vec<i64> = jobs.iter().map(|job| job.id).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [3, 6, 9, 11, 12], "the most urgent, then the oldest");
+    let mut names: Vec<&str> = jobs.iter().map(Claimed::locked_by).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 5, "{names:?}");
+    for job in &jobs {
+        claim::complete(&mut conn, job).await.unwrap();
+    }
+    let rest = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 50).await;
+    assert_eq!(rest.unwrap().len(), 7);
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_claimed_by_its_whole_key_and_given_back_with_what_was_found() {
+    let db = database(0).await;
+    db.run("INSERT INTO sync_checkpoints VALUES (1, 'a'), (2, 'a'), (2, 'b')")
+        .await;
+    let mut conn = db.connect().await;
+    let take = async |conn: &mut AsyncPgConnection, matrix: i64, chunk: &str| {
+        claim::by_key::<Checkpoint, _>(conn, "worker", (matrix, chunk))
+            .await
+            .unwrap()
+    };
+    let one = take(&mut conn, 1, "a").await.unwrap();
+    assert_eq!((one.matrix_id, &*one.chunk_hash), (1, "a"));
+    assert!(take(&mut conn, 1, "a").await.is_none(), "held");
+    assert!(take(&mut conn, 3, "a").await.is_none(), "there is none");
+    let other = take(&mut conn, 2, "a").await.unwrap();
+    claim::renew(&mut conn, &one).await.unwrap();
+
+    let found = (
+        sync_checkpoints::row_count.eq(7),
+        sync_checkpoints::last_synced_at.eq(claim::now()),
+    );
+    claim::complete_with(&mut conn, &one, found).await.unwrap();
+    let done = "SELECT count(*) FROM sync_checkpoints WHERE (matrix_id, chunk_hash, row_count) = (1, 'a', 7) \
+         AND last_synced_at > clock_timestamp() - interval '1 minute' AND locked_until IS NULL AND locked_by IS NULL";
+    assert_eq!(db.count(done).await, 1);
+    let held =
+        "SELECT count(*) FROM sync_checkpoints WHERE locked_by IS NOT NULL AND row_count IS NULL";
+    assert_eq!(db.count(held).await, 1, "the same chunk of another matrix");
+
+    let again = take(&mut conn, 1, "a").await.unwrap();
+    assert_eq!(again.row_count, Some(7));
+    let nothing = Found { row_count: None };
+    claim::complete_with(&mut conn, &again, nothing)
+        .await
+        .unwrap();
+    let found = Found { row_count: Some(9) };
+    claim::complete_with(&mut conn, &other, found)
+        .await
+        .unwrap();
+    let counts = "SELECT sum(row_count)::int8 FROM sync_checkpoints";
+    assert_eq!(db.count(counts).await, 16);
+    assert!(claim::indexes::<Checkpoint>().is_empty(), "its key's does");
+    let mut left = Vec::new();
+    while let Some(one) = claim::next::<Checkpoint, _>(&mut conn, "worker")
+        .await
+        .unwrap()
+    {
+        left.push((one.matrix_id, one.chunk_hash.clone()));
+    }
+    let all = [
+        (1, "a".to_owned()),
+        (2, "a".to_owned()),
+        (2, "b".to_owned()),
+    ];
+    assert_eq!(left, all, "in the order of the key");
+}
+
+#[tokio::test]
+async fn a_job_is_completed_in_the_transaction_of_its_results_or_not_at_all() {
+    let db = database(1).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let job = next(&mut conn).await;
+    let undone: Result<(), Error> = conn
+        .transaction(async |conn| {
+            claim::complete(conn, &job).await?;
+            Err(Error::Database(diesel::result::Error::RollbackTransaction))
+        })
+        .await;
+    undone.unwrap_err();
+    assert_eq!(state_of(&mut conn, 1).await, State::Running);
+    let mut held = xact::begin(&mut conn, 42).await.unwrap();
+    claim::complete(held.conn(), &job).await.unwrap();
+    // However late the commit is, nobody claims what is about to be completed.
+    expire_by(&mut other).await;
+    let taken = claim::next::<SyncJob, _>(&mut other, "other").await;
+    assert!(taken.unwrap().is_none());
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+}
+
+/// Would expire claims, were their rows not locked.
+async fn expire_by(conn: &mut AsyncPgConnection) {
+    diesel::sql_query(
+        "UPDATE sync_jobs SET locked_until = clock_timestamp() - interval '1 second' \
+         WHERE id IN (SELECT id FROM sync_jobs FOR UPDATE SKIP LOCKED)",
+    )
+    .execute(conn)
+    .await
+    .unwrap();
+}
+
+mod schema {
+    diesel::table! {
+        /// Names that need quotes, in a schema of its own.
+        #[sql_name = "Out\"box"]
+        work.outbox (reference) {
+            #[sql_name = "Ref"]
+            reference -> Text,
+            due -> Nullable<Timestamptz>,
+            #[sql_name = "taken until"]
+            taken_until -> Nullable<Timestamptz>,
+            taken_by -> Nullable<Text>,
+            sent_at -> Nullable<Timestamptz>,
+            completed_at -> Nullable<Text>,
+        }
+    }
+}
+
+/// Its one terminal column is `sent_at`: the table's `completed_at` is something else.
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = schema::outbox)]
+#[claim(
+    key = reference,
+    order = "due desc nulls last, reference",
+    locked_until = taken_until,
+    locked_by = taken_by,
+    completed_at = sent_at
+)]
+struct Letter {
+    #[diesel(column_name = reference)]
+    address: String,
+}
+
+#[tokio::test]
+async fn columns_and_tables_can_have_any_names() {
+    let db = Database::create().await;
+    db.run(
+        "CREATE SCHEMA work; CREATE TABLE work.\"Out\"\"box\" (\"Ref\" text PRIMARY KEY, due timestamptz, \
+             \"taken until\" timestamptz, taken_by text, sent_at timestamptz, completed_at text); \
+         INSERT INTO work.\"Out\"\"box\" VALUES ('never', NULL), ('old', '2020-01-01'), ('new', '2021-01-01'), ('no'' -- \"', '2022-01-01')",
+    )
+    .await;
+    let indexes = claim::indexes::<Letter>();
+    assert_eq!(
+        indexes,
+        [
+            r#"CREATE INDEX IF NOT EXISTS "Out""box_claim" ON "work"."Out""box" ("due" DESC NULLS LAST, "Ref") WHERE "sent_at" IS NULL;"#
+        ]
+    );
+    db.run(&indexes[0]).await;
+    let mut conn = db.connect().await;
+    let mut seen = Vec::new();
+    while let Some(letter) = claim::next::<Letter, _>(&mut conn, "worker").await.unwrap() {
+        claim::renew(&mut conn, &letter).await.unwrap();
+        assert_eq!(letter.ttl().as_secs(), 60);
+        claim::complete(&mut conn, &letter).await.unwrap();
+        seen.push(letter.address.clone());
+    }
+    assert_eq!(seen, ["no' -- \"", "new", "old", "never"]);
+    let taken = claim::by_key::<Letter, _>(&mut conn, "worker", "old").await;
+    assert!(taken.unwrap().is_none(), "sent");
+    let states: Vec<State> = schema::outbox::table
+        .select(claim::state::<Letter>())
+        .load(&mut conn)
+        .await
+        .unwrap();
+    assert_eq!(states, [State::Completed; 4]);
+}

@@ -1,0 +1,330 @@
+//! Two workers never have one job: beside each other, behind waits, and under whatever a role or a `search_path` says.
+
+use crate::claims::{SyncJob, assert_lost, database, expire, next, row, state_of};
+use advisory_runtime::Error;
+use advisory_runtime::claim::{self, Claim, State};
+use advisory_tests::{Database, pid_of};
+use diesel::prelude::*;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use std::time::Duration;
+
+/// The same table, under claims that do not last long.
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = crate::claims::sync_jobs)]
+#[claim(ttl = "700ms")]
+struct Brief {
+    id: i64,
+}
+
+async fn execute(conn: &mut AsyncPgConnection, sql: &str) {
+    diesel::sql_query(sql).execute(conn).await.unwrap();
+}
+
+/// Claims and completes jobs until there are none, and notes each.
+async fn work(mut conn: AsyncPgConnection, settings: &'static str, batch: u32) -> Vec<i64> {
+    execute(&mut conn, settings).await;
+    let mut done = Vec::new();
+    loop {
+        let jobs = match batch {
+            1 => claim::next::<SyncJob, _>(&mut conn, "worker")
+                .await
+                .map(|job| job.into_iter().collect()),
+            _ => claim::next_batch::<SyncJob, _>(&mut conn, "worker", batch).await,
+        };
+        let jobs: Vec<_> = jobs.unwrap();
+        if jobs.is_empty() {
+            return done;
+        }
+        for job in jobs {
+            claim::complete(&mut conn, &job).await.unwrap();
+            done.push(job.id);
+        }
+    }
+}
+
+async fn each_job_is_done_once(settings: &'static str) {
+    let db = database(200).await;
+    let mut workers = Vec::new();
+    for worker in 0..16 {
+        let conn = db.connect().await;
+        workers.push(tokio::spawn(work(
+            conn,
+            settings,
+            if worker % 2 == 0 { 1 } else { 3 },
+        )));
+    }
+    let mut done = Vec::new();
+    for worker in workers {
+        done.extend(worker.await.unwrap());
+    }
+    done.sort_unstable();
+    assert_eq!(done, (1..=200).collect::<Vec<i64>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sixteen_workers_do_each_job_once() {
+    each_job_is_done_once("SELECT 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stricter_levels_and_time_outs_of_a_role_change_nothing() {
+    each_job_is_done_once("SET default_transaction_isolation = 'repeatable read'").await;
+    each_job_is_done_once(
+        "SELECT set_config('default_transaction_isolation', 'serializable', false), set_config('lock_timeout', '1ms', false)",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_row_that_somebody_has_locked_is_passed_over() {
+    let db = database(2).await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    execute(&mut other, "BEGIN").await;
+    execute(
+        &mut other,
+        "SELECT 1 FROM sync_jobs WHERE id = 2 FOR UPDATE",
+    )
+    .await;
+    assert_eq!(next(&mut conn).await.id, 1);
+    let none = claim::next::<SyncJob, _>(&mut conn, "worker").await;
+    assert!(none.unwrap().is_none());
+    execute(&mut other, "ROLLBACK").await;
+    assert_eq!(next(&mut conn).await.id, 2);
+}
+
+#[tokio::test]
+async fn a_row_that_others_refer_to_is_claimed_beside_them() {
+    let db = database(1).await;
+    db.run("CREATE TABLE step (job int8 REFERENCES sync_jobs)")
+        .await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    execute(&mut other, "BEGIN").await;
+    execute(&mut other, "INSERT INTO step VALUES (1)").await;
+    let job = next(&mut conn).await;
+    claim::complete(&mut conn, &job).await.unwrap();
+    execute(&mut other, "COMMIT").await;
+}
+
+/// Has the row locked until `meanwhile` is over, and in between a claim's statement that waits for it.
+async fn behind_a_lock<R: Send + 'static>(
+    db: &Database,
+    locks: &str,
+    meanwhile: &str,
+    statement: impl AsyncFnOnce(AsyncPgConnection) -> R,
+) -> R {
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let pid = pid_of(&mut conn).await;
+    execute(&mut other, "BEGIN").await;
+    execute(&mut other, locks).await;
+    let (done, ()) = tokio::join!(statement(conn), async {
+        let waits = format!(
+            "SELECT 'runs' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
+        );
+        db.until_empty(Duration::from_secs(10), "a statement that waits", &waits)
+            .await;
+        execute(&mut other, meanwhile).await;
+        execute(&mut other, "COMMIT").await;
+    });
+    done
+}
+
+const LOCK: &str = "SELECT 1 FROM sync_jobs FOR UPDATE";
+const LONGER_THAN_THE_CLAIM: &str = "SELECT pg_sleep(0.8)";
+
+#[tokio::test]
+async fn a_claim_lasts_for_its_ttl_from_when_its_wait_was_over() {
+    let db = database(1).await;
+    let job = behind_a_lock(&db, LOCK, LONGER_THAN_THE_CLAIM, async |mut conn| {
+        claim::by_key::<Brief, _>(&mut conn, "worker", 1)
+            .await
+            .unwrap()
+            .unwrap()
+    })
+    .await;
+    assert_eq!(job.id, 1);
+    let mut conn = db.connect().await;
+    assert_eq!(state_of(&mut conn, 1).await, State::Running);
+    // By our own clock, which counts from before the wait, there is nothing left of it.
+    assert!(job.deadline() < std::time::Instant::now());
+}
+
+#[tokio::test]
+async fn who_waits_while_another_claims_the_row_does_not_get_it() {
+    let db = database(1).await;
+    for level in ["read committed", "serializable"] {
+        let job = behind_a_lock(
+            &db,
+            "UPDATE sync_jobs SET locked_until = clock_timestamp() + interval '5 minutes', locked_by = 'another'",
+            "SELECT 1",
+            async |mut conn| {
+                let set = format!("SET default_transaction_isolation = '{level}'");
+                execute(&mut conn, &set).await;
+                claim::by_key::<SyncJob, _>(&mut conn, "worker", 1).await.unwrap()
+            },
+        )
+        .await;
+        assert!(job.is_none(), "{level}");
+        db.run("UPDATE sync_jobs SET locked_until = NULL, locked_by = NULL")
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_expires_during_a_wait_is_neither_renewed_nor_finished() {
+    let db = database(1).await;
+    for way in ["renew", "complete", "fail", "release"] {
+        let mut conn = db.connect().await;
+        let job = claim::by_key::<Brief, _>(&mut conn, "worker", 1)
+            .await
+            .unwrap()
+            .unwrap();
+        let ended = behind_a_lock(
+            &db,
+            LOCK,
+            LONGER_THAN_THE_CLAIM,
+            async |mut conn| match way {
+                "renew" => claim::renew(&mut conn, &job).await,
+                "complete" => claim::complete(&mut conn, &job).await,
+                "fail" => claim::fail(&mut conn, &job, "why").await,
+                _ => claim::release(&mut conn, &job).await,
+            },
+        )
+        .await;
+        assert_lost(ended);
+        assert_eq!(state_of(&mut conn, 1).await, State::Expired, "{way}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_other_columns_during_a_wait_is_kept_and_takes_no_claim_away() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    let job = next(&mut conn).await;
+    let change = "UPDATE sync_jobs SET priority = 77";
+    let ended = behind_a_lock(&db, change, "SELECT 1", async |mut conn| {
+        claim::complete(&mut conn, &job).await
+    })
+    .await;
+    ended.unwrap();
+    assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+    assert_eq!(db.count("SELECT priority FROM sync_jobs").await, 77);
+}
+
+#[tokio::test]
+async fn lock_timeout_bounds_the_wait_for_a_row() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    execute(&mut conn, "SET lock_timeout = '20ms'").await;
+    let mut other = db.connect().await;
+    execute(&mut other, "BEGIN").await;
+    execute(&mut other, LOCK).await;
+    let error = claim::by_key::<SyncJob, _>(&mut conn, "worker", 1)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Database(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_claim_waits_for_the_disk_where_its_session_would_not() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    let mode = async |conn: &mut AsyncPgConnection| -> String {
+        diesel::select(diesel::dsl::sql::<diesel::sql_types::Text>(
+            "current_setting('synchronous_commit')",
+        ))
+        .get_result(conn)
+        .await
+        .unwrap()
+    };
+    for (session, inside) in [
+        ("off", "on"),
+        ("local", "on"),
+        ("remote_write", "on"),
+        ("remote_apply", "remote_apply"),
+    ] {
+        execute(&mut conn, &format!("SET synchronous_commit = {session}")).await;
+        for step in 0..4 {
+            let job = match step {
+                0 => None,
+                _ => claim::by_key::<SyncJob, _>(&mut conn, "worker", 1)
+                    .await
+                    .unwrap(),
+            };
+            execute(&mut conn, "BEGIN").await;
+            match (step, &job) {
+                (1, Some(job)) => claim::renew(&mut conn, job).await.unwrap(),
+                (2, Some(job)) => claim::complete(&mut conn, job).await.unwrap(),
+                (3, Some(job)) => claim::fail(&mut conn, job, "why").await.unwrap(),
+                _ => drop(next(&mut conn).await),
+            }
+            assert_eq!(mode(&mut conn).await, inside, "{session}, {step}");
+            execute(&mut conn, "ROLLBACK").await;
+            assert_eq!(mode(&mut conn).await, session, "{step}");
+            expire(&db).await;
+        }
+    }
+}
+
+/// Twins of what the statements use, which do nothing, or the wrong thing.
+const HOSTILE: &str = "
+    CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz';
+    CREATE FUNCTION public.gen_random_uuid() RETURNS uuid LANGUAGE sql AS 'SELECT NULL::uuid';
+    CREATE FUNCTION public.set_config(text, text, boolean) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
+    CREATE FUNCTION public.current_setting(text) RETURNS text LANGUAGE sql AS 'SELECT ''on''';
+    CREATE FUNCTION public.no(timestamptz, timestamptz) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.> (FUNCTION = public.no, LEFTARG = timestamptz, RIGHTARG = timestamptz);
+    CREATE OPERATOR public.<= (FUNCTION = public.no, LEFTARG = timestamptz, RIGHTARG = timestamptz);
+    CREATE FUNCTION public.no(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.= (FUNCTION = public.no, LEFTARG = text, RIGHTARG = text);
+    CREATE FUNCTION public.no(int8, int8) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.= (FUNCTION = public.no, LEFTARG = int8, RIGHTARG = int8);
+    CREATE FUNCTION public.gone(timestamptz, interval) RETURNS timestamptz LANGUAGE sql AS 'SELECT NULL::timestamptz';
+    CREATE OPERATOR public.+ (FUNCTION = public.gone, LEFTARG = timestamptz, RIGHTARG = interval);
+    CREATE FUNCTION public.gone(float8, interval) RETURNS interval LANGUAGE sql AS 'SELECT NULL::interval';
+    CREATE OPERATOR public.* (FUNCTION = public.gone, LEFTARG = float8, RIGHTARG = interval);
+    CREATE FUNCTION public.gone(text, text) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
+    CREATE OPERATOR public.|| (FUNCTION = public.gone, LEFTARG = text, RIGHTARG = text);
+    CREATE DOMAIN public.interval AS text CHECK (false);
+    CREATE DOMAIN public.float8 AS text CHECK (false);
+    CREATE TABLE public.advisory_claim (id int8);
+";
+
+#[tokio::test]
+async fn hostile_twins_first_on_the_search_path_change_nothing() {
+    let db = database(3).await;
+    db.run(HOSTILE).await;
+    let mut conn = db.connect().await;
+    execute(
+        &mut conn,
+        "SELECT pg_catalog.set_config('search_path', 'public, pg_catalog', false)",
+    )
+    .await;
+    let first = next(&mut conn).await;
+    assert_eq!(
+        (first.id, first.locked_by().len()),
+        (3, "worker#".len() + 36)
+    );
+    claim::renew(&mut conn, &first).await.unwrap();
+    claim::complete(&mut conn, &first).await.unwrap();
+    let batch = claim::next_batch::<SyncJob, _>(&mut conn, "worker", 2)
+        .await
+        .unwrap();
+    assert_eq!(batch.len(), 2);
+    claim::fail(&mut conn, &batch[0], "why").await.unwrap();
+    claim::release(&mut conn, &batch[1]).await.unwrap();
+    let id = batch[1].id;
+    let again = claim::by_key::<SyncJob, _>(&mut conn, "worker", id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        claim::by_key::<SyncJob, _>(&mut conn, "worker", id)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let mut plain = db.connect().await;
+    assert_eq!(state_of(&mut plain, id).await, State::Running);
+    let shown: String = row(&mut plain, id).await;
+    assert!(shown.contains(again.locked_by()), "{shown}");
+}

@@ -1,0 +1,276 @@
+//! Work under a claim: renewed while it goes on, dropped before the row can be another's, and ended as the work ends.
+
+use crate::cancel::caught;
+use crate::claims::{SyncJob, database, row, state_of};
+use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
+use advisory_runtime::{Error, Pool};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::future::pending;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// The same table, under claims that do not last long.
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = crate::claims::sync_jobs)]
+#[claim(ttl = "1s", renew = "100ms")]
+struct Brief {
+    id: i64,
+}
+
+async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
+    claim::next(conn, "worker").await.unwrap().unwrap()
+}
+
+/// Says when it is dropped whether the claim was still held then.
+struct Dropped(Arc<Notify>, Instant);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        assert!(
+            Instant::now() < self.1,
+            "dropped when another could have it"
+        );
+        self.0.notify_one();
+    }
+}
+
+async fn never(guard: Dropped) -> Result<(), Error> {
+    let _guard = guard;
+    pending().await
+}
+
+async fn until(db: &Database, what: &str, condition: &str) {
+    let sql =
+        format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
+    db.until_empty(Duration::from_secs(10), what, &sql).await;
+}
+
+#[tokio::test]
+async fn it_is_renewed_for_longer_than_its_ttl_and_then_completed() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let before = row(&mut conn, 1).await;
+    db.run("CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
+        .await;
+    let result: Result<i64, Error> = claim::run(&pool, &job, OnErr::Fail, async {
+        until(
+            &db,
+            "a renewal past the first ttl",
+            "clock_timestamp() > (SELECT locked_until + interval '500 ms' FROM first)",
+        )
+        .await;
+        assert_ne!(row(&mut conn, 1).await, before);
+        assert_eq!(state_of(&mut conn, 1).await, State::Running);
+        Ok(job.id)
+    })
+    .await;
+    assert_eq!(result.unwrap(), 1);
+    assert!(job.is_finished());
+    assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+}
+
+#[tokio::test]
+async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.deadpool(1), db.connect().await);
+    for (on_err, state) in [
+        (OnErr::Release, State::Available),
+        (OnErr::Fail, State::Failed),
+    ] {
+        let job = brief(&mut conn).await;
+        let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
+            Err(Error::Pool("no more".into()))
+        })
+        .await;
+        assert_eq!(
+            result.unwrap_err().to_string(),
+            "the pool lent no connection: no more"
+        );
+        assert_eq!(state_of(&mut conn, 1).await, state);
+    }
+    until(
+        &db,
+        "its message",
+        "error_message = 'the pool lent no connection: no more'",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_taken_over_is_dropped_and_the_next_one_is_left_alone() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+    for on_err in [OnErr::Fail, OnErr::Release] {
+        let job = brief(&mut conn).await;
+        let dropped = Arc::new(Notify::new());
+        let guard = Dropped(
+            Arc::clone(&dropped),
+            Instant::now() + Duration::from_secs(60),
+        );
+        let (result, ()) = tokio::join!(
+            claim::run(&pool, &job, on_err, never(guard)),
+            db.run("UPDATE sync_jobs SET locked_by = 'another', locked_until = clock_timestamp() + interval '1 hour'")
+        );
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        dropped.notified().await;
+        until(
+            &db,
+            "the other's claim",
+            "locked_by = 'another' AND failed_at IS NULL AND completed_at IS NULL",
+        )
+        .await;
+        db.run("UPDATE sync_jobs SET locked_by = NULL, locked_until = NULL")
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn work_that_returns_after_its_claim_was_lost_is_told_so() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
+        db.run("UPDATE sync_jobs SET locked_by = 'another'").await;
+        Ok(())
+    })
+    .await;
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    until(
+        &db,
+        "the other's claim",
+        "locked_by = 'another' AND completed_at IS NULL",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(1).await, db.connect().await);
+    // The pool's only connection is lent for good.
+    let lent = Pool::connection(&pool).await.unwrap();
+    let claimed = Instant::now();
+    let job = brief(&mut conn).await;
+    let dropped = Arc::new(Notify::new());
+    let guard = Dropped(Arc::clone(&dropped), claimed + Duration::from_secs(1));
+    let error = claim::run(&pool, &job, OnErr::Fail, never(guard))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(
+        claimed.elapsed() > Duration::from_millis(800),
+        "and not sooner"
+    );
+    dropped.notified().await;
+    drop(lent);
+    until(
+        &db,
+        "its expiry",
+        "locked_until < clock_timestamp() AND locked_by LIKE 'worker#%'",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_that_answers_nothing_is_given_up_for_another() {
+    let db = database(1).await;
+    let (pool, mut conn, mut other) = (db.bb8(3).await, db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    db.run("CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
+        .await;
+    // Holds up the first renewal, as a server does that has stopped; it is let go before the claim expires.
+    other.begin_test_transaction().await.unwrap();
+    diesel_async::RunQueryDsl::execute(
+        diesel::sql_query("SELECT 1 FROM sync_jobs FOR UPDATE"),
+        &mut other,
+    )
+    .await
+    .unwrap();
+    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
+        db.until_active("advisory_claim").await;
+        drop(other);
+        until(
+            &db,
+            "a renewal",
+            "locked_until > (SELECT locked_until + interval '1 second' FROM first)",
+        )
+        .await;
+        Ok(())
+    })
+    .await;
+    result.unwrap();
+    assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+}
+
+#[tokio::test]
+async fn a_panic_leaves_the_job_to_expire() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(1).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let panicked = caught(claim::run(&pool, &job, OnErr::Fail, async {
+        std::future::ready(()).await;
+        assert!(job.is_finished(), "the work's own panic");
+        Ok::<_, Error>(())
+    }))
+    .await;
+    assert!(panicked.is_err());
+    assert_eq!(state_of(&mut conn, 1).await, State::Running);
+    until(&db, "its expiry", "locked_until < clock_timestamp()").await;
+    drop(brief(&mut conn).await);
+}
+
+#[tokio::test]
+async fn dropped_work_is_given_back_at_once() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+    let job: Claimed<SyncJob> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
+    let task = tokio::spawn(async move {
+        claim::run(&pool, &job, OnErr::Fail, async {
+            pending::<Result<(), Error>>().await
+        })
+        .await
+    });
+    tokio::task::yield_now().await;
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+    until(
+        &db,
+        "a job that is given back",
+        "locked_until IS NULL AND locked_by IS NULL",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn work_can_complete_its_job_itself_with_its_results() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    db.run("CREATE TABLE result (job int8)").await;
+    let kept = claim::keep(&pool, &job, async {
+        let mut conn = Pool::connection(&pool).await?;
+        conn.transaction::<_, Error, _>(async |conn| {
+            let insert = diesel::sql_query("INSERT INTO result SELECT id FROM sync_jobs");
+            diesel_async::RunQueryDsl::execute(insert, conn).await?;
+            claim::complete(conn, &job).await
+        })
+        .await?;
+        // For longer than the claim would have lasted: it is nothing that could be lost any more.
+        until(
+            &db,
+            "more time than its ttl",
+            "completed_at < clock_timestamp() - interval '1.2 seconds'",
+        )
+        .await;
+        Ok::<_, Error>(7)
+    })
+    .await;
+    assert_eq!(kept.unwrap().unwrap(), 7);
+    assert_eq!(db.count("SELECT count(*) FROM result").await, 1);
+}
