@@ -117,8 +117,13 @@ impl Texts {
                 "COALESCE((SELECT pg_catalog.concat('{TAKEN} ',fence) FROM {table} WHERE {KEY} \
                  AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8)),{others})"
             ),
+            // Locked first: what an update computes it computes before it waits for the row.
             renew: format!(
-                "UPDATE {table} SET expires_at=GREATEST(expires_at,{renewed}) WHERE {GRANT} AND {VALID} \
+                "WITH own AS MATERIALIZED (SELECT key_hash,expires_at AS until FROM {table} WHERE {GRANT} AND {VALID} \
+                 FOR NO KEY UPDATE) \
+                 UPDATE {table} AS l SET expires_at=GREATEST(l.expires_at,{renewed}) FROM own \
+                 WHERE l.key_hash OPERATOR(pg_catalog.=) own.key_hash \
+                 AND own.until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() \
                  RETURNING pg_catalog.concat('{HELD}',{DURABLE})"
             ),
             release: format!(
@@ -126,7 +131,11 @@ impl Texts {
                  RETURNING pg_catalog.concat('{HELD}',{FORGETTABLE})"
             ),
             keep: format!(
-                "UPDATE {table} SET grant_id={NOBODY},expires_at={renewed},key=NULL WHERE {KEPT} AND {VALID} \
+                "WITH own AS MATERIALIZED (SELECT key_hash,expires_at AS until FROM {table} WHERE {KEPT} AND {VALID} \
+                 FOR NO KEY UPDATE) \
+                 UPDATE {table} AS l SET grant_id={NOBODY},expires_at={renewed},key=NULL FROM own \
+                 WHERE l.key_hash OPERATOR(pg_catalog.=) own.key_hash \
+                 AND own.until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() \
                  RETURNING pg_catalog.concat('{HELD}',{DURABLE})"
             ),
             find: format!("SELECT {} FROM {table} WHERE {KEY} AND {VALID}", row()),

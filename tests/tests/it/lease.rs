@@ -289,3 +289,43 @@ async fn each_call_is_one_round_trip() {
         counted("release");
     }
 }
+
+#[tokio::test]
+async fn a_renewal_that_waits_for_a_row_counts_from_after_the_wait() {
+    let db = database().await;
+    let (mut a, mut admin) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let lease = table.acquire(&mut a, key("k")).await.unwrap();
+    for keeps in [false, true] {
+        admin
+            .batch_execute("BEGIN; SELECT FROM advisory_lease FOR UPDATE")
+            .await
+            .unwrap();
+        let waiting = tokio::spawn({
+            let (table, lease, mut conn) = (table.clone(), lease.clone(), db.connect().await);
+            let hour = Duration::from_secs(3600);
+            async move {
+                if keeps {
+                    table.keep(&mut conn, &lease, hour).await
+                } else {
+                    table.renew(&mut conn, &lease, hour).await
+                }
+            }
+        });
+        db.until_active("advisory_lease").await;
+        // The wait is what is tested: time has to pass in it.
+        let passed = "SELECT 1 WHERE pg_catalog.clock_timestamp() < (SELECT max(query_start) \
+                      FROM pg_stat_activity WHERE wait_event_type = 'Lock') + interval '300 ms'";
+        db.until_empty(Duration::from_secs(10), "time", passed)
+            .await;
+        let before = db
+            .count("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8")
+            .await;
+        admin.batch_execute("COMMIT").await.unwrap();
+        assert!(waiting.await.unwrap().unwrap());
+        let until = db
+            .count("SELECT (extract(epoch FROM expires_at) * 1000)::int8 FROM advisory_lease")
+            .await;
+        assert!(until >= before + 3_600_000, "{until} {before}");
+    }
+}
