@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 
 mod case;
+mod claims;
 mod flags;
 mod leases;
 mod pinned;
@@ -49,5 +50,10 @@ async fn run(flags: &Flags) -> Result<Vec<Case>, Box<dyn Error>> {
             cases.push(case);
         }
     }
+    db.run("ALTER SYSTEM SET fsync = off").await;
+    db.run("SELECT pg_reload_conf()").await;
+    let (case, median) = claims::run(&db, flags.rounds).await?;
+    println!("{case}\n\none claim from 1M rows: {median:.0?} (median)");
+    cases.push(case);
     Ok(cases)
 }
