@@ -5,8 +5,6 @@
 --   smaller one, and storage refuses it; a token that begins anew would let it through. So DELETE and TRUNCATE are refused.
 -- * The primary key is the SHA-256 of the key's text. The text itself is there only where the program asks for it, while it is held.
 -- * No index on `expires_at` or `holder`: each renewal writes a row, and writes no index as long as none has a column that changes.
--- * The second key, which no query needs, makes a grant change a key column. A write that is fenced by the row locks it FOR KEY SHARE,
---   which passes by renewals; it would pass by a grant too, on the row as it was before, if that changed no key.
 -- * A released lease is one that has expired.
 --
 -- Roles that lease need SELECT, INSERT and UPDATE, and nothing else:
@@ -19,8 +17,7 @@ CREATE TABLE public.advisory_lease (
     holder pg_catalog.text NOT NULL CHECK (pg_catalog.octet_length(holder) OPERATOR(pg_catalog.<=) 255),
     key pg_catalog.text CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 512),
     acquired_at pg_catalog.timestamptz NOT NULL,
-    expires_at pg_catalog.timestamptz NOT NULL,
-    UNIQUE (key_hash, fence)
+    expires_at pg_catalog.timestamptz NOT NULL
 ) WITH (fillfactor = 70);
 
 CREATE FUNCTION public.advisory_lease_stays() RETURNS pg_catalog.trigger

@@ -535,16 +535,18 @@ impl Table {
         let DieselError::DatabaseError(kind, _) = &error else {
             return Error::Database(error);
         };
-        let is_read_only = *kind == DatabaseErrorKind::ReadOnlyTransaction;
-        if is_read_only && self.is_so(conn, crate::sql::IS_STANDBY).await {
-            return Error::Standby { lock };
+        match kind {
+            DatabaseErrorKind::ReadOnlyTransaction
+                if self.is_so(conn, crate::sql::IS_STANDBY).await =>
+            {
+                Error::Standby { lock }
+            }
+            DatabaseErrorKind::Unknown if self.is_so(conn, &self.0.texts.is_missing).await => {
+                let (table, source) = (self.name(), error);
+                Error::MissingTable { table, source }
+            }
+            _ => Error::Database(error),
         }
-        let may_be_missing = *kind == DatabaseErrorKind::Unknown;
-        if may_be_missing && self.is_so(conn, &self.0.texts.is_missing).await {
-            let (table, source) = (self.name(), error);
-            return Error::MissingTable { table, source };
-        }
-        Error::Database(error)
     }
 }
 
