@@ -23,14 +23,15 @@ impl Lease {
     /// # Locking
     ///
     /// One round trip: `SELECT … FOR KEY SHARE` of the lease's row, held to the end of the transaction. Renewals pass by it; a
-    /// take-over waits for it, also past the expiry. So that a writer that has stopped does not keep others out for ever, it sets
+    /// take-over is refused, also past the expiry. So that a writer that has stopped does not keep others out for ever, it sets
     /// `idle_in_transaction_session_timeout` to what is left of the lease, unless the session has a shorter one, to the end of the
     /// transaction. A statement that never ends is not bounded: set `statement_timeout`.
     ///
     /// # Errors
     ///
     /// [`Error::LockLost`] when the token is not current any more; [`Error::NotInTransaction`]; [`Error::Database`], such as
-    /// 40001 in a REPEATABLE READ transaction whose snapshot is older than the last renewal. Roll back then.
+    /// 40001 in a REPEATABLE READ transaction whose snapshot is older than a take-over. Roll back then. Under such a level a lease
+    /// that was renewed since the snapshot counts as it was: fence before anything else reads.
     ///
     /// # Cancel safety
     ///

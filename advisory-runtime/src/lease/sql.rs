@@ -142,8 +142,9 @@ impl Texts {
                 "WITH erased AS (UPDATE {table} SET key=NULL WHERE key IS NOT NULL AND {EXPIRED} RETURNING 1) \
                  SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM erased"
             ),
-            // A renewal changes no column of the primary key, so it passes by this lock; a take-over locks the whole row, and so
-            // does not. A writer that has stopped is ended when the lease would have been over.
+            // A renewal changes no column of the primary key, so it passes by this lock. A take-over does not: it locks the whole
+            // row first, which its update keeps, so one that has happened since this statement began is found out too. A writer
+            // that has stopped is ended as long after its last statement as was left of the lease here.
             fence: format!(
                 "WITH fenced AS MATERIALIZED (SELECT expires_at FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE) \
                  SELECT pg_catalog.concat('{HELD}',pg_catalog.left({},0)) FROM fenced",
