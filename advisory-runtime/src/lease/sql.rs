@@ -70,7 +70,6 @@ fn row() -> String {
 }
 
 /// The statements of one table, made once.
-#[derive(Debug)]
 pub(super) struct Texts {
     pub(super) acquire: String,
     pub(super) renew: String,

@@ -33,10 +33,9 @@ const LONGEST_NAME: usize = 48;
 /// assert!(Table::new().named("Robert'); DROP TABLE").is_err());
 /// # Ok::<_, advisory_runtime::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Table(pub(super) Arc<Inner>);
 
-#[derive(Debug)]
 pub(super) struct Inner {
     pub(super) schema: String,
     pub(super) name: String,
@@ -51,6 +50,15 @@ pub(super) struct Inner {
 pub(super) enum Channel {
     Prepared = 1,
     Said = 2,
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table")
+            .field("name", &self.name())
+            .field("holder", &self.0.holder)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Table {
