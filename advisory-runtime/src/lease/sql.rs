@@ -184,11 +184,30 @@ pub(super) enum Answer {
     Rows,
 }
 
+/// Undoes what an answer has broken in an open transaction, and nothing else.
+pub(super) const HEARD: &str =
+    "ROLLBACK TO SAVEPOINT advisory_said;RELEASE SAVEPOINT advisory_said";
+
+/// As [`said`], in an open transaction that goes on behind it.
+pub(super) fn said_inside(text: &str, answer: Answer, outcome: &str) -> String {
+    match answer {
+        Answer::Committed => format!(
+            "{text};SAVEPOINT advisory_said;\
+             SELECT CAST(pg_catalog.concat('{SAID}',{outcome},'.') AS pg_catalog.int4)"
+        ),
+        Answer::Flag | Answer::Rows => format!(
+            "SAVEPOINT advisory_said;{};RELEASE SAVEPOINT advisory_said",
+            said(text, answer, outcome)
+        ),
+    }
+}
+
 /// A statement, its values in place, that says its answer in the text of an error.
 pub(super) fn said(text: &str, answer: Answer, outcome: &str) -> String {
     match answer {
+        // One implicit transaction up to the `BEGIN`, so that an error leaves the session idle.
         Answer::Committed => format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;{text};COMMIT;\
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;{text};BEGIN;COMMIT;\
              SELECT CAST(pg_catalog.concat('{SAID}',{outcome},'.') AS pg_catalog.int4)"
         ),
         Answer::Flag => format!(

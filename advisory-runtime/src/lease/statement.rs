@@ -3,8 +3,9 @@
 //! As a statement that Diesel prepares once for each connection: one round trip. Behind a pooler that tracks no prepared statements
 //! it is sent as plain text, its values as numbers and hexadecimal digits, and says its answer in the text of an error.
 
-use super::sql::{Answer, said};
+use super::sql::{Answer, HEARD, said, said_inside};
 use super::table::Channel;
+use crate::link::depth;
 use crate::sql::SAID;
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -49,7 +50,9 @@ impl<const N: usize> Statement<'_, N> {
     }
 
     async fn say(&self, conn: &mut AsyncPgConnection) -> QueryResult<Vec<String>> {
-        let message = said(
+        let is_inside = !matches!(depth(conn), Ok(None));
+        let say = if is_inside { said_inside } else { said };
+        let message = say(
             &self.inlined(self.text),
             self.answer,
             &self.inlined(self.outcome),
@@ -68,6 +71,9 @@ impl<const N: usize> Statement<'_, N> {
         let Some((said, _)) = said else {
             return Err(error);
         };
+        if is_inside {
+            conn.batch_execute(HEARD).await?;
+        }
         let rows = said.split(',').filter(|row| !row.is_empty());
         Ok(rows.map(str::to_owned).collect())
     }

@@ -502,6 +502,10 @@ impl Table {
         {
             return Channel::Prepared;
         }
+        // An answer that is an error would be the end of an open transaction.
+        if !matches!(depth(conn), Ok(None)) {
+            return Channel::Said;
+        }
         let is_tracked = match conn.ask(crate::sql::PREPARED_NAMES).await {
             Ok(Some(names)) => !names.split(',').any(is_own_name),
             Ok(None) | Err(_) => false,
@@ -513,6 +517,12 @@ impl Table {
         };
         known.store(channel as u8, Ordering::Relaxed);
         channel
+    }
+
+    /// Whether a question has an answer.
+    async fn is_so(&self, conn: &mut AsyncPgConnection, question: &str) -> bool {
+        let rows = self.rows(conn, question_of(question)).await;
+        rows.is_ok_and(|rows| !rows.is_empty())
     }
 
     /// What a refused statement means.
@@ -527,14 +537,12 @@ impl Table {
         };
         match kind {
             DatabaseErrorKind::ReadOnlyTransaction => {
-                let standby = conn.ask(crate::sql::IS_STANDBY).await;
-                if matches!(standby, Ok(Some(_))) {
+                if self.is_so(conn, crate::sql::IS_STANDBY).await {
                     return Error::Standby { lock };
                 }
             }
             DatabaseErrorKind::Unknown => {
-                let missing = conn.ask(&self.0.texts.is_missing).await;
-                if matches!(missing, Ok(Some(_))) {
+                if self.is_so(conn, &self.0.texts.is_missing).await {
                     let (table, source) = (self.name(), error);
                     return Error::MissingTable { table, source };
                 }
@@ -542,6 +550,15 @@ impl Table {
             _ => {}
         }
         Error::Database(error)
+    }
+}
+
+pub(super) fn question_of(text: &str) -> Statement<'_, 0> {
+    Statement {
+        text,
+        values: [],
+        answer: Answer::Rows,
+        outcome: "",
     }
 }
 
