@@ -95,6 +95,7 @@ impl Texts {
              pg_catalog.current_setting('lock_timeout'))",
             left()
         );
+        let granted = format!("pg_catalog.concat('{TAKEN} ',fence,{DURABLE}) AS answer");
         let expires = after("$5");
         let renewed = after("$4");
         Self {
@@ -102,17 +103,15 @@ impl Texts {
             // that race has no lock on the row, so it takes nothing, not even what was released meanwhile: a write can be fenced
             // by it.
             acquire: format!(
-                "WITH taken AS (INSERT INTO {table} AS l (key_hash,fence,grant_id,holder,key,acquired_at,expires_at) \
+                "WITH taken AS (UPDATE {table} SET fence=fence OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8),\
+                 grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),key=CAST($4 AS pg_catalog.text),\
+                 acquired_at=pg_catalog.clock_timestamp(),expires_at={expires} WHERE {KEY} AND {EXPIRED} \
+                 AND EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {EXPIRED} FOR UPDATE SKIP LOCKED) RETURNING {granted}),\
+                 made AS (INSERT INTO {table} (key_hash,fence,grant_id,holder,key,acquired_at,expires_at) \
                  SELECT CAST($1 AS pg_catalog.bytea),1,CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
                  CAST($4 AS pg_catalog.text),pg_catalog.clock_timestamp(),{expires} \
-                 WHERE CASE WHEN EXISTS (SELECT 1 FROM {table} WHERE {KEY}) \
-                 THEN EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {EXPIRED} FOR UPDATE SKIP LOCKED) ELSE true END \
-                 ON CONFLICT (key_hash) DO UPDATE SET fence=l.fence OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8),\
-                 grant_id=EXCLUDED.grant_id,holder=EXCLUDED.holder,key=EXCLUDED.key,\
-                 acquired_at=pg_catalog.clock_timestamp(),expires_at={expires} WHERE l.{EXPIRED} \
-                 AND EXISTS (SELECT 1 FROM {table} WHERE {KEY}) \
-                 RETURNING pg_catalog.concat('{TAKEN} ',fence,{DURABLE}) AS answer) \
-                 SELECT COALESCE((SELECT answer FROM taken),{others})"
+                 WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE {KEY}) ON CONFLICT DO NOTHING RETURNING {granted}) \
+                 SELECT COALESCE((SELECT answer FROM taken),(SELECT answer FROM made),{others})"
             ),
             outcome: format!(
                 "COALESCE((SELECT pg_catalog.concat('{TAKEN} ',fence) FROM {table} WHERE {KEY} \

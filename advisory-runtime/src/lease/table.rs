@@ -157,7 +157,7 @@ impl Table {
     ///
     /// # Locking
     ///
-    /// `INSERT … ON CONFLICT DO UPDATE` in a statement of its own, one round trip a try. It waits for nobody inside the server:
+    /// An `UPDATE` of the row and, for a key that was never leased, an `INSERT`, in one statement of its own: one round trip a try. It waits for nobody inside the server:
     /// where the request has a wait, it tries again, after 10 ms at first and never longer than half a second apart. Held until
     /// [`release`](Self::release), or until its ttl is over. `synchronous_commit` is forced for it.
     ///

@@ -32,7 +32,7 @@ pub(crate) async fn expire(db: &Database) {
 /// Waits until a backend has tried to acquire a lease.
 async fn until_tried(db: &Database, pid: i32) {
     let missing = format!(
-        "SELECT query FROM pg_stat_activity WHERE pid = {pid} AND query NOT LIKE '%INSERT INTO%'"
+        "SELECT query FROM pg_stat_activity WHERE pid = {pid} AND query NOT LIKE 'WITH taken AS%'"
     );
     db.until_empty(Duration::from_secs(10), "a try", &missing)
         .await;
