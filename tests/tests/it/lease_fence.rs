@@ -1,0 +1,335 @@
+//! What a write under a fencing token keeps out, what passes by it, and when it is refused.
+
+use crate::bookings::execute;
+use crate::lease::{database, expire, key};
+use advisory_runtime::Error;
+use advisory_runtime::lease::{Lease, Table};
+use advisory_tests::{Database, pid_of};
+use diesel::dsl::sql;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::sql_types::Text;
+use diesel::{ExpressionMethods, QueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::time::Duration;
+
+diesel::table! {
+    report (id) {
+        id -> Int8,
+        state -> Text,
+    }
+}
+
+const TTL: Duration = Duration::from_secs(60);
+
+/// What waits for a row's lock for longer than this fails, and the test with it.
+const AT_ONCE: &str = "SET lock_timeout = '100ms'";
+
+async fn reports() -> Database {
+    let db = database().await;
+    db.run("CREATE TABLE report (id int8 PRIMARY KEY, state text NOT NULL); INSERT INTO report VALUES (7, 'new')")
+        .await;
+    db
+}
+
+async fn state(db: &Database) -> String {
+    let mut conn = db.connect().await;
+    let report = report::table.find(7).select(report::state);
+    report.first(&mut conn).await.unwrap()
+}
+
+async fn publish(conn: &mut AsyncPgConnection, lease: &Lease, state: &str) -> usize {
+    diesel::update(report::table.find(7))
+        .filter(report::state.ne("withdrawn"))
+        .filter(lease.is_current())
+        .filter(report::id.gt(0))
+        .set(report::state.eq(state))
+        .execute(conn)
+        .await
+        .unwrap()
+}
+
+async fn fenced(conn: &mut AsyncPgConnection, lease: &Lease) -> Result<(), Error> {
+    conn.transaction(async |conn| lease.fence(conn).await).await
+}
+
+#[tokio::test]
+async fn a_condition_among_others_lets_the_holder_write_and_nobody_else() {
+    let db = reports().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let old = table.acquire(&mut a, key("k")).await.unwrap();
+    assert_eq!(publish(&mut a, &old, "first").await, 1);
+    expire(&db).await;
+    assert_eq!(publish(&mut a, &old, "expired").await, 0);
+    let new = table.acquire(&mut b, key("k")).await.unwrap();
+    assert_eq!(publish(&mut a, &old, "late").await, 0);
+    assert_eq!(state(&db).await, "first");
+    assert_eq!(publish(&mut b, &new, "second").await, 1);
+    assert_eq!(state(&db).await, "second");
+    let error = fenced(&mut a, &old).await.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(!old.is_held());
+    fenced(&mut b, &new).await.unwrap();
+    let error = new.fence(&mut b).await.unwrap_err();
+    assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
+}
+
+/// Both ways to write under a token.
+async fn open_write(conn: &mut AsyncPgConnection, lease: &Lease, is_fence: bool) {
+    if is_fence {
+        lease.fence(conn).await.unwrap();
+        execute(conn, "UPDATE report SET state = 'fenced'")
+            .await
+            .unwrap();
+    } else {
+        assert_eq!(publish(conn, lease, "fenced").await, 1);
+    }
+}
+
+#[tokio::test]
+async fn renewals_pass_by_an_open_fenced_transaction() {
+    let db = reports().await;
+    let (mut writer, mut conn) = (db.connect().await, db.connect().await);
+    conn.batch_execute(AT_ONCE).await.unwrap();
+    let table = Table::new();
+    for is_fence in [true, false] {
+        let lease = table.acquire(&mut conn, key("k").ttl(TTL)).await.unwrap();
+        let written = writer.transaction(async |writer| {
+            open_write(writer, &lease, is_fence).await;
+            for longer in 1..=5 {
+                let ttl = TTL + Duration::from_secs(longer);
+                assert!(table.renew(&mut conn, &lease, ttl).await.unwrap());
+                execute(writer, "UPDATE report SET state = 'longer'").await?;
+            }
+            // A second fence finds the renewed row.
+            lease.fence(writer).await.unwrap();
+            Ok::<_, DieselError>(())
+        });
+        written.await.unwrap();
+        assert!(lease.is_held());
+        assert!(table.release(&mut conn, &lease).await.unwrap());
+    }
+    assert_eq!(state(&db).await, "longer");
+}
+
+#[tokio::test]
+async fn a_key_is_refused_at_once_while_a_fenced_transaction_is_open_and_free_behind_it() {
+    let db = reports().await;
+    let (mut writer, mut conn) = (db.connect().await, db.connect().await);
+    conn.batch_execute(AT_ONCE).await.unwrap();
+    let table = Table::new();
+    for (is_fence, is_released) in [(true, false), (true, true), (false, false), (false, true)] {
+        let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+        let written = writer.transaction(async |writer| {
+            open_write(writer, &lease, is_fence).await;
+            if is_released {
+                assert!(table.release(&mut conn, &lease).await.unwrap());
+            } else {
+                expire(&db).await;
+            }
+            for _ in 0..3 {
+                let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+            }
+            Ok::<_, DieselError>(())
+        });
+        written.await.unwrap();
+        let next = table.acquire(&mut conn, key("k")).await.unwrap();
+        assert_eq!(next.token().get(), lease.token().get() + 1);
+        assert!(table.release(&mut conn, &next).await.unwrap());
+    }
+}
+
+/// An acquisition that found no row, and then got no time to run while others came and went.
+#[tokio::test]
+async fn an_acquisition_that_is_held_up_does_not_pass_a_fenced_transaction() {
+    let db = reports().await;
+    db.run(
+        "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         IF NEW.holder = 'slow' THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NEW; END $$; \
+         CREATE TRIGGER hold_up BEFORE INSERT ON advisory_lease FOR EACH ROW EXECUTE FUNCTION hold_up(); \
+         SELECT pg_advisory_lock(7)",
+    )
+    .await;
+    let (mut slow, mut writer, mut conn) =
+        (db.connect().await, db.connect().await, db.connect().await);
+    let slower = tokio::spawn(async move {
+        let table = Table::new().held_by("slow").unwrap();
+        table.acquire(&mut slow, key("k")).await
+    });
+    db.until_waiting(7).await;
+    let table = Table::new();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    let written = writer.transaction(async |writer| {
+        open_write(writer, &lease, true).await;
+        assert!(table.release(&mut conn, &lease).await.unwrap());
+        db.run("SELECT pg_advisory_unlock(7)").await;
+        let error = slower.await.unwrap().unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+        Ok::<_, DieselError>(())
+    });
+    written.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kept_key_is_not_renewed_released_or_written_under_by_who_held_it() {
+    let db = reports().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert!(table.keep(&mut conn, &lease, TTL).await.unwrap());
+    assert!(!table.holds(&mut conn, &lease).await.unwrap());
+    assert!(!table.renew(&mut conn, &lease, TTL * 2).await.unwrap());
+    assert!(!table.release(&mut conn, &lease).await.unwrap());
+    assert_eq!(publish(&mut conn, &lease, "late").await, 0);
+    let error = fenced(&mut conn, &lease).await.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+    // Who has not heard that it is kept asks again.
+    assert!(table.keep(&mut conn, &lease, TTL).await.unwrap());
+}
+
+#[tokio::test]
+async fn under_a_snapshot_older_than_a_take_over_a_fence_is_a_serialization_failure() {
+    let db = reports().await;
+    let (mut writer, mut conn) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    let mut strict = writer.build_transaction().repeatable_read();
+    let passed = strict.run(async |writer| {
+        execute(writer, "SELECT 1").await?;
+        assert!(table.renew(&mut conn, &lease, TTL * 2).await.unwrap());
+        lease.fence(writer).await
+    });
+    passed.await.unwrap();
+    let mut strict = writer.build_transaction().repeatable_read();
+    let refused = strict.run(async |writer| {
+        execute(writer, "SELECT 1").await?;
+        assert!(table.release(&mut conn, &lease).await.unwrap());
+        table.acquire(&mut conn, key("k")).await?;
+        lease.fence(writer).await
+    });
+    let error = refused.await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Database(DieselError::DatabaseError(
+                DatabaseErrorKind::SerializationFailure,
+                _
+            ))
+        ),
+        "{error:?}"
+    );
+}
+
+/// A write that got no time to run between its snapshot and its condition, while the lease ended and went to another.
+#[tokio::test]
+async fn a_write_that_is_held_up_finds_out_that_another_was_granted_the_key() {
+    let db = reports().await;
+    db.run(
+        "CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$; \
+         CREATE TRIGGER hold_up BEFORE UPDATE ON report FOR EACH STATEMENT EXECUTE FUNCTION hold_up(); \
+         SELECT pg_advisory_lock(7)",
+    )
+    .await;
+    let (mut writer, mut conn) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let old = table.acquire(&mut conn, key("k")).await.unwrap();
+    let late = tokio::spawn({
+        let old = old.clone();
+        async move { publish(&mut writer, &old, "late").await }
+    });
+    db.until_waiting(7).await;
+    assert!(table.release(&mut conn, &old).await.unwrap());
+    table.acquire(&mut conn, key("k")).await.unwrap();
+    db.run("SELECT pg_advisory_unlock(7)").await;
+    assert_eq!(late.await.unwrap(), 0);
+    assert_eq!(state(&db).await, "new");
+}
+
+async fn idle_bound(conn: &mut AsyncPgConnection) -> String {
+    sql::<Text>("SELECT pg_catalog.current_setting('idle_in_transaction_session_timeout')")
+        .get_result(conn)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_fenced_transaction_may_idle_for_what_is_left_of_the_lease_and_no_shorter_bound_is_raised()
+ {
+    let db = reports().await;
+    let mut conn = db.connect().await;
+    let lease = Table::new()
+        .acquire(&mut conn, key("k").ttl(TTL))
+        .await
+        .unwrap();
+    for style in ["postgres", "postgres_verbose", "sql_standard", "iso_8601"] {
+        conn.batch_execute(&format!("SET intervalstyle = '{style}'"))
+            .await
+            .unwrap();
+        for (own, is_kept) in [
+            ("0", false),
+            ("500ms", true),
+            ("1500ms", true),
+            ("20s", true),
+            ("2min", false),
+            ("3h", false),
+            ("5d", false),
+        ] {
+            let set = format!("SET idle_in_transaction_session_timeout = '{own}'");
+            conn.batch_execute(&set).await.unwrap();
+            let bound = conn.transaction(async |conn| {
+                lease.fence(conn).await?;
+                Ok::<_, Error>(idle_bound(conn).await)
+            });
+            let bound = bound.await.unwrap();
+            assert_eq!(bound == own, is_kept, "{style}: {own} became {bound}");
+            if !is_kept {
+                let millis: u64 = bound.strip_suffix("ms").unwrap().parse().unwrap();
+                assert!((30_000..=60_000).contains(&millis), "{bound}");
+            }
+            assert_eq!(idle_bound(&mut conn).await, own, "to the transaction's end");
+        }
+    }
+}
+
+/// An administrator's `SELECT … FOR UPDATE`.
+#[tokio::test]
+async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant() {
+    let db = reports().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    conn.batch_execute(AT_ONCE).await.unwrap();
+    let table = Table::new();
+    let lease = table.acquire(&mut holder, key("k")).await.unwrap();
+    db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
+    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    table.acquire(&mut conn, key("other")).await.unwrap();
+    let pid = pid_of(&mut holder).await;
+    let renewing = tokio::spawn({
+        let (table, lease) = (table.clone(), lease.clone());
+        async move {
+            let renewed = table.renew(&mut holder, &lease, TTL * 2).await;
+            (renewed, holder)
+        }
+    });
+    let observer = reports().await;
+    let waits = format!(
+        "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
+    );
+    observer
+        .until_empty(Duration::from_secs(10), "a renewal that waits", &waits)
+        .await;
+    // It expires while the lock is held: taken over by nobody, and its renewal finds out.
+    expire(&db).await;
+    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    db.run("COMMIT").await;
+    let (renewed, _) = renewing.await.unwrap();
+    assert!(!renewed.unwrap(), "what had expired was renewed");
+    assert!(!lease.is_held());
+    let next = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert_eq!(next.token().get(), 2);
+}
