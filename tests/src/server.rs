@@ -5,6 +5,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::OnceLock;
 
 use crate::HarnessError;
@@ -28,7 +29,14 @@ pub(crate) struct Server {
     url: String,
     /// What makes `CREATE DATABASE` quick.
     strategy: &'static str,
-    _lifeline: Option<Lifeline>,
+    own: Option<Own>,
+}
+
+/// What our own server runs on.
+struct Own {
+    lifeline: Lifeline,
+    binaries: Binaries,
+    account: Account,
 }
 
 impl Server {
@@ -60,7 +68,7 @@ impl Server {
             return Ok(Self {
                 url,
                 strategy: "",
-                _lifeline: None,
+                own: None,
             });
         }
         Self::start("primary")
@@ -113,8 +121,35 @@ impl Server {
             } else {
                 ""
             },
-            _lifeline: Some(lifeline),
+            own: Some(Own {
+                lifeline,
+                binaries,
+                account,
+            }),
         })
+    }
+
+    /// Has `pg_ctl` do something to our own server.
+    pub(crate) fn control(&self, arguments: &[&str]) -> Result<(), HarnessError> {
+        let Some(own) = &self.own else {
+            return Err(HarnessError::new("the server is not our own"));
+        };
+        let folder = Path::new(own.lifeline.folder());
+        let mut control = own.account.command(own.binaries.bin.join("pg_ctl"));
+        if let Some(lib) = &own.binaries.lib {
+            control.env("LD_LIBRARY_PATH", lib);
+        }
+        // What it starts would keep a pipe open.
+        control.stdout(Stdio::null()).stderr(Stdio::null());
+        control.arg("-D").arg(folder.join("data"));
+        control.arg("-l").arg(folder.join("log"));
+        let status = control.args(["-w", "-t", "60"]).args(arguments).status();
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            other => Err(HarnessError::new(format!(
+                "pg_ctl {arguments:?}: {other:?}"
+            ))),
+        }
     }
 }
 

@@ -1,0 +1,69 @@
+//! What is a server that a test may stop, in any way, and start again?
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use crate::HarnessError;
+use crate::server::Server;
+
+/// A server of a test's own; ended with this value.
+pub struct OwnServer(Arc<Server>);
+
+impl OwnServer {
+    /// Starts it.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server to be had: the text says what to do.
+    pub async fn start() -> Self {
+        match blocking(|| Server::start("primary")).await {
+            Ok(server) => Self(Arc::new(server)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The address of its one database.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.0.url()
+    }
+
+    /// Stops it: `fast` ends every session and writes all to disk, `immediate` is as if it had crashed.
+    ///
+    /// # Panics
+    ///
+    /// When it does not stop.
+    pub async fn stop(&self, mode: &str) {
+        self.control(vec!["stop".to_owned(), "-m".to_owned(), mode.to_owned()])
+            .await;
+    }
+
+    /// Starts it again, and has it recover where it has to.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    pub async fn start_again(&self) {
+        self.control(vec!["start".to_owned()]).await;
+    }
+
+    async fn control(&self, arguments: Vec<String>) {
+        let server = Arc::clone(&self.0);
+        let done = blocking(move || {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            server.control(&arguments)
+        });
+        if let Err(error) = done.await {
+            panic!("{error}");
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HarnessError> + Send + 'static,
+) -> Result<T, HarnessError> {
+    spawn_blocking(work)
+        .await
+        .map_err(|error| HarnessError::new(format!("a server of a test's own: {error}")))?
+}

@@ -1,0 +1,244 @@
+//! Leases held while the server restarts, or while the renewals' connections are cut again and again: never two at once.
+
+use crate::lease::{database, key};
+use advisory_runtime::Error;
+use advisory_runtime::lease::{Event, FencingToken, Leases, Request, Table};
+use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::interval;
+
+/// When a body ran: from its first poll to its last one.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    token: FencingToken,
+    first: Instant,
+    last: Instant,
+}
+
+/// All runs of a test, in any order.
+type Runs = Arc<Mutex<Vec<Run>>>;
+
+fn pool(url: &str, size: usize) -> Pool<AsyncPgConnection> {
+    let manager = AsyncDieselConnectionManager::new(url);
+    Pool::builder(manager).max_size(size).build().unwrap()
+}
+
+async fn own_server() -> Option<OwnServer> {
+    if !owns_server() {
+        left_out("restart", "the server is not our own");
+        return None;
+    }
+    let server = OwnServer::start().await;
+    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    Table::new().set_up(&mut conn).await.unwrap();
+    Some(server)
+}
+
+/// Looks at the clock each millisecond, until it is told to stop or dropped.
+async fn look(run: usize, runs: &Runs, mut stop: watch::Receiver<bool>, at_most: Duration) {
+    let mut tick = interval(Duration::from_millis(1));
+    let since = Instant::now();
+    while since.elapsed() < at_most && !*stop.borrow_and_update() {
+        tick.tick().await;
+        runs.lock().unwrap()[run].last = Instant::now();
+    }
+}
+
+/// Takes the lease whenever it can, and runs a body under it for as long as it may.
+async fn contend(
+    leases: Leases<Pool<AsyncPgConnection>>,
+    ttl: Duration,
+    runs: Runs,
+    stop: watch::Receiver<bool>,
+) {
+    while !*stop.borrow() {
+        let request = key("k").ttl(ttl).renew(ttl / 6);
+        let Ok(mut held) = leases.acquire(request).await else {
+            interval(Duration::from_millis(5)).tick().await;
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let (token, first) = (held.lease().token(), Instant::now());
+        let run = {
+            let mut runs = runs.lock().unwrap();
+            runs.push(Run {
+                token,
+                first,
+                last: first,
+            });
+            runs.len() - 1
+        };
+        let ended = held.run(look(run, &runs, stop.clone(), ttl * 2)).await;
+        drop(held.finish(ended).await);
+    }
+}
+
+/// No body's last moment is behind the first one of a later grant.
+fn assert_alone(runs: &Runs) -> Vec<Run> {
+    let mut runs = runs.lock().unwrap().clone();
+    runs.sort_by_key(|run| run.token);
+    for two in runs.windows(2) {
+        assert!(two[0].token < two[1].token, "one token twice: {two:?}");
+        assert!(two[0].last <= two[1].first, "two at once: {two:?}");
+    }
+    runs
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_two_hold_a_key_at_once_while_the_server_restarts_again_and_again() {
+    let Some(server) = own_server().await else {
+        return;
+    };
+    let runs = Runs::default();
+    let (stop, stopping) = watch::channel(false);
+    let mut contenders = JoinSet::new();
+    for _ in 0..4 {
+        let leases = Leases::new(pool(server.url(), 2));
+        let ttl = Duration::from_millis(600);
+        contenders.spawn(contend(leases, ttl, Arc::clone(&runs), stopping.clone()));
+    }
+    for mode in ["fast", "immediate", "fast", "immediate"] {
+        let grants = runs.lock().unwrap().len();
+        until(|| runs.lock().unwrap().len() > grants).await;
+        server.stop(mode).await;
+        server.start_again().await;
+    }
+    let grants = runs.lock().unwrap().len();
+    until(|| runs.lock().unwrap().len() > grants).await;
+    stop.send(true).unwrap();
+    contenders.join_all().await;
+    let runs = assert_alone(&runs);
+    let held: Duration = runs.iter().map(|run| run.last - run.first).sum();
+    eprintln!(
+        "{} grants over 4 restarts, held for {held:.1?}, no two at once",
+        runs.len()
+    );
+    assert!(held > Duration::from_millis(500), "{held:?}");
+}
+
+/// Until a state of this process is reached.
+async fn until(is_so: impl Fn() -> bool) {
+    let mut tick = interval(Duration::from_millis(5));
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(20), "waited in vain");
+        tick.tick().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_goes_on_over_a_restart_that_its_ttl_outlasts_and_is_dropped_before_one_that_it_does_not()
+ {
+    let Some(server) = own_server().await else {
+        return;
+    };
+    let leases = Leases::new(pool(server.url(), 2));
+    let request = |text: &str, ttl| Request::text(text).ttl(ttl).renew(ttl / 20);
+    let mut long = leases
+        .acquire(request("long", Duration::from_secs(12)))
+        .await
+        .unwrap();
+    let lease = long.lease().clone();
+    let outlasted = long.run(async {
+        for mode in ["fast", "immediate"] {
+            server.stop(mode).await;
+            server.start_again().await;
+            // It is renewed again.
+            let left = lease.remaining();
+            until(|| lease.remaining() > left).await;
+        }
+    });
+    outlasted.await.unwrap();
+    long.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(leases.list().await.unwrap(), []);
+
+    let ttl = Duration::from_secs(2);
+    let mut short = leases.acquire(request("short", ttl)).await.unwrap();
+    let lease = short.lease().clone();
+    let dropped = Arc::new(Mutex::new(None));
+    let since = Instant::now();
+    let lost = short.run({
+        let _dropped = OnDrop(Arc::clone(&dropped), lease.clone());
+        let server = &server;
+        async move {
+            let _dropped = _dropped;
+            server.stop("immediate").await;
+            pending::<()>().await;
+        }
+    });
+    let lost = lost.await;
+    let Err(Error::LockLost { source, .. }) = lost else {
+        panic!("{lost:?}");
+    };
+    assert!(source.is_some(), "why the server was not reached");
+    let (was_held, at) = dropped.lock().unwrap().unwrap();
+    assert!(was_held, "the body was dropped behind the expiry");
+    eprintln!(
+        "the server was stopped, the body dropped after {:.1?} of {ttl:?}",
+        at - since
+    );
+    server.start_again().await;
+    drop(short);
+}
+
+/// Notes whether the lease was held when it was dropped, and when that was.
+struct OnDrop(
+    Arc<Mutex<Option<(bool, Instant)>>>,
+    advisory_runtime::lease::Lease,
+);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap() = Some((self.1.is_held(), Instant::now()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let (renewed, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let leases = Leases::new(pool(proxy.url(), 2)).observed({
+        let (renewed, failed) = (Arc::clone(&renewed), Arc::clone(&failed));
+        move |event: Event<'_>| match event {
+            Event::Renewed(_) => drop(renewed.fetch_add(1, Ordering::Relaxed)),
+            Event::RenewalFailed(..) => drop(failed.fetch_add(1, Ordering::Relaxed)),
+            _ => {}
+        }
+    });
+    let ttl = Duration::from_secs(1);
+    let request = key("k").ttl(ttl).renew(Duration::from_millis(50));
+    let mut held = leases.acquire(request).await.unwrap();
+    let body = async {
+        let mut tick = interval(Duration::from_millis(15));
+        let since = Instant::now();
+        let mut cuts = 0;
+        while since.elapsed() < ttl * 2 {
+            tick.tick().await;
+            // Each new connection prepares the statement, and this is in its text.
+            if cuts % 2 == 0 {
+                proxy.cut_before("GREATEST");
+            } else {
+                proxy.cut_after_forwarding("GREATEST");
+            }
+            cuts += 1;
+        }
+    };
+    held.run(body).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    let (renewed, failed) = (
+        renewed.load(Ordering::Relaxed),
+        failed.load(Ordering::Relaxed),
+    );
+    eprintln!("{renewed} renewals came through, {failed} failed");
+    assert!(renewed >= 2, "{renewed}");
+    assert_eq!(leases.list().await.unwrap(), []);
+}
