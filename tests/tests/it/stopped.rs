@@ -13,8 +13,8 @@ use std::future::pending;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ROLE: &str = "ADVISORY_TEST_STOPPED_ROLE";
-const URL: &str = "ADVISORY_TEST_STOPPED_URL";
+pub(crate) const ROLE: &str = "ADVISORY_TEST_STOPPED_ROLE";
+pub(crate) const URL: &str = "ADVISORY_TEST_STOPPED_URL";
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
 /// The server's bound is 2 seconds; the rest is for a machine with much to do.
@@ -91,13 +91,18 @@ const LONG: &str = "SELECT pg_sleep(600)";
 const SHORT: &str = "SELECT pg_sleep(3)";
 
 /// A process that plays a role; killed and reaped when dropped, which also ends one that is stopped.
-struct Player(Child);
+pub(crate) struct Player(Child);
 
 impl Player {
     fn start(db: &Database, role: &str) -> Self {
+        Self::start_in("stopped::the_process_that_is_stopped", db, role)
+    }
+
+    /// In a process of which this test is all.
+    pub(crate) fn start_in(test: &str, db: &Database, role: &str) -> Self {
         let mut command = Command::new(env::current_exe().unwrap());
         command
-            .args(["--exact", "stopped::the_process_that_is_stopped"])
+            .args(["--exact", test])
             .env(ROLE, role)
             .env(URL, db.url())
             .stdin(Stdio::null())
@@ -105,11 +110,19 @@ impl Player {
         Self(command.spawn().unwrap())
     }
 
-    fn stop(&self) {
-        let stopped = Command::new("kill")
-            .args(["-STOP", &self.0.id().to_string()])
+    pub(crate) fn stop(&self) {
+        self.signal("-STOP");
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill")
+            .args([signal, &self.0.id().to_string()])
             .status();
-        assert!(stopped.unwrap().success());
+        assert!(sent.unwrap().success());
     }
 }
 

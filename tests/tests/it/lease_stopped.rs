@@ -1,0 +1,248 @@
+//! What becomes of a lease whose holder's process is killed, or stopped and resumed, also inside a fenced transaction.
+//!
+//! The holder is this program once more, as in `stopped`.
+
+use crate::bookings::execute;
+use crate::lease::{database, key};
+use crate::stopped::{Player, ROLE, URL};
+use advisory_runtime::Error;
+use advisory_runtime::lease::{Lease, Leases, Table};
+use advisory_tests::Database;
+use diesel::ExpressionMethods;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use std::env;
+use std::future::pending;
+use std::time::{Duration, Instant};
+
+diesel::table! {
+    written (what) {
+        what -> Text,
+    }
+}
+
+const TTL: Duration = Duration::from_millis(1500);
+const GENEROUS: Duration = Duration::from_secs(15);
+
+/// What the processes tell each other, and when by the server's clock.
+async fn stage() -> Database {
+    let db = database().await;
+    db.run(
+        "CREATE TABLE said (what text PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp()); \
+         CREATE TABLE written (what text PRIMARY KEY); INSERT INTO written VALUES ('nothing')",
+    )
+    .await;
+    db
+}
+
+async fn say(conn: &mut AsyncPgConnection, what: &str) {
+    let what = what.replace('\'', "''");
+    let said = execute(conn, &format!("INSERT INTO said VALUES ('{what}')")).await;
+    said.unwrap();
+}
+
+async fn until_said(db: &Database, what: &str) {
+    let missing =
+        format!("SELECT 'no' WHERE NOT EXISTS (SELECT FROM said WHERE what LIKE '{what}')");
+    db.until_empty(GENEROUS, what, &missing).await;
+}
+
+async fn until_expired(db: &Database) {
+    let left = "SELECT expires_at - clock_timestamp() FROM advisory_lease WHERE expires_at > clock_timestamp()";
+    db.until_empty(GENEROUS, "the expiry", left).await;
+}
+
+/// Does nothing where it is not called by another test.
+#[tokio::test]
+async fn the_process_that_holds() {
+    let (Ok(role), Ok(url)) = (env::var(ROLE), env::var(URL)) else {
+        return;
+    };
+    let manager = AsyncDieselConnectionManager::new(&url);
+    let pool = Pool::builder(manager).max_size(3).build().unwrap();
+    let leases = Leases::new(pool);
+    let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
+    let mut other = AsyncPgConnection::establish(&url).await.unwrap();
+    let mut held = leases.acquire(key("k").ttl(TTL)).await.unwrap();
+    let lease = held.lease().clone();
+    if role == "fenced" {
+        write_and_stop(&mut conn, &mut other, &lease).await;
+        return;
+    }
+    let mut beats = 0;
+    let run = held.run(async {
+        say(&mut conn, "held").await;
+        loop {
+            let beat = format!("INSERT INTO said VALUES ('beat {beats}')");
+            execute(&mut other, &beat).await.unwrap();
+            beats += 1;
+        }
+    });
+    let run: Result<(), Error> = run.await;
+    say(&mut conn, &format!("run: {}", run.unwrap_err())).await;
+    let fenced = write(&mut conn, &lease, "fenced").await;
+    say(&mut conn, &format!("fence: {fenced:?}")).await;
+    let update = diesel::update(written::table)
+        .filter(lease.is_current())
+        .set(written::what.eq("by condition"));
+    let changed = update.execute(&mut conn).await.unwrap();
+    say(&mut conn, &format!("condition: {changed}")).await;
+    let ended = held.finish(Ok::<_, Error>(())).await;
+    say(&mut conn, &format!("finish: {ended:?}")).await;
+}
+
+async fn write(conn: &mut AsyncPgConnection, lease: &Lease, what: &str) -> Result<(), Error> {
+    let written = conn.transaction(async |conn| {
+        lease.fence(conn).await?;
+        diesel::update(written::table)
+            .set(written::what.eq(what))
+            .execute(conn)
+            .await
+            .map_err(Error::Database)
+    });
+    written.await.map(drop)
+}
+
+async fn write_and_stop(
+    conn: &mut AsyncPgConnection,
+    other: &mut AsyncPgConnection,
+    lease: &Lease,
+) {
+    let written = conn.transaction(async |conn| {
+        lease.fence(conn).await?;
+        diesel::update(written::table)
+            .set(written::what.eq("by who was stopped"))
+            .execute(conn)
+            .await?;
+        say(other, "written").await;
+        pending::<Result<(), Error>>().await
+    });
+    written.await.unwrap();
+}
+
+fn holder(db: &Database, role: &str) -> Player {
+    Player::start_in("lease_stopped::the_process_that_holds", db, role)
+}
+
+#[tokio::test]
+async fn a_killed_holders_key_is_free_at_its_expiry_and_not_before() {
+    let db = stage().await;
+    let mut conn = db.connect().await;
+    let player = holder(&db, "idle");
+    until_said(&db, "held").await;
+    drop(player);
+    let old = Table::new()
+        .find_text(&mut conn, "k")
+        .await
+        .unwrap()
+        .unwrap();
+    let since = Instant::now();
+    let wait = key("k").wait(GENEROUS);
+    let next = Table::new().acquire(&mut conn, wait).await.unwrap();
+    eprintln!(
+        "killed, taken over after {:.1?} of {TTL:?}",
+        since.elapsed()
+    );
+    assert_eq!(next.token().get(), old.token.get() + 1);
+    let new = Table::new()
+        .find_text(&mut conn, "k")
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(new.acquired_at >= old.expires_at, "{old:?} {new:?}");
+}
+
+#[tokio::test]
+async fn a_holder_that_was_stopped_past_its_expiry_is_refused_in_every_way_and_its_body_dropped() {
+    let db = stage().await;
+    let mut conn = db.connect().await;
+    for is_taken in [true, false] {
+        db.run("DELETE FROM said").await;
+        let player = holder(&db, "idle");
+        until_said(&db, "held").await;
+        player.stop();
+        until_expired(&db).await;
+        let table = Table::new();
+        let taken = if is_taken {
+            Some(table.acquire(&mut conn, key("k")).await.unwrap())
+        } else {
+            None
+        };
+        let beats = "SELECT count(*) FROM said WHERE what LIKE 'beat%'";
+        let before = db.count(beats).await;
+        player.resume();
+        until_said(&db, "finish:%").await;
+        for claim in [
+            "run: %was lost%",
+            "fence: Err(LockLost%",
+            "condition: 0",
+            "finish: Err(LockLost%",
+        ] {
+            until_said(&db, claim).await;
+        }
+        assert_eq!(
+            db.count("SELECT count(*) FROM written WHERE what = 'nothing'")
+                .await,
+            1
+        );
+        // Stopped between its look at the clock and its next statement, it may send that one: hence the fence.
+        let late = db.count(beats).await - before;
+        eprintln!("{late} statements of the body behind the expiry");
+        assert!(late <= 1, "{late}");
+        if let Some(taken) = taken {
+            assert!(table.holds(&mut conn, &taken).await.unwrap());
+            assert!(table.release(&mut conn, &taken).await.unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_holder_that_is_stopped_in_a_fenced_transaction_keeps_others_out_until_the_server_ends_it()
+ {
+    let db = stage().await;
+    let mut conn = db.connect().await;
+    execute(&mut conn, "SET lock_timeout = '100ms'")
+        .await
+        .unwrap();
+    let player = holder(&db, "fenced");
+    until_said(&db, "written").await;
+    player.stop();
+    let old = Table::new()
+        .find_text(&mut conn, "k")
+        .await
+        .unwrap()
+        .unwrap();
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND state = 'idle in transaction'";
+    assert_eq!(db.count(open).await, 1);
+    let since = Instant::now();
+    let (mut refused, mut slowest) = (0, Duration::ZERO);
+    let next = loop {
+        let tried = Instant::now();
+        match Table::new().acquire(&mut conn, key("k")).await {
+            Ok(next) => break next,
+            // At once: a wait for its row would be ended by `lock_timeout`, and be another error.
+            Err(Error::NotAvailable { .. }) => refused += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+        slowest = slowest.max(tried.elapsed());
+        assert!(since.elapsed() < GENEROUS, "it keeps others out for ever");
+    };
+    eprintln!(
+        "refused {refused} times, the slowest took {slowest:.1?}; taken over after {:.1?} of {TTL:?}",
+        since.elapsed()
+    );
+    assert!(refused > 0);
+    assert_eq!(next.token().get(), old.token.get() + 1);
+    assert_eq!(db.count(open).await, 0, "the old writer's session is over");
+    let new = Table::new()
+        .find_text(&mut conn, "k")
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(new.acquired_at >= old.expires_at, "{old:?} {new:?}");
+    drop(player);
+    let committed = "SELECT count(*) FROM written WHERE what = 'nothing'";
+    assert_eq!(db.count(committed).await, 1, "the old writer's row");
+}
