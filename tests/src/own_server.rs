@@ -48,6 +48,20 @@ impl OwnServer {
         self.control(vec!["start".to_owned()]).await;
     }
 
+    /// Stops it, and starts it again as a standby, which only reads.
+    ///
+    /// # Panics
+    ///
+    /// When it does not stop or start.
+    pub async fn become_standby(&self) {
+        self.stop("fast").await;
+        let server = Arc::clone(&self.0);
+        if let Err(error) = blocking(move || server.note_standby()).await {
+            panic!("{error}");
+        }
+        self.start_again().await;
+    }
+
     async fn control(&self, arguments: Vec<String>) {
         let server = Arc::clone(&self.0);
         let done = blocking(move || {

@@ -129,6 +129,19 @@ impl Server {
         })
     }
 
+    /// Says that our own server is a standby from its next start on.
+    pub(crate) fn note_standby(&self) -> Result<(), HarnessError> {
+        let Some(own) = &self.own else {
+            return Err(HarnessError::new("the server is not our own"));
+        };
+        let signal = Path::new(own.lifeline.folder()).join("data/standby.signal");
+        let touched = own.account.command("touch").arg(signal).status();
+        match touched {
+            Ok(status) if status.success() => Ok(()),
+            other => Err(HarnessError::new(format!("standby.signal: {other:?}"))),
+        }
+    }
+
     /// Has `pg_ctl` do something to our own server.
     pub(crate) fn control(&self, arguments: &[&str]) -> Result<(), HarnessError> {
         let Some(own) = &self.own else {

@@ -3,13 +3,14 @@
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use advisory_runtime::Error;
-use advisory_runtime::lease::{Lease, Table};
+use advisory_runtime::lease::{Lease, Leases, Request, Table};
 use advisory_tests::{Database, pid_of};
 use diesel::dsl::sql;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::Text;
 use diesel::{ExpressionMethods, QueryDsl};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::future::pending;
 use std::time::Duration;
 
 diesel::table! {
@@ -332,4 +333,33 @@ async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant(
     assert!(!lease.is_held());
     let next = table.acquire(&mut conn, key("k")).await.unwrap();
     assert_eq!(next.token().get(), 2);
+}
+
+#[tokio::test]
+async fn a_body_whose_row_is_locked_by_hand_is_dropped_before_the_expiry_and_the_key_is_free_within_a_ttl()
+ {
+    let db = reports().await;
+    let mut conn = db.connect().await;
+    let leases = Leases::new(db.deadpool(2));
+    let ttl = Duration::from_millis(1200);
+    let request = key("k").ttl(ttl).renew(Duration::from_millis(100));
+    let mut held = leases.acquire(request).await.unwrap();
+    let lease = held.lease().clone();
+    let lost = held.run(async {
+        db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
+        pending::<()>().await;
+    });
+    let lost = lost.await;
+    assert!(matches!(lost, Err(Error::LockLost { .. })), "{lost:?}");
+    assert!(lease.is_held(), "dropped before the expiry");
+    drop(held);
+    let table = Table::new();
+    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+    db.run("COMMIT").await;
+    // A renewal that waited for the row may still come through: nobody asked for its answer.
+    let wait = Request::text("k").wait(ttl * 2);
+    let next = table.acquire(&mut conn, wait).await.unwrap();
+    assert_eq!(next.token().get(), 2);
+    assert!(!table.holds(&mut conn, &lease).await.unwrap());
 }

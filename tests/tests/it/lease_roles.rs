@@ -4,7 +4,7 @@ use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use advisory_runtime::Error;
 use advisory_runtime::lease::{Leases, Request, Table};
-use advisory_tests::{Database, Standby, left_out, owns_server};
+use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig};
@@ -116,17 +116,21 @@ async fn what_a_transaction_could_undo_is_refused_inside_one() {
 #[tokio::test]
 async fn a_role_with_select_insert_and_update_leases_in_full() {
     let db = database().await;
-    db.run(
-        "CREATE ROLE lease_worker; GRANT SELECT, INSERT, UPDATE ON advisory_lease TO lease_worker",
-    )
+    // Roles are the whole server's.
+    let worker = format!("lease_worker_{}", std::process::id());
+    db.run(&format!(
+        "CREATE ROLE {worker}; GRANT SELECT, INSERT, UPDATE ON advisory_lease TO {worker}"
+    ))
     .await;
     let mut conn = db.connect().await;
-    conn.batch_execute("SET ROLE lease_worker").await.unwrap();
+    conn.batch_execute(&format!("SET ROLE {worker}"))
+        .await
+        .unwrap();
     everything(&mut conn).await;
     let deleted = execute(&mut conn, "DELETE FROM advisory_lease").await;
     assert!(deleted.unwrap_err().to_string().contains("advisory_lease"));
     conn.batch_execute("RESET ROLE").await.unwrap();
-    db.run("REVOKE ALL ON advisory_lease FROM lease_worker; DROP ROLE lease_worker")
+    db.run(&format!("DROP OWNED BY {worker}; DROP ROLE {worker}"))
         .await;
 }
 
@@ -184,19 +188,28 @@ async fn a_read_only_role_is_told_that_it_is_read_only() {
 }
 
 #[tokio::test]
-async fn a_standby_grants_no_lease() {
+async fn a_standby_grants_and_renews_no_lease_and_shows_them() {
     if !owns_server() {
         return left_out("standby", "the server is not our own");
     }
-    let standby = Standby::start().await;
-    let mut conn = AsyncPgConnection::establish(standby.url()).await.unwrap();
-    // It has no table, and what writes is refused before that is looked at where there is one.
+    let server = OwnServer::start().await;
+    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
     let table = Table::new();
-    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(
-        matches!(error, Error::Standby { .. } | Error::MissingTable { .. }),
-        "{error:?}"
-    );
+    table.set_up(&mut conn).await.unwrap();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    server.become_standby().await;
+    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    for refused in [
+        table.acquire(&mut conn, key("k")).await.map(drop),
+        table.acquire(&mut conn, key("other")).await.map(drop),
+        table.renew(&mut conn, &lease, TTL).await.map(drop),
+        table.keep(&mut conn, &lease, TTL).await.map(drop),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Standby { .. }), "{error:?}");
+    }
+    assert!(table.holds(&mut conn, &lease).await.unwrap());
+    assert_eq!(table.list(&mut conn).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
