@@ -106,10 +106,10 @@ async fn connection<'p, P: Pool>(
     patience: &Patience,
     request: &Request,
 ) -> Result<P::Lent<'p>, Error> {
-    let Some(left) = patience.left() else {
+    let Some(bound) = patience.left() else {
         return leases.pool.connection().await;
     };
-    match timeout(left, leases.pool.connection()).await {
+    match timeout(bound, leases.pool.connection()).await {
         Ok(lent) => lent,
         Err(_) => Err(Error::TimedOut {
             lock: request.name(),

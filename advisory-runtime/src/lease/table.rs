@@ -536,20 +536,17 @@ impl Table {
             return Error::Database(error);
         };
         match kind {
-            DatabaseErrorKind::ReadOnlyTransaction => {
-                if self.is_so(conn, crate::sql::IS_STANDBY).await {
-                    return Error::Standby { lock };
-                }
+            DatabaseErrorKind::ReadOnlyTransaction
+                if self.is_so(conn, crate::sql::IS_STANDBY).await =>
+            {
+                Error::Standby { lock }
             }
-            DatabaseErrorKind::Unknown => {
-                if self.is_so(conn, &self.0.texts.is_missing).await {
-                    let (table, source) = (self.name(), error);
-                    return Error::MissingTable { table, source };
-                }
+            DatabaseErrorKind::Unknown if self.is_so(conn, &self.0.texts.is_missing).await => {
+                let (table, source) = (self.name(), error);
+                Error::MissingTable { table, source }
             }
-            _ => {}
+            _ => Error::Database(error),
         }
-        Error::Database(error)
     }
 }
 
