@@ -3,14 +3,13 @@
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use advisory_runtime::Error;
-use advisory_runtime::lease::{Lease, Leases, Request, Table};
-use advisory_tests::{Database, pid_of};
+use advisory_runtime::lease::{Lease, Table};
+use advisory_tests::Database;
 use diesel::dsl::sql;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::Text;
 use diesel::{ExpressionMethods, QueryDsl};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use std::future::pending;
 use std::time::Duration;
 
 diesel::table! {
@@ -294,72 +293,4 @@ async fn a_fenced_transaction_may_idle_for_what_is_left_of_the_lease_and_no_shor
             assert_eq!(idle_bound(&mut conn).await, own, "to the transaction's end");
         }
     }
-}
-
-/// An administrator's `SELECT … FOR UPDATE`.
-#[tokio::test]
-async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant() {
-    let db = reports().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    conn.batch_execute(AT_ONCE).await.unwrap();
-    let table = Table::new();
-    let lease = table.acquire(&mut holder, key("k")).await.unwrap();
-    db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
-    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-    table.acquire(&mut conn, key("other")).await.unwrap();
-    let pid = pid_of(&mut holder).await;
-    let renewing = tokio::spawn({
-        let (table, lease) = (table.clone(), lease.clone());
-        async move {
-            let renewed = table.renew(&mut holder, &lease, TTL * 2).await;
-            (renewed, holder)
-        }
-    });
-    let observer = reports().await;
-    let waits = format!(
-        "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
-    );
-    observer
-        .until_empty(Duration::from_secs(10), "a renewal that waits", &waits)
-        .await;
-    // It expires while the lock is held: taken over by nobody, and its renewal finds out.
-    expire(&db).await;
-    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-    db.run("COMMIT").await;
-    let (renewed, _) = renewing.await.unwrap();
-    assert!(!renewed.unwrap(), "what had expired was renewed");
-    assert!(!lease.is_held());
-    let next = table.acquire(&mut conn, key("k")).await.unwrap();
-    assert_eq!(next.token().get(), 2);
-}
-
-#[tokio::test]
-async fn a_body_whose_row_is_locked_by_hand_is_dropped_before_the_expiry_and_the_key_is_free_within_a_ttl()
- {
-    let db = reports().await;
-    let mut conn = db.connect().await;
-    let leases = Leases::new(db.deadpool(2));
-    let ttl = Duration::from_millis(1200);
-    let request = key("k").ttl(ttl).renew(Duration::from_millis(100));
-    let mut held = leases.acquire(request).await.unwrap();
-    let lease = held.lease().clone();
-    let lost = held.run(async {
-        db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
-        pending::<()>().await;
-    });
-    let lost = lost.await;
-    assert!(matches!(lost, Err(Error::LockLost { .. })), "{lost:?}");
-    assert!(lease.is_held(), "dropped before the expiry");
-    drop(held);
-    let table = Table::new();
-    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
-    db.run("COMMIT").await;
-    // A renewal that waited for the row may still come through: nobody asked for its answer.
-    let wait = Request::text("k").wait(ttl * 2);
-    let next = table.acquire(&mut conn, wait).await.unwrap();
-    assert_eq!(next.token().get(), 2);
-    assert!(!table.holds(&mut conn, &lease).await.unwrap());
 }

@@ -26,8 +26,8 @@ async fn round(
         let (start, table) = (Arc::clone(&start), table.clone());
         tries.spawn(async move {
             start.wait().await;
-            let tried = table.acquire(&mut conn, key("k")).await;
-            (conn, tried)
+            let answer = table.acquire(&mut conn, key("k")).await;
+            (conn, answer)
         });
     }
     tries.join_all().await

@@ -38,6 +38,7 @@ mod lease;
 mod lease_crash;
 mod lease_fence;
 mod lease_held;
+mod lease_locked_row;
 mod lease_pooler;
 mod lease_restarts;
 mod lease_roles;

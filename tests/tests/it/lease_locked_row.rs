@@ -1,0 +1,81 @@
+//! What an administrator's `SELECT … FOR UPDATE` of a lease's row holds up, and what it does not.
+
+use crate::lease::{database, expire, key};
+use advisory_runtime::Error;
+use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_tests::pid_of;
+use diesel_async::SimpleAsyncConnection;
+use std::future::pending;
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    // What waits for the row fails.
+    conn.batch_execute("SET lock_timeout = '100ms'")
+        .await
+        .unwrap();
+    let table = Table::new();
+    let lease = table.acquire(&mut holder, key("k")).await.unwrap();
+    db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
+    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    table.acquire(&mut conn, key("other")).await.unwrap();
+    let pid = pid_of(&mut holder).await;
+    let renewing = tokio::spawn({
+        let (table, lease) = (table.clone(), lease.clone());
+        async move {
+            let renewed = table.renew(&mut holder, &lease, TTL * 2).await;
+            (renewed, holder)
+        }
+    });
+    let observer = database().await;
+    let waits = format!(
+        "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
+    );
+    observer
+        .until_empty(Duration::from_secs(10), "a renewal that waits", &waits)
+        .await;
+    // It expires while the lock is held: taken over by nobody, and its renewal finds out.
+    expire(&db).await;
+    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    db.run("COMMIT").await;
+    let (renewed, _) = renewing.await.unwrap();
+    assert!(!renewed.unwrap(), "what had expired was renewed");
+    assert!(!lease.is_held());
+    let next = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert_eq!(next.token().get(), 2);
+}
+
+#[tokio::test]
+async fn a_body_whose_row_is_locked_by_hand_is_dropped_before_the_expiry_and_the_key_is_free_within_a_ttl()
+ {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let leases = Leases::new(db.deadpool(2));
+    let ttl = Duration::from_millis(1200);
+    let request = key("k").ttl(ttl).renew(Duration::from_millis(100));
+    let mut held = leases.acquire(request).await.unwrap();
+    let lease = held.lease().clone();
+    let lost = held.run(async {
+        db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
+        pending::<()>().await;
+    });
+    let lost = lost.await;
+    assert!(matches!(lost, Err(Error::LockLost { .. })), "{lost:?}");
+    assert!(lease.is_held(), "dropped before the expiry");
+    drop(held);
+    let table = Table::new();
+    let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+    db.run("COMMIT").await;
+    // A renewal that waited for the row may still come through: nobody asked for its answer.
+    let wait = Request::text("k").wait(ttl * 2);
+    let next = table.acquire(&mut conn, wait).await.unwrap();
+    assert_eq!(next.token().get(), 2);
+    assert!(!table.holds(&mut conn, &lease).await.unwrap());
+}
