@@ -7,7 +7,7 @@
 //!
 //! What is pending is told in literals, so that a partial index serves the plan for any parameters too.
 
-use super::table::{Bound, Claim, Key, MaybeColumn};
+use super::table::{Bound, Claim, Key, MaybeColumn, ttl};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text, Untyped};
@@ -199,7 +199,7 @@ impl<'a> Taker<'a> {
     pub(super) fn of<T: Claim>(worker: &'a str) -> Self {
         Self {
             worker,
-            ttl: millis(T::TTL),
+            ttl: millis(ttl::<T>()),
         }
     }
 }
@@ -490,5 +490,5 @@ impl<T: Claim> QueryFragment<Pg> for Named<T> {
 
 /// Whole milliseconds, as statements take a ttl.
 pub(super) fn millis(ttl: Duration) -> i64 {
-    i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).max(1)
+    i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)
 }
