@@ -1,6 +1,6 @@
 //! A row that this program has claimed, and until when it may act on it.
 
-use super::table::Claim;
+use super::table::{Claim, ttl};
 use crate::Error;
 use diesel::deserialize;
 use diesel::pg::Pg;
@@ -26,7 +26,8 @@ struct Claimant<T> {
 }
 
 impl<T: Claim> Claimed<T> {
-    pub(super) fn new(taken: Taken<T>, ttl: Duration, sent: Instant) -> Self {
+    pub(super) fn new(taken: Taken<T>, sent: Instant) -> Self {
+        let ttl = ttl::<T>();
         Self(Arc::new(Claimant {
             row: taken.row,
             locked_by: taken.locked_by,

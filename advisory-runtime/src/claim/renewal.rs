@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout_at};
 
+/// Between two renewals, and for one.
+const SHORTEST: Duration = Duration::from_millis(10);
+
 /// Renews until it is dropped, or the claim ends.
 pub(super) struct Renewal(JoinHandle<()>);
 
@@ -41,8 +44,8 @@ where
     T: Claim,
     P: Pool,
 {
-    // A first renewal that comes too late would be none.
-    let pause = T::RENEW.min(job.ttl() / 2);
+    // A renewal that comes too late would be none; one after the other without a pause would keep a connection busy.
+    let pause = T::RENEW.min(job.ttl() / 2).max(SHORTEST);
     let mut next = Instant::now() + pause;
     loop {
         sleep_until(next.into()).await;
@@ -52,11 +55,13 @@ where
         }
         // So that a connection that answers nothing leaves the time to try another one.
         let patience = (deadline - started) / 2;
-        let end = started + patience.max(Duration::from_millis(10));
+        let end = started + patience.max(SHORTEST);
         next = match timeout_at(end.into(), renew(&pool, &job)).await {
             Ok(Ok(())) => started + pause,
             Ok(Err(Error::LockLost { .. })) => return,
-            Ok(Err(_)) | Err(_) => Instant::now() + pause.min((deadline - started) / 10),
+            Ok(Err(_)) | Err(_) => {
+                Instant::now() + pause.min((deadline - started) / 10).max(SHORTEST)
+            }
         };
     }
 }

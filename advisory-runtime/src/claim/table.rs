@@ -43,7 +43,7 @@ pub trait Claim: Sized + Send + Sync + 'static {
 
     /// Which row comes first. Without an order it is that of the key.
     const ORDER: &'static [Order<Self::Table>] = &[];
-    /// How long a claim lasts.
+    /// How long a claim lasts: whole milliseconds, at least one, at most ten years.
     const TTL: Duration = Duration::from_secs(60);
     /// How often [`run`](super::run) and [`keep`](super::keep) renew it: a third of [`TTL`](Self::TTL), and at most half of it.
     const RENEW: Duration = third(Self::TTL);
@@ -56,6 +56,13 @@ pub trait Claim: Sized + Send + Sync + 'static {
 
     /// The values of the key in this row.
     fn key(&self) -> Self::KeyValue<'_>;
+}
+
+/// How long a claim lasts, as both clocks can count it.
+pub(super) fn ttl<T: Claim>() -> Duration {
+    const SHORTEST: Duration = Duration::from_millis(1);
+    const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+    T::TTL.clamp(SHORTEST, LONGEST)
 }
 
 /// Division is not yet `const` for `Duration`.

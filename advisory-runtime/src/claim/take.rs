@@ -106,7 +106,7 @@ where
     let sent = Instant::now();
     let taken = send::take(conn.pg(), &statement).await;
     let taken = taken.map_err(Error::Database)?.into_iter();
-    Ok(taken.map(|row| Claimed::new(row, T::TTL, sent)).collect())
+    Ok(taken.map(|row| Claimed::new(row, sent)).collect())
 }
 
 /// Claims the row of a key, if it is available or expired; `None` when there is no such row, or it is claimed or done.
@@ -159,5 +159,5 @@ where
     let sent = Instant::now();
     let taken = send::take(conn.pg(), &statement).await;
     let taken = taken.map_err(Error::Database)?.into_iter().next();
-    Ok(taken.map(|row| Claimed::new(row, T::TTL, sent)))
+    Ok(taken.map(|row| Claimed::new(row, sent)))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The same table, under claims that do not last long.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
-#[claim(ttl = "700ms")]
+#[claim(ttl = "1500ms")]
 struct Brief {
     id: i64,
 }
@@ -129,7 +129,7 @@ async fn behind_a_lock<R: Send + 'static>(
 }
 
 const LOCK: &str = "SELECT 1 FROM sync_jobs FOR UPDATE";
-const LONGER_THAN_THE_CLAIM: &str = "SELECT pg_sleep(0.8)";
+const LONGER_THAN_THE_CLAIM: &str = "SELECT pg_sleep(1.6)";
 
 #[tokio::test]
 async fn a_claim_lasts_for_its_ttl_from_when_its_wait_was_over() {
