@@ -26,6 +26,7 @@ mod cancel;
 mod claims;
 mod claims_exclusion;
 mod claims_plan;
+mod claims_pooler;
 mod claims_run;
 mod commit;
 mod connections;

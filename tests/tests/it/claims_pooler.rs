@@ -1,0 +1,66 @@
+//! Claims behind a pooler in transaction mode: one that tracks prepared statements, as Diesel's own queries need it.
+
+use crate::claims::{SyncJob, database, next, state_of};
+use advisory_runtime::claim::{self, OnErr, State};
+use advisory_runtime::{Error, Pool as _};
+use advisory_tests::{Bouncer, left_out};
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use std::process::Command;
+
+const WHAT: &str = "claims behind a pooler";
+
+/// Since 1.21, as `PgBouncer 1.25.2` says of itself.
+fn tracks_prepared_statements() -> bool {
+    let said = Command::new("pgbouncer").arg("--version").output();
+    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let minor = said.ok().and_then(|said| {
+        let version = said.split_whitespace().nth(1)?.to_owned();
+        version.split('.').nth(1)?.parse::<u32>().ok()
+    });
+    minor.is_some_and(|minor| minor >= 21)
+}
+
+#[tokio::test]
+async fn claims_work_behind_a_pooler_that_tracks_prepared_statements() {
+    if !tracks_prepared_statements() {
+        return left_out(WHAT, "there is no pgbouncer of 1.21 or newer");
+    }
+    let db = database(20).await;
+    let settings = "pool_mode = transaction\ndefault_pool_size = 3\nserver_round_robin = 1\n\
+                    max_prepared_statements = 50";
+    let bouncer = match Bouncer::start(&db, settings).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out(WHAT, why),
+    };
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(bouncer.url(&db));
+    let pool = Pool::builder(manager).max_size(4).build().unwrap();
+    let workers = (0..4).map(|_| {
+        let pool = pool.clone();
+        tokio::spawn(async move {
+            let mut done = 0;
+            loop {
+                let job =
+                    claim::next::<SyncJob, _>(&mut pool.connection().await?, "worker").await?;
+                let Some(job) = job else {
+                    return Ok::<_, Error>(done);
+                };
+                let renewed = claim::renew(&mut pool.connection().await?, &job).await;
+                renewed?;
+                claim::run(&pool, &job, OnErr::Fail, async { Ok::<_, Error>(()) }).await?;
+                done += 1;
+            }
+        })
+    });
+    let mut done = 0;
+    for worker in workers.collect::<Vec<_>>() {
+        done += worker.await.unwrap().unwrap();
+    }
+    assert_eq!(done, 20);
+    db.run("INSERT INTO sync_jobs SELECT 21, 1, now()").await;
+    let mut conn = pool.connection().await.unwrap();
+    let job = next(&mut conn).await;
+    claim::fail(&mut conn, &job, "no").await.unwrap();
+    assert_eq!(state_of(&mut conn, 21).await, State::Failed);
+}
