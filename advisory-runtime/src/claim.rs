@@ -149,7 +149,7 @@ pub use finish::{complete, complete_with, fail, release, renew};
 pub use index::indexes;
 pub use run::{OnErr, keep, run};
 pub use state::{State, StateOf, state};
-pub use table::{Absent, Claim, Fails, Key, KeyValue, MaybeColumn, One, Order};
+pub use table::{Absent, Claim, Fails, KeyColumns, KeyValue, MaybeColumn, One, Order};
 pub use take::{by_key, next, next_batch};
 pub use time::{Now, now};
 

@@ -25,7 +25,7 @@ pub trait Claim: Sized + Send + Sync + 'static {
         + Default
         + 'static;
     /// The key's columns, which are unique together: [`One`] column, or a tuple of them.
-    type Key: Key<Self::Table> + 'static;
+    type Key: KeyColumns<Self::Table> + 'static;
     /// The values of the key in this row.
     type KeyValue<'a>: KeyValue<Self::Key> + Send;
     /// Until when the row is claimed.
@@ -118,7 +118,7 @@ pub struct Present;
 impl There for Present {}
 
 /// The key's columns of a table.
-pub trait Key<Table> {
+pub trait KeyColumns<Table> {
     /// Their names.
     const NAMES: &'static [&'static str];
 }
@@ -127,7 +127,7 @@ pub trait Key<Table> {
 #[derive(Clone, Copy, Debug)]
 pub struct One<C>(pub C);
 
-impl<Table, C: Column<Table = Table>> Key<Table> for One<C> {
+impl<Table, C: Column<Table = Table>> KeyColumns<Table> for One<C> {
     const NAMES: &'static [&'static str] = &[C::NAME];
 }
 
@@ -176,7 +176,7 @@ impl<E: QueryFragment<Pg> + QueryId + Send + Sync> Bound for One<E> {
 
 macro_rules! composite {
     ($($column:ident $value:ident $nth:tt),+) => {
-        impl<Table, $($column: Column<Table = Table>),+> Key<Table> for ($($column),+) {
+        impl<Table, $($column: Column<Table = Table>),+> KeyColumns<Table> for ($($column),+) {
             const NAMES: &'static [&'static str] = &[$($column::NAME),+];
         }
 

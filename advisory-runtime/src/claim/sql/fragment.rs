@@ -1,6 +1,6 @@
 //! Parts of statements that several have in common.
 
-use crate::claim::table::{Bound, Claim, Key, MaybeColumn, ttl};
+use crate::claim::table::{Bound, Claim, KeyColumns, MaybeColumn, ttl};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment};
 use diesel::sql_types::{BigInt, Text};
