@@ -1,4 +1,4 @@
-//! Claim the next row and release it, in tables of different sizes: what a claim costs must not grow with the table.
+//! Claim the next row and give it back, in tables of different sizes: what a claim costs must not grow with the table.
 
 use crate::case::{Case, Side};
 use advisory_runtime::claim::{self, Claim};
@@ -67,8 +67,8 @@ macro_rules! side {
                     let claimed = claim::next::<$row, _>(&mut self.conn, "bench").await;
                     self.times.push(start.elapsed());
                     let claimed = claimed.expect("the server answers").expect("a row");
-                    // Completed, so that the next claim is another row's.
-                    let done = claim::complete(&mut self.conn, &claimed).await;
+                    // Given back, so that there is always one.
+                    let done = claim::release(&mut self.conn, &claimed).await;
                     done.expect("it is held");
                     operations += 1;
                 }
@@ -106,7 +106,7 @@ pub(crate) async fn run(db: &Database, rounds: usize) -> Result<(Case, Duration)
         of: std::marker::PhantomData,
     };
     let what = (
-        "claim: next and complete",
+        "claim: next and release",
         "1M rows".to_owned(),
         1,
         "the same, 10,000 rows",

@@ -11,6 +11,7 @@ mod flags;
 mod leases;
 mod pinned;
 mod two_tables;
+mod xact;
 
 use advisory_tests::Database;
 use case::Case;
@@ -52,6 +53,10 @@ async fn run(flags: &Flags) -> Result<Vec<Case>, Box<dyn Error>> {
     }
     db.run("ALTER SYSTEM SET fsync = off").await;
     db.run("SELECT pg_reload_conf()").await;
+    for case in xact::run(&db, flags.rounds).await? {
+        println!("{case}");
+        cases.push(case);
+    }
     let (case, median) = claims::run(&db, flags.rounds).await?;
     println!("{case}\n\none claim from 1M rows: {median:.0?} (median)");
     cases.push(case);
