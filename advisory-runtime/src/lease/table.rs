@@ -164,7 +164,8 @@ impl Table {
     /// # Errors
     ///
     /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::KeyTooLong`], [`Error::InvalidLease`], [`Error::InTransaction`]
-    /// inside a transaction, whose end would decide on it; [`Error::MissingTable`], [`Error::Standby`],
+    /// inside a transaction, whose end would decide on it (one that was begun by SQL and not by Diesel is not found out);
+    /// [`Error::MissingTable`], [`Error::Standby`],
     /// [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
