@@ -25,7 +25,8 @@ impl Lease {
     /// One round trip: `SELECT … FOR KEY SHARE` of the lease's row, held to the end of the transaction. Renewals pass by it; a
     /// take-over is refused, also past the expiry. So that a writer that has stopped does not keep others out for ever, it sets
     /// `idle_in_transaction_session_timeout` to what is left of the lease, unless the session has a shorter one, to the end of the
-    /// transaction; it counts from the transaction's last statement. A statement that never ends is not bounded: set `statement_timeout`.
+    /// transaction; it counts from the transaction's last statement. A statement that never ends is not bounded: set
+    /// `statement_timeout`.
     ///
     /// # Errors
     ///

@@ -157,15 +157,16 @@ impl Table {
     ///
     /// # Locking
     ///
-    /// An `UPDATE` of the row and, for a key that was never leased, an `INSERT`, in one statement of its own: one round trip a try. It waits for nobody inside the server:
-    /// where the request has a wait, it tries again, after 10 ms at first and never longer than half a second apart. Held until
-    /// [`release`](Self::release), or until its ttl is over. `synchronous_commit` is forced for it.
+    /// An `UPDATE` of the row and, for a key that was never leased, an `INSERT`, in one statement of its own: one round trip a
+    /// try. It waits for nobody inside the server: where the request has a wait, it tries again, after 10 ms at first and never
+    /// longer than half a second apart. Held until [`release`](Self::release), or until its ttl is over. `synchronous_commit` is
+    /// forced for it.
     ///
     /// # Errors
     ///
     /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::KeyTooLong`], [`Error::InvalidLease`], [`Error::InTransaction`]
-    /// inside a transaction, whose end would decide on it; [`Error::MissingTable`], [`Error::Standby`],
-    /// [`Error::BrokenConnection`], [`Error::Database`].
+    /// inside a transaction, whose end would decide on it (one that was begun by SQL and not by Diesel is not found out);
+    /// [`Error::MissingTable`], [`Error::Standby`], [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
     ///
