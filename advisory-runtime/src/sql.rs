@@ -24,7 +24,7 @@ pub(crate) use session::{
 };
 
 use crate::request::milliseconds;
-use crate::{Isolation, Request, Wait};
+use crate::{Isolation, Key, Request, Wait};
 use fragment::{
     Arguments, NOTICE_DEAD_CLIENT, OWN_TRANSACTION, Scope, function, push_at_most, push_check,
     push_hold, push_is_held, push_remaining, push_restored, push_shown, push_wait, unlock,
@@ -56,21 +56,19 @@ pub(crate) enum Around {
 /// Opens a READ COMMITTED transaction that holds the keys, in one message.
 ///
 /// A message with several statements is one implicit transaction, and the `BEGIN` at its end makes it an explicit one,
-/// locks kept. So an error on the way leaves the session idle: there is nothing to roll back. The lock has a statement
-/// of its own, because what runs in one statement with it reads from a snapshot taken before the wait. The level is
-/// always stated, since any role may have another default.
+/// locks kept. So an error on the way leaves the session idle: there is nothing to roll back. The lock has a statement of its own:
+/// what runs in one statement with it reads from a snapshot taken before the wait, and the server begins to look for a dead client
+/// when a statement begins. The level is always stated, since any role may have another default.
 pub(crate) fn begin(token: u64, request: &Request) -> String {
     let mut sql = String::with_capacity(800);
     put!(
         sql,
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;SELECT pg_catalog.set_config('advisory.token','{token}',true),\
-         {NOTICE_DEAD_CLIENT},"
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;SET LOCAL advisory.token='{token}';SELECT {NOTICE_DEAD_CLIENT}"
     );
-    push_check(&mut sql, &[(FOREIGN, OWN_TRANSACTION)]);
-    push_shown(&mut sql, request.shown.as_deref(), true);
+    push_shown(&mut sql, request.shown.as_ref(), true);
     push_wait(&mut sql, request.budget());
-    sql.push(';');
-    push_xact_locks(&mut sql, request);
+    sql.push_str(";SELECT ");
+    push_xact_locks(&mut sql, request, &[(FOREIGN, OWN_TRANSACTION)]);
     push_hold(&mut sql, request.max_hold);
     sql.push_str(";BEGIN");
     sql
@@ -108,7 +106,7 @@ pub(crate) fn hand_over(token: u64, request: &Request) -> String {
         );
     }
     push_hold(&mut sql, request.max_hold);
-    push_shown(&mut sql, request.shown.as_deref(), true);
+    push_shown(&mut sql, request.shown.as_ref(), true);
     sql
 }
 
@@ -141,8 +139,8 @@ pub(crate) fn begin_nested(
         }
         fresh.push(')');
     }
-    push_check(&mut sql, &[(STALE, &fresh)]);
-    push_shown(&mut sql, request.shown.as_deref(), true);
+    push_check(&mut sql, &[(STALE, &fresh)], "1", "int4");
+    push_shown(&mut sql, request.shown.as_ref(), true);
     push_wait(&mut sql, request.budget());
     if let Some(hold) = request.max_hold {
         let setting = "idle_in_transaction_session_timeout";
@@ -152,8 +150,8 @@ pub(crate) fn begin_nested(
         );
         push_at_most(&mut sql, setting, hold, true);
     }
-    sql.push(';');
-    push_xact_locks(&mut sql, request);
+    sql.push_str(";SELECT ");
+    push_xact_locks(&mut sql, request, &[]);
     sql
 }
 
@@ -194,21 +192,24 @@ pub(crate) fn rollback_to_savepoint(outer: NonZeroU32, token: u64) -> String {
     )
 }
 
-/// Takes the sorted keys in their order, in as few statements as the server allows.
-fn push_xact_locks(sql: &mut String, request: &Request) {
+/// Adds columns that take the sorted keys in their order, in as few statements as the server allows. Before the first is asked for
+/// it fails with the first marker whose condition is not true.
+fn push_xact_locks(sql: &mut String, request: &Request, conditions: &[(&str, &str)]) {
     let wait = request.budget();
     let lock = function(Scope::Xact, request.mode, wait);
     if wait == Wait::Never {
-        sql.push_str("SELECT pg_catalog.set_config('advisory.step',CAST(true");
-        for key in request.keys.iter().map(Arguments) {
-            put!(sql, " AND {lock}({key})");
+        sql.push_str("pg_catalog.set_config('advisory.step',CAST(true");
+        for (index, key) in request.keys.iter().enumerate() {
+            put!(sql, " AND {lock}(");
+            push_checked(sql, key, if index == 0 { conditions } else { &[] });
+            sql.push(')');
         }
         sql.push_str(" AS pg_catalog.text),true)");
         return;
     }
-    for (index, key) in request.keys.iter().map(Arguments).enumerate() {
+    for (index, key) in request.keys.iter().enumerate() {
         sql.push_str(match index {
-            0 => "SELECT ",
+            0 => "",
             // A target list has at most 1,664 entries.
             _ if index % 500 == 0 => ";SELECT ",
             _ => ",",
@@ -217,10 +218,34 @@ fn push_xact_locks(sql: &mut String, request: &Request) {
             push_remaining(sql, milliseconds(wait));
             sql.push(',');
         }
-        put!(sql, "{lock}({key})");
+        put!(sql, "{lock}(");
+        push_checked(sql, key, if index == 0 { conditions } else { &[] });
+        sql.push(')');
     }
     if matches!(wait, Wait::For(_) | Wait::Forever) {
         sql.push(',');
         push_restored(sql);
     }
+}
+
+/// A key as the arguments of a lock function, which fail before the lock is asked for when a condition is not true.
+fn push_checked(sql: &mut String, key: &Key, conditions: &[(&str, &str)]) {
+    if conditions.is_empty() {
+        put!(sql, "{}", Arguments(key));
+        return;
+    }
+    let (first, rest) = match key {
+        Key::BigInt(key) => (key.to_string(), String::new()),
+        Key::IntInt(first, second) => (
+            first.to_string(),
+            format!(",CAST('{second}' AS pg_catalog.int4)"),
+        ),
+    };
+    push_check(
+        sql,
+        conditions,
+        &first,
+        if rest.is_empty() { "int8" } else { "int4" },
+    );
+    sql.push_str(&rest);
 }

@@ -5,6 +5,7 @@ use super::{Event, Held, Lease, Request, Row, Table};
 use crate::pool::Pool;
 use crate::trail::Trail;
 use crate::{Error, LockKey};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -49,7 +50,7 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
         self
     }
 
-    /// Calls this for each event, on the task where it happens: count, log, and return.
+    /// Calls this for each event, on the task where it happens: count, log, and return. What it panics with is lost.
     #[must_use]
     pub fn observed(mut self, observer: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
@@ -198,7 +199,9 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
 
     pub(super) fn tell(&self, event: Event<'_>) {
         if let Some(observer) = &self.observer {
-            observer(event);
+            // Its panic is its own: the lease is renewed and released all the same.
+            let told = AssertUnwindSafe(|| observer(event));
+            drop(catch_unwind(told));
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::STANDBY;
 use crate::request::milliseconds;
 use crate::{Key, Mode, Wait};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -46,8 +47,13 @@ pub(super) const fn unlock(mode: Mode) -> &'static str {
     }
 }
 
-/// Adds a column that fails with the first marker whose condition is not true.
-pub(super) fn push_check(sql: &mut String, conditions: &[(&str, &str)]) {
+/// Adds a number, or an expression that fails with the first marker whose condition is not true.
+pub(super) fn push_check(
+    sql: &mut String,
+    conditions: &[(&str, &str)],
+    number: &str,
+    sql_type: &str,
+) {
     put!(
         sql,
         "CAST(CASE WHEN pg_catalog.pg_is_in_recovery() THEN '{STANDBY}'"
@@ -55,7 +61,7 @@ pub(super) fn push_check(sql: &mut String, conditions: &[(&str, &str)]) {
     for (marker, condition) in conditions {
         put!(sql, " WHEN NOT ({condition}) THEN '{marker}'");
     }
-    sql.push_str(" ELSE '1' END AS pg_catalog.int4)");
+    put!(sql, " ELSE '{number}' END AS pg_catalog.{sql_type})");
 }
 
 /// Adds columns that set `lock_timeout` for the locks that follow.
@@ -122,27 +128,34 @@ const LONGEST_NAME: usize = 63;
 const OWN_NAME: usize = 16;
 
 /// Adds a column that sets the application name to the session's own and what the request shows, in brackets.
-pub(super) fn push_shown(sql: &mut String, shown: Option<&str>, is_local: bool) {
+pub(super) fn push_shown(sql: &mut String, shown: Option<&Cow<'static, str>>, is_local: bool) {
     let Some(shown) = shown else { return };
-    // The server takes printable ASCII alone. Digits stand for the text, which can be a value of the run time.
-    let mut letters: Vec<u8> = b" [".to_vec();
-    letters.extend(shown.chars().map(|letter| match u8::try_from(letter) {
-        Ok(letter @ b' '..=b'~') if letter != b'\\' => letter,
-        _ => b'?',
+    // The server takes printable ASCII alone.
+    let mut letters = String::from(" [");
+    letters.extend(shown.chars().map(|letter| match letter {
+        '\'' | '\\' => '?',
+        ' '..='~' => letter,
+        _ => '?',
     }));
-    letters.push(b']');
+    letters.push(']');
     letters.truncate(LONGEST_NAME - OWN_NAME);
     let own = LONGEST_NAME - letters.len();
     put!(
         sql,
         ",pg_catalog.set_config('application_name',pg_catalog.left(pg_catalog.split_part(\
-         pg_catalog.current_setting('application_name'),' [',1),{own}) OPERATOR(pg_catalog.||) \
-         pg_catalog.encode(pg_catalog.decode('"
+         pg_catalog.current_setting('application_name'),' [',1),{own}) OPERATOR(pg_catalog.||) "
     );
-    for letter in letters {
-        put!(sql, "{letter:02x}");
+    if let Cow::Borrowed(_) = shown {
+        put!(sql, "'{letters}'");
+    } else {
+        // Digits stand for a text of the run time.
+        sql.push_str("pg_catalog.encode(pg_catalog.decode('");
+        for letter in letters.bytes() {
+            put!(sql, "{letter:02x}");
+        }
+        sql.push_str("','hex'),'escape')");
     }
-    put!(sql, "','hex'),'escape'),{is_local})");
+    put!(sql, ",{is_local})");
 }
 
 /// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.

@@ -39,9 +39,14 @@ pub(super) fn acquire_for(
                  OPERATOR(pg_catalog.<>) 'transaction'";
             match around {
                 Around::Nothing => {
-                    push_check(&mut sql, &[(FOREIGN, OWN_TRANSACTION), (POOLED, pooled)]);
+                    push_check(
+                        &mut sql,
+                        &[(FOREIGN, OWN_TRANSACTION), (POOLED, pooled)],
+                        "1",
+                        "int4",
+                    );
                 }
-                Around::TestTransaction => push_check(&mut sql, &[(POOLED, pooled)]),
+                Around::TestTransaction => push_check(&mut sql, &[(POOLED, pooled)], "1", "int4"),
             }
             push_wait(&mut sql, wait);
             put!(sql, ";{open}");
@@ -142,7 +147,7 @@ fn push_session_shown(sql: &mut String, request: &Request, is_local: bool) {
              pg_catalog.concat('=',pg_catalog.current_setting('application_name')),false) END"
         );
     }
-    push_shown(sql, request.shown.as_deref(), is_local);
+    push_shown(sql, request.shown.as_ref(), is_local);
 }
 
 /// The session's own application name behind a `=`, or nothing.
