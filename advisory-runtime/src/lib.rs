@@ -95,6 +95,8 @@ mod keys;
 pub mod lease;
 #[cfg(feature = "diesel")]
 mod link;
+#[cfg(feature = "diesel")]
+pub mod monitor;
 #[cfg(feature = "diesel-async")]
 mod pool;
 #[cfg(feature = "diesel")]

@@ -37,6 +37,7 @@ mod keys;
 mod lease;
 mod lease_attribute;
 mod lease_held;
+mod monitor;
 mod nesting;
 mod pooler;
 mod postgres;
