@@ -27,10 +27,11 @@ macro_rules! age {
 
 /// Every advisory lock of this database, beside its backend; and without a lock each backend that stands in the way of one.
 ///
-/// `involved` follows who blocks whom, also over row and table locks. A prepared transaction holds locks without a backend.
+/// `involved` follows who blocks whom, also over row and table locks. A prepared transaction holds locks without a
+/// backend, that on its own number among them.
 pub(super) const LOCKS: &str = concat!(
     "WITH RECURSIVE lock AS MATERIALIZED (
-  SELECT l.locktype, l.classid, l.objid, l.objsubid, l.virtualtransaction, l.pid, l.mode, l.granted, l.waitstart,
+  SELECT l.locktype, l.classid, l.objid, l.objsubid, l.virtualtransaction, l.transactionid, l.pid, l.mode, l.granted, l.waitstart,
     l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database AS d
       WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) AS is_ours
   FROM pg_catalog.pg_locks AS l
@@ -72,8 +73,10 @@ SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, b.pid,
 FROM (VALUES (1)) AS once (n)
 LEFT JOIN ((SELECT * FROM lock WHERE is_ours) AS l
   FULL JOIN backend AS b ON b.pid OPERATOR(pg_catalog.=) l.pid
-  LEFT JOIN pg_catalog.pg_prepared_xacts AS p ON l.pid IS NULL AND l.virtualtransaction IS NOT NULL
-    AND CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.split_part(l.virtualtransaction, '/', 2)
+  LEFT JOIN lock AS x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype OPERATOR(pg_catalog.=) 'transactionid'
+    AND x.virtualtransaction OPERATOR(pg_catalog.=) l.virtualtransaction
+  LEFT JOIN pg_catalog.pg_prepared_xacts AS p
+    ON CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) CAST(x.transactionid AS pg_catalog.text)
 ) ON true",
 );
 

@@ -38,6 +38,8 @@ mod lease;
 mod lease_attribute;
 mod lease_held;
 mod monitor;
+mod monitor_names;
+mod monitor_roles;
 mod nesting;
 mod pooler;
 mod postgres;
