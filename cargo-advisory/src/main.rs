@@ -13,6 +13,7 @@ mod drift;
 mod dump;
 mod failure;
 mod finding;
+mod grid;
 mod inventory;
 mod json;
 mod key;
