@@ -1,0 +1,73 @@
+//! How is the database reached?
+//!
+//! Over diesel-async, which speaks PostgreSQL's protocol itself: the command needs no libpq. So what only libpq reads, such as
+//! `~/.pgpass`, is not read.
+
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
+use diesel_async::AsyncPgConnection;
+use tokio::time::timeout;
+use tokio_postgres::{Config, NoTls};
+
+use crate::failure::Failure;
+use crate::screen::one_line;
+
+/// How long the server may take for an answer, unless the address says so for connecting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connection to the database.
+pub(crate) struct Session(AsyncPgConnection);
+
+impl Session {
+    /// Connects. No failure names the address, which may hold a password.
+    pub(crate) async fn open(address: &str) -> Result<Self, Failure> {
+        let wrong = |error: tokio_postgres::Error| {
+            Failure::Input(format!("the database: {}", one_line(&chain(&error))))
+        };
+        let mut config: Config = address.parse().map_err(wrong)?;
+        config.application_name(crate::NAME);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(PATIENCE);
+        }
+        if config.get_password().is_none()
+            && let Ok(password) = env::var("PGPASSWORD")
+        {
+            config.password(password);
+        }
+        let (client, connection) = bounded(config.connect(NoTls)).await?.map_err(wrong)?;
+        let conn = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
+        let conn = conn.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
+        Ok(Self(conn))
+    }
+
+    pub(crate) fn conn(&mut self) -> &mut AsyncPgConnection {
+        &mut self.0
+    }
+}
+
+/// Waits for an answer, and not for ever.
+pub(crate) async fn bounded<T>(answer: impl Future<Output = T>) -> Result<T, Failure> {
+    let answer = timeout(PATIENCE, answer).await;
+    answer.map_err(|_| {
+        let seconds = PATIENCE.as_secs();
+        Failure::Input(format!(
+            "the server did not answer within {seconds} seconds"
+        ))
+    })
+}
+
+/// An error with its causes, none of them twice.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        next = cause.source();
+    }
+    text
+}
