@@ -152,7 +152,6 @@ fn live() -> Command {
              `pg_monitor`, and shows less without it.\n\nNumbers have the names of the lock sites of `--artifact` or `--inventory`, where \
              they are fixed; else what the application's name says behind it, in brackets.",
         )
-        .args_conflicts_with_subcommands(false)
         .arg(
             Arg::new("database-url")
                 .long("database-url")

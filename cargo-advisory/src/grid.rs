@@ -32,6 +32,11 @@ impl<const N: usize> Grid<N> {
         Some(text)
     }
 
+    /// How wide the table is where nothing limits it.
+    pub(crate) fn width(&self, rows: &[[String; N]]) -> usize {
+        self.fit(rows, None).map_or(0, |widths| whole(&widths))
+    }
+
     /// The columns' widths: those of their cells, or less where the terminal is narrower, or `None` where it is too narrow.
     fn fit(&self, rows: &[[String; N]], width: Option<usize>) -> Option<[usize; N]> {
         let mut widths = self.heads.map(|head| head.chars().count());
@@ -46,11 +51,7 @@ impl<const N: usize> Grid<N> {
                 *width = 0;
             }
         }
-        let shown = |widths: &[usize; N]| {
-            let columns = widths.iter().filter(|width| **width > 0).count();
-            widths.iter().sum::<usize>() + GAP * columns.saturating_sub(1)
-        };
-        while width.is_some_and(|width| shown(&widths) > width) {
+        while width.is_some_and(|width| whole(&widths) > width) {
             let widest = widths.iter_mut().max();
             match widest {
                 Some(widest) if *widest > self.narrowest => *widest -= 1,
@@ -59,6 +60,11 @@ impl<const N: usize> Grid<N> {
         }
         Some(widths)
     }
+}
+
+fn whole<const N: usize>(widths: &[usize; N]) -> usize {
+    let columns = widths.iter().filter(|width| **width > 0).count();
+    widths.iter().sum::<usize>() + GAP * columns.saturating_sub(1)
 }
 
 fn line<const N: usize>(

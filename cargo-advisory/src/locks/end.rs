@@ -149,6 +149,17 @@ fn told(locks: &Locks, backend: &Backend) -> String {
             }
         }
     }
+    for other in &locks.backends {
+        let kind = other.waits_for.as_deref().unwrap_or("advisory");
+        if kind != "advisory" && other.blocked_by.contains(&pid) {
+            line(format!(
+                "{} waits for a {} lock of it: {}",
+                other.pid,
+                kind_of(kind),
+                who(other)
+            ));
+        }
+    }
     if let Some(kind) = backend
         .waits_for
         .as_deref()

@@ -7,7 +7,6 @@ use advisory_runtime::monitor::{
     Activity, Backend, By, Certainty, Holder, Lease, Lock, Locks, Name, Scope, State,
 };
 use advisory_runtime::{Key, Mode};
-use anstyle::Style;
 
 use super::Look;
 use super::age::short;
@@ -15,22 +14,29 @@ use super::tree::{self, What};
 use crate::grid::Grid;
 use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line};
 
-const HEADS: [&str; 8] = [
-    "LOCK",
-    "PID",
-    "HELD",
-    "WAITS",
-    "TRANSACTION",
-    "BACKEND",
-    "STATE",
-    "QUERY",
-];
-const STYLES: [Style; 8] = [KEY, BOLD, PLAIN, BOLD, PLAIN, PLAIN, PLAIN, DIM];
-const LEASE_HEADS: [&str; 5] = ["LEASE", "HOLDER", "TOKEN", "HELD FOR", "EXPIRES IN"];
-const LEASE_STYLES: [Style; 5] = [KEY, PLAIN, PLAIN, PLAIN, BOLD];
+const LOCKS: Grid<8> = Grid {
+    heads: [
+        "LOCK",
+        "PID",
+        "HELD",
+        "WAITS",
+        "TRANSACTION",
+        "BACKEND",
+        "STATE",
+        "QUERY",
+    ],
+    styles: [KEY, BOLD, PLAIN, BOLD, PLAIN, PLAIN, PLAIN, DIM],
+    narrowest: NARROWEST,
+};
+const LEASES: Grid<5> = Grid {
+    heads: ["LEASE", "HOLDER", "TOKEN", "HELD FOR", "EXPIRES IN"],
+    styles: [KEY, PLAIN, PLAIN, PLAIN, BOLD],
+    narrowest: NARROWEST,
+};
 const NARROWEST: usize = 11;
 /// As much of a query as says which one it is; `--json` has the whole.
 const QUERY: usize = 60;
+const SHORTEST: usize = 20;
 
 /// Draws the locks, the leases, and what there is to say of them.
 pub(crate) fn write(look: &Look, width: Option<usize>) -> String {
@@ -40,10 +46,10 @@ pub(crate) fn write(look: &Look, width: Option<usize>) -> String {
         .into_iter()
         .map(|line| row(locks, &line))
         .collect();
-    table(&mut text, HEADS, STYLES, &rows, width);
+    table(&mut text, &LOCKS, &shortened(rows, width), width);
     let leases = look.leases.iter().flatten().map(lease);
     let leases: Vec<[String; 5]> = leases.collect();
-    table(&mut text, LEASE_HEADS, LEASE_STYLES, &leases, width);
+    table(&mut text, &LEASES, &leases, width);
     for note in notes(look) {
         // A `String` takes everything.
         let _ = writeln!(text, "{note}");
@@ -51,40 +57,42 @@ pub(crate) fn write(look: &Look, width: Option<usize>) -> String {
     text
 }
 
+/// Queries give way first, as far as they still say something.
+fn shortened(rows: Vec<[String; 8]>, width: Option<usize>) -> Vec<[String; 8]> {
+    let cut_to = |most: usize| -> Vec<[String; 8]> {
+        let rows = rows.iter().cloned();
+        rows.map(|mut row| {
+            row[7] = cut(&row[7], most);
+            row
+        })
+        .collect()
+    };
+    let fits = |most: &usize| width.is_none_or(|width| LOCKS.width(&cut_to(*most)) <= width);
+    let most = (SHORTEST..=QUERY).rev().find(fits);
+    cut_to(most.unwrap_or(SHORTEST))
+}
+
 fn table<const N: usize>(
     text: &mut String,
-    heads: [&'static str; N],
-    styles: [Style; N],
+    grid: &Grid<N>,
     rows: &[[String; N]],
     width: Option<usize>,
 ) {
     if rows.is_empty() {
         return;
     }
-    let grid = Grid {
-        heads,
-        styles,
-        narrowest: NARROWEST,
-    };
     match grid.draw(rows, width) {
         Some(drawn) => text.push_str(&drawn),
-        None => rows
-            .iter()
-            .for_each(|row| paragraph(text, heads, styles, row)),
+        None => rows.iter().for_each(|row| paragraph(text, grid, row)),
     }
     text.push('\n');
 }
 
 /// For a narrow terminal: the first cell, and below it the others with their heads.
-fn paragraph<const N: usize>(
-    text: &mut String,
-    heads: [&str; N],
-    styles: [Style; N],
-    row: &[String; N],
-) {
-    let first = styles[0];
+fn paragraph<const N: usize>(text: &mut String, grid: &Grid<N>, row: &[String; N]) {
+    let first = grid.styles[0];
     let _ = writeln!(text, "{first}{}{first:#}", row[0]);
-    let cells = heads.iter().zip(row).skip(1);
+    let cells = grid.heads.iter().zip(row).skip(1);
     let cells: Vec<String> = cells
         .filter(|(_, cell)| !cell.is_empty())
         .map(|(head, cell)| format!("{} {cell}", head.to_lowercase()))

@@ -12,6 +12,8 @@ mod dump;
 mod formats;
 mod key;
 mod leases;
+mod locks;
+mod locks_end;
 mod programs;
 mod registry;
 mod release;
