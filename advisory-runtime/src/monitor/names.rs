@@ -159,7 +159,8 @@ impl Names {
                 add(&mut names, Certainty::Certain, text, sites);
                 return names;
             }
-            if self.advisory().any(|known| renders(&known)) {
+            // With a `<` it is rather a pattern, of a program that the inventory does not have.
+            if !text.contains('<') && self.advisory().any(|known| renders(&known)) {
                 // The key of a site, and another one than this.
                 return names;
             }

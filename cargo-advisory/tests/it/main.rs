@@ -17,4 +17,5 @@ mod locks_end;
 mod programs;
 mod registry;
 mod release;
+mod runbook;
 mod services;
