@@ -1,6 +1,6 @@
 //! Who holds which lock right now, and who waits?
 //!
-//! `address` finds the database, `session` connects to it; the runtime's monitor looks. `tree` says what stands below what, `view`
+//! `address` finds the database, `session` connects to it, through `tls`; the runtime's monitor looks. `tree` says what stands below what, `view`
 //! and `live_json` write it, `age` says how old it is, and `end` ends what is stuck.
 
 mod address;
@@ -8,6 +8,7 @@ mod age;
 mod end;
 mod live_json;
 mod session;
+mod tls;
 mod tree;
 mod view;
 

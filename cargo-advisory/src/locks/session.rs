@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use diesel_async::AsyncPgConnection;
 use tokio::time::timeout;
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
 
+use super::address;
 use crate::failure::Failure;
 use crate::screen::one_line;
 
@@ -26,7 +28,13 @@ impl Session {
         let wrong = |error: tokio_postgres::Error| {
             Failure::Input(format!("the database: {}", one_line(&chain(&error))))
         };
+        let (address, tls) = address::split(address);
         let mut config: Config = address.parse().map_err(wrong)?;
+        let (mode, connector) = tls.connector()?;
+        // A socket of this machine needs none, as for libpq.
+        let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
+        let is_remote = config.get_hosts().iter().any(is_remote);
+        config.ssl_mode(if is_remote { mode } else { SslMode::Disable });
         config.application_name(crate::NAME);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(PATIENCE);
@@ -36,7 +44,9 @@ impl Session {
         {
             config.password(password);
         }
-        let (client, connection) = bounded(config.connect(NoTls)).await?.map_err(wrong)?;
+        let (client, connection) = bounded(Box::pin(config.connect(connector)))
+            .await?
+            .map_err(wrong)?;
         let conn = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
         let conn = conn.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
         Ok(Self(conn))

@@ -46,7 +46,7 @@ pub(crate) fn write(look: &Look, width: Option<usize>) -> String {
         .into_iter()
         .map(|line| row(locks, &line))
         .collect();
-    table(&mut text, &LOCKS, &shortened(rows, width), width);
+    table(&mut text, &LOCKS, &shortened(&rows, width), width);
     let leases = look.leases.iter().flatten().map(lease);
     let leases: Vec<[String; 5]> = leases.collect();
     table(&mut text, &LEASES, &leases, width);
@@ -58,7 +58,7 @@ pub(crate) fn write(look: &Look, width: Option<usize>) -> String {
 }
 
 /// Queries give way first, as far as they still say something.
-fn shortened(rows: Vec<[String; 8]>, width: Option<usize>) -> Vec<[String; 8]> {
+fn shortened(rows: &[[String; 8]], width: Option<usize>) -> Vec<[String; 8]> {
     let cut_to = |most: usize| -> Vec<[String; 8]> {
         let rows = rows.iter().cloned();
         rows.map(|mut row| {
