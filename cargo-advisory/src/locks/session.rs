@@ -26,7 +26,9 @@ impl Session {
     /// Connects. No failure names the address, which may hold a password.
     pub(crate) async fn open(address: &str) -> Result<Self, Failure> {
         let wrong = |error: tokio_postgres::Error| {
-            Failure::Input(format!("the database: {}", one_line(&chain(&error))))
+            // That it is an error of the database is no news.
+            let why = one_line(&chain(&error)).replace("db error: ", "");
+            Failure::Input(format!("the database: {why}"))
         };
         let (address, tls) = address::split(address);
         let mut config: Config = address.parse().map_err(wrong)?;

@@ -2,8 +2,7 @@
 //!
 //! `prefer`, the default, and `require` encrypt without looking at the certificate, `verify-ca` wants it from an authority that is
 //! trusted, `verify-full` for that host as well. The authorities are those of the system, or of the file that `sslrootcert` names;
-//! with one `require` is `verify-ca`. Where the password is proved with channel binding, as it is from PostgreSQL 11 on, nobody in
-//! between learns it in either mode.
+//! with such a file `require` is `verify-ca`.
 
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ mod key;
 mod leases;
 mod locks;
 mod locks_end;
+mod locks_tls;
 mod programs;
 mod registry;
 mod release;

@@ -131,17 +131,17 @@ async fn a_holder_is_shown_with_all_that_it_does() {
 #[tokio::test]
 async fn waiters_stand_in_line_behind_holders_and_those_ahead_of_them() {
     let db = Database::create().await;
-    let (mut a, mut b) = (db.connect().await, db.connect().await);
-    let readers = [pid_of(&mut a).await, pid_of(&mut b).await];
+    let (mut one, mut other) = (db.connect().await, db.connect().await);
+    let readers = [pid_of(&mut one).await, pid_of(&mut other).await];
     let shared = || Request::new(5).shared();
-    let first = session::acquire(&mut a, shared()).await.unwrap();
-    let second = session::acquire(&mut b, shared()).await.unwrap();
+    let first = session::acquire(&mut one, shared()).await.unwrap();
+    let second = session::acquire(&mut other, shared()).await.unwrap();
 
-    let (mut c, mut d) = (db.connect().await, db.connect().await);
-    let (writer, reader) = (pid_of(&mut c).await, pid_of(&mut d).await);
-    let writing = waits(c, "SELECT pg_advisory_lock(5)");
+    let (mut third, mut last) = (db.connect().await, db.connect().await);
+    let (writer, reader) = (pid_of(&mut third).await, pid_of(&mut last).await);
+    let writing = waits(third, "SELECT pg_advisory_lock(5)");
     db.until_waiters(5, 1).await;
-    let reading = waits(d, "SELECT pg_advisory_lock_shared(5)");
+    let reading = waits(last, "SELECT pg_advisory_lock_shared(5)");
     db.until_waiters(5, 2).await;
 
     let seen = look(&db).await;
@@ -152,21 +152,21 @@ async fn waiters_stand_in_line_behind_holders_and_those_ahead_of_them() {
         holders(lock),
         pids.map(|pid| (By::Backend(pid), Mode::Shared))
     );
-    let [w, r] = &lock.waiters[..] else {
+    let [ahead, next] = &lock.waiters[..] else {
         panic!("{lock:?}");
     };
     assert_eq!(
-        (w.pid, w.mode, &w.held_by[..]),
+        (ahead.pid, ahead.mode, &ahead.held_by[..]),
         (writer, Mode::Exclusive, &pids[..])
     );
-    assert_eq!(w.behind, []);
+    assert_eq!(ahead.behind, []);
     // No holder is in the reader's way: the writer ahead of it is.
     assert_eq!(
-        (r.pid, r.mode, &r.held_by[..]),
+        (next.pid, next.mode, &next.held_by[..]),
         (reader, Mode::Shared, &[][..])
     );
-    assert_eq!(r.behind, [writer]);
-    assert!(w.waited >= r.waited, "{w:?} {r:?}");
+    assert_eq!(next.behind, [writer]);
+    assert!(ahead.waited >= next.waited, "{ahead:?} {next:?}");
     assert_eq!(
         backend(&seen, writer).waits_for.as_deref(),
         Some("advisory")
