@@ -12,8 +12,9 @@ mod tls;
 mod tree;
 mod view;
 
+use std::fmt::Write;
 use std::future::poll_fn;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -127,7 +128,10 @@ impl Question {
 /// Looks again and again until Ctrl-C. What fails after the first look is tried again: a server that fails over comes back.
 async fn watch(matches: &ArgMatches, question: &Question, address: &str) -> Result<bool, Failure> {
     let is_json = matches.get_flag("json");
-    let mut ticks = interval(matches.get_one("interval").copied().unwrap_or(INTERVAL));
+    let every = matches.get_one("interval").copied().unwrap_or(INTERVAL);
+    // Never so often that looking is all that the server does.
+    let every = every.max(SHORTEST);
+    let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut session = Some(Session::open(address).await?);
     let mut ended = pin!(tokio::signal::ctrl_c());
@@ -147,10 +151,13 @@ async fn watch(matches: &ArgMatches, question: &Question, address: &str) -> Resu
         };
         match looked {
             Ok(Some(look)) => {
-                if is_json {
-                    screen::write(None, &live_json::line(&look))?;
+                let text = if is_json {
+                    live_json::line(&look)
                 } else {
-                    screen::write(None, &redrawn(&view::write(&look, screen::width(None))))?;
+                    redrawn(&view::write(&look, screen::width(None)), every)
+                };
+                if !screen::is_read(&text)? {
+                    return Ok(true);
                 }
             }
             Ok(None) => {}
@@ -183,14 +190,37 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
 /// How often `--watch` looks.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The picture in place of the one before it; in a pipe below it.
-fn redrawn(picture: &str) -> String {
-    let head = format!("{DIM}every look is new; Ctrl-C ends{DIM:#}\n");
-    if !io::stdout().is_terminal() {
+/// The shortest time between two looks.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The picture in place of the one before it, as far as the terminal has lines; in a pipe below it.
+fn redrawn(picture: &str, every: Duration) -> String {
+    let Some(height) = screen::height() else {
         return format!("{picture}\n");
+    };
+    let all: Vec<&str> = picture.lines().collect();
+    // The head, and the line that the cursor stands in, are lines too.
+    let room = height.saturating_sub(2).max(1);
+    let kept = if all.len() > room {
+        room - 1
+    } else {
+        all.len()
+    };
+    let mut text = format!(
+        "\u{1b}[H{DIM}every {}; Ctrl-C ends{DIM:#}\u{1b}[K\n",
+        age::short(every)
+    );
+    for line in &all[..kept] {
+        text.push_str(line);
+        text.push_str("\u{1b}[K\n");
     }
-    let lines = format!("{head}{picture}").replace('\n', "\u{1b}[K\n");
-    format!("\u{1b}[H{lines}\u{1b}[J")
+    if kept < all.len() {
+        let more = all.len() - kept;
+        // A `String` takes everything.
+        let _ = writeln!(text, "{DIM}… and {more} lines more{DIM:#}\u{1b}[K");
+    }
+    text.push_str("\u{1b}[J");
+    text
 }
 
 fn show(look: &Look, is_json: bool) -> Result<(), Failure> {

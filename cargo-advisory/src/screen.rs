@@ -43,10 +43,15 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
         let text = anstream::adapter::strip_str(text).to_string();
         return fs::write(path, text).map_err(|error| Failure::file(path, error));
     }
+    is_read(text).map(drop)
+}
+
+/// Writes to the standard output; tells whether anybody reads it still: `cargo advisory dump | head`.
+pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
-        // Nobody reads any more: `cargo advisory dump | head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| Failure::Input(format!("standard output: {error}"))),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Input(format!("standard output: {error}"))),
     }
 }
 
@@ -60,6 +65,11 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn width(to: Option<&Path>) -> Option<usize> {
     let width = terminal_size::terminal_size_of(io::stdout()).filter(|_| to.is_none());
     width.map(|(width, _)| usize::from(width.0))
+}
+
+/// The lines that a terminal on the standard output shows at once.
+pub(crate) fn height() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(_, height)| usize::from(height.0))
 }
 
 #[cfg(test)]

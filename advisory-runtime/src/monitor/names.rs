@@ -4,14 +4,14 @@ use super::application::{Application, Said};
 use crate::inventory::{InventoryError, Site, sites};
 use crate::{Key, LockKey};
 use advisory_pattern::{
-    Derivation, KeySpace, Language, LockedKey, Part, Pattern, Shape, decode_key, overlap, sha256,
+    Derivation, KeySpace, Language, LockedKey, Part, Pattern, Shape, decode_key, overlap,
 };
 use std::sync::Arc;
 
 /// What locks are called: the lock sites of a program, and keys that it knows.
 ///
 /// ```no_run
-/// use advisory_runtime::{inventory::InventoryError, lock_key, monitor::Names};
+/// use advisory_runtime::{inventory::InventoryError, monitor::Names};
 ///
 /// let names = Names::of_program()?.with_key((7, 1));
 /// # Ok::<_, InventoryError>(())
@@ -170,6 +170,7 @@ impl Names {
     }
 
     /// The names of a lease, by the SHA-256 of its key's text, or by the text where the table keeps it.
+    #[cfg(feature = "diesel-async")]
     pub(super) fn of_lease(&self, key_hash: [u8; 32], text: Option<&str>) -> Vec<Name> {
         let leased = || {
             let patterns = self.patterns.iter();
@@ -179,7 +180,7 @@ impl Names {
         for known in leased() {
             let constant = known.key.text().constant();
             let is_it = match (constant, text) {
-                (Some(constant), _) => sha256(&constant) == key_hash,
+                (Some(constant), _) => advisory_pattern::sha256(&constant) == key_hash,
                 (None, Some(text)) => overlap(&known.language, &language_of(text)),
                 (None, None) => false,
             };

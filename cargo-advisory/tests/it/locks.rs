@@ -373,3 +373,22 @@ async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
     watching.stderr.unwrap().read_to_string(&mut err).unwrap();
     assert_eq!(err, "");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watching_ends_when_nobody_reads_any_more() {
+    let db = Database::create().await;
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .args(["locks", "--watch", "--interval", "20ms"])
+        .env("DATABASE_URL", db.url())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(
+        first.starts_with("no advisory locks in database `"),
+        "{first}"
+    );
+    drop(lines);
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+}

@@ -255,10 +255,14 @@ async fn blocking_diesel_sees_and_ends_the_same() {
         let names = Names::none();
         let seen = blocking::monitor::locks(&mut conn, &names).unwrap();
         let waiter = seen.locks[0].waiters[0].pid;
-        let ended = [
-            blocking::monitor::cancel(&mut conn, seen.backend(waiter).unwrap()),
-            blocking::monitor::terminate(&mut conn, seen.backend(pid).unwrap()),
-        ];
+        let cancelled = blocking::monitor::cancel(&mut conn, seen.backend(waiter).unwrap());
+        // Before it is gone it could be given the lock.
+        let waits = |locks: &Locks| locks.locks.iter().any(|lock| !lock.waiters.is_empty());
+        while waits(&blocking::monitor::locks(&mut conn, &names).unwrap()) {
+            std::thread::yield_now();
+        }
+        let terminated = blocking::monitor::terminate(&mut conn, seen.backend(pid).unwrap());
+        let ended = [cancelled, terminated];
         let left = blocking::monitor::locks(&mut conn, &names).unwrap();
         (seen, ended.map(Result::unwrap), left)
     })
