@@ -57,6 +57,9 @@ impl Said {
     /// Whether this is the text, or the start of it where it is cut.
     pub(super) fn is(&self, text: &str) -> bool {
         let agrees = |text: &str| text == self.text || self.is_cut && text.starts_with(&self.text);
+        if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return agrees(text);
+        }
         agrees(text) || agrees(&printable(text)) || agrees(&escaped(text))
     }
 }

@@ -27,6 +27,8 @@ pub struct Names {
 struct Known {
     written: String,
     key: LockedKey,
+    /// The number that the key always is.
+    number: Option<Key>,
     language: Language,
     derivation: Derivation,
     space: KeySpace,
@@ -93,6 +95,7 @@ impl Names {
                     written: site.written.get(index).unwrap_or(encoded).clone(),
                     // No placeholder is left without a shape, so none is asked for.
                     language: key.text().language(|_| Shape::Text),
+                    number: number(&key, derivation),
                     key,
                     derivation,
                     space: KeySpace::of(&site.scope, &site.kind),
@@ -122,7 +125,7 @@ impl Names {
             add(&mut names, Certainty::Certain, text, sites);
         }
         if names.is_empty() {
-            for known in self.advisory().filter(|known| known.number() == Some(key)) {
+            for known in self.advisory().filter(|known| known.number == Some(key)) {
                 add(&mut names, Certainty::Certain, &known.written, [known]);
             }
         }
@@ -139,7 +142,7 @@ impl Names {
         let mut names = Vec::new();
         for known in self.advisory().filter(|known| said.is(&known.written)) {
             // A number that is fixed has its name already, or is another.
-            if known.number().is_none() {
+            if known.number.is_none() {
                 add(&mut names, certainty, &known.written, [known]);
             }
         }
@@ -227,19 +230,6 @@ impl Names {
 }
 
 impl Known {
-    /// The number that the key always is.
-    fn number(&self) -> Option<Key> {
-        match &self.key {
-            LockedKey::BigInt(number) => Some(Key::BigInt(*number)),
-            LockedKey::IntInt(Some(first), Some(second)) => Some(Key::IntInt(*first, *second)),
-            LockedKey::IntInt(..) => None,
-            LockedKey::Pattern(pattern) => {
-                let text = pattern.constant()?;
-                Some(Key::BigInt(self.derivation.key(&text)))
-            }
-        }
-    }
-
     /// Whether a pair of which one half is fixed can be this key.
     fn has_half(&self, key: Key) -> bool {
         let agrees = |fixed: Option<i32>, half: i32| fixed.is_none_or(|fixed| fixed == half);
@@ -249,6 +239,17 @@ impl Known {
                 agrees(*a, first) && agrees(*b, second)
             }
             _ => false,
+        }
+    }
+}
+
+fn number(key: &LockedKey, derivation: Derivation) -> Option<Key> {
+    match key {
+        LockedKey::BigInt(number) => Some(Key::BigInt(*number)),
+        LockedKey::IntInt(first, second) => Some(Key::IntInt((*first)?, (*second)?)),
+        LockedKey::Pattern(pattern) => {
+            let text = pattern.constant()?;
+            Some(Key::BigInt(derivation.key(&text)))
         }
     }
 }

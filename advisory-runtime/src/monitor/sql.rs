@@ -21,11 +21,18 @@ macro_rules! epoch {
 /// How long ago a time is, in whole microseconds.
 macro_rules! age {
     ($time:literal) => {
-        concat!("CAST(pg_catalog.date_part('epoch',pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) ", $time, ") OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)")
+        concat!(
+            "CAST(pg_catalog.date_part('epoch',pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) ",
+            $time,
+            ") OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
+        )
     };
 }
 
 /// Every advisory lock of this database, beside its backend; and without a lock each backend that stands in the way of one.
+///
+/// The planner knows nothing of how many rows these functions give. Arrays and the `LIMIT` keep its guess so low that it does not
+/// compile the statement first, which took 0.7 seconds; 5,000 locks and 40 waiters take 30 ms.
 ///
 /// `involved` follows who blocks whom, also over row and table locks. A prepared transaction holds locks without a
 /// backend, that on its own number among them.
@@ -35,13 +42,14 @@ pub(super) const LOCKS: &str = concat!(
     l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database AS d
       WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) AS is_ours
   FROM pg_catalog.pg_locks AS l
+), wait AS MATERIALIZED (
+  SELECT l.pid, l.locktype FROM lock AS l WHERE NOT l.granted
 ), involved (pid) AS (
-  SELECT l.pid FROM lock AS l WHERE l.is_ours AND l.pid IS NOT NULL
+  SELECT o.pid FROM pg_catalog.unnest(ARRAY(SELECT l.pid FROM lock AS l WHERE l.is_ours AND l.pid IS NOT NULL)) AS o (pid)
   UNION
   SELECT b.pid FROM involved AS i
-  JOIN lock AS w ON w.pid OPERATOR(pg_catalog.=) i.pid AND NOT w.granted
   CROSS JOIN LATERAL pg_catalog.unnest(pg_catalog.pg_blocking_pids(i.pid)) AS b (pid)
-  WHERE b.pid OPERATOR(pg_catalog.<>) 0
+  WHERE i.pid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.pid FROM wait AS w)) AND b.pid OPERATOR(pg_catalog.<>) 0
 ), backend AS MATERIALIZED (
   SELECT i.pid, a.pid IS NOT NULL AS is_there, a.backend_start IS NOT NULL AS is_visible, a.backend_start,
     CASE WHEN a.usesysid IS NOT NULL THEN CAST(pg_catalog.pg_get_userbyid(a.usesysid) AS pg_catalog.text) END AS user_name,
@@ -49,8 +57,8 @@ pub(super) const LOCKS: &str = concat!(
     a.xact_start, a.state_change, w.locktype AS waits_for,
     CASE WHEN w.pid IS NOT NULL THEN pg_catalog.pg_blocking_pids(w.pid) END AS blocked_by
   FROM involved AS i
-  LEFT JOIN lock AS w ON w.pid OPERATOR(pg_catalog.=) i.pid AND NOT w.granted
-  LEFT JOIN LATERAL pg_catalog.pg_stat_get_activity(i.pid) AS a ON true
+  LEFT JOIN wait AS w ON w.pid OPERATOR(pg_catalog.=) i.pid
+  LEFT JOIN LATERAL (SELECT * FROM pg_catalog.pg_stat_get_activity(i.pid) LIMIT 1) AS a ON true
 )
 SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, b.pid,
   b.is_there, b.is_visible, b.user_name, b.application_name, b.state, b.query, b.client_addr,

@@ -18,7 +18,7 @@ pub(crate) enum What<'l> {
     /// A lock and its first holder.
     Lock(&'l Lock, Option<&'l Holder>),
     /// Another holder of the same.
-    Also(&'l Lock, &'l Holder),
+    Also(&'l Holder),
     /// One who waits for the lock above.
     Waits(&'l Waiter),
     /// One who holds up the backend above, by a lock of that kind on a row or a table.
@@ -78,7 +78,7 @@ impl<'l> Tree<'l> {
         let lock = &self.locks.locks[at];
         self.push(first, What::Lock(lock, lock.holders.first()));
         for holder in lock.holders.iter().skip(1) {
-            self.push(rest, What::Also(lock, holder));
+            self.push(rest, What::Also(holder));
         }
         for pid in pids(lock) {
             self.causes_of(pid, rest);

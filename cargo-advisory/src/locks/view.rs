@@ -103,7 +103,7 @@ fn paragraph<const N: usize>(text: &mut String, grid: &Grid<N>, row: &[String; N
 fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
     let branch = &line.branch;
     let mut cells: [String; 8] = Default::default();
-    let mut holds = |lock: &Lock, holder: Option<&Holder>, label: String| {
+    let mut holds = |label: String, holder: Option<&Holder>| {
         cells[0] = label;
         let Some(holder) = holder else { return };
         cells[2] = held(holder);
@@ -118,12 +118,10 @@ fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
             }
             _ => {}
         }
-        // Who awaits it is told in the lines below.
-        debug_assert!(lock.holders.contains(holder));
     };
     match line.what {
-        What::Lock(lock, holder) => holds(lock, holder, format!("{branch}{}", label(lock))),
-        What::Also(lock, holder) => holds(lock, Some(holder), format!("{branch}held too")),
+        What::Lock(lock, holder) => holds(format!("{branch}{}", label(lock)), holder),
+        What::Also(holder) => holds(format!("{branch}held too"), Some(holder)),
         What::Waits(waiter) => {
             let mode = match waiter.mode {
                 Mode::Exclusive => "",
@@ -201,25 +199,12 @@ pub(crate) fn who(backend: &Backend) -> String {
 
 /// The lock's name, and always its number: that is what everything else shows.
 pub(crate) fn label(lock: &Lock) -> String {
-    let number = number(lock.key);
-    let names = names(&lock.names);
-    // A name that says the number needs no number beside it.
-    if names.is_empty() {
-        number
-    } else {
-        format!("{names} {}", bracketed(lock.key))
-    }
-}
-
-fn bracketed(key: Key) -> String {
+    let (key, names) = (lock.key, names(&lock.names));
     match key {
-        Key::BigInt(number) => format!("({number})"),
-        pair @ Key::IntInt(..) => pair.to_string(),
+        _ if names.is_empty() => key.to_string(),
+        Key::BigInt(number) => format!("{names} ({number})"),
+        Key::IntInt(..) => format!("{names} {key}"),
     }
-}
-
-fn number(key: Key) -> String {
-    key.to_string()
 }
 
 fn names(names: &[Name]) -> String {
