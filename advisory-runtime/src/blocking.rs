@@ -17,7 +17,10 @@ use diesel::pg::{Pg, PgConnection};
 use diesel::sql_types::{Nullable, Text};
 use diesel::{Connection as _, RunQueryDsl};
 
-pub use crate::monitor::blocking as monitor;
+/// The live locks by name: see [`crate::monitor`] for what is seen. Leases are not here: their table is read with diesel-async.
+pub mod monitor {
+    pub use crate::monitor::blocking::{cancel, locks, terminate};
+}
 
 /// One lock or several, held on a blocking connection. Dropping it, as a panic does, rolls back and releases at once.
 pub type Held<'o, O> = crate::guard::Held<'o, O, PgConnection>;

@@ -40,7 +40,7 @@
 mod application;
 mod backend;
 #[cfg(feature = "postgres")]
-pub mod blocking;
+pub(crate) mod blocking;
 #[cfg(feature = "diesel-async")]
 mod leases;
 mod locks;

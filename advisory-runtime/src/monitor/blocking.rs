@@ -1,6 +1,4 @@
-//! The live locks, on Diesel's blocking connections: see [`monitor`](crate::monitor) for what is seen.
-//!
-//! Leases are not here: their table is read with diesel-async.
+//! The live locks, on Diesel's blocking connections: what [`blocking::monitor`](crate::blocking::monitor) has.
 
 use super::signal::{Answer, Signal};
 use super::{Backend, Locks, Names, refresh, sql};
