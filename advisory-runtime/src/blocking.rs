@@ -17,6 +17,11 @@ use diesel::pg::{Pg, PgConnection};
 use diesel::sql_types::{Nullable, Text};
 use diesel::{Connection as _, RunQueryDsl};
 
+/// The live locks by name: see [`crate::monitor`] for what is seen. Leases are not here: their table is read with diesel-async.
+pub mod monitor {
+    pub use crate::monitor::blocking::{cancel, locks, terminate};
+}
+
 /// One lock or several, held on a blocking connection. Dropping it, as a panic does, rolls back and releases at once.
 pub type Held<'o, O> = crate::guard::Held<'o, O, PgConnection>;
 
@@ -116,7 +121,7 @@ fn now<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Every step of a blocking connection is a call that has returned, so there is always an answer.
-fn answered<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(crate) fn answered<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     now(future).unwrap_or(Err(Error::Database(
         diesel::result::Error::BrokenTransactionManager,
     )))

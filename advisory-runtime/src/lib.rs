@@ -23,6 +23,7 @@
 //! The attribute expands to [`xact::begin`], the body and [`xact::finish`], which can be called without it, with a [`Request`] that
 //! says what else is wanted: [`Wait`], [`Mode`], [`Isolation`]. [`session`] has session-level locks, for work that is no
 //! transaction. [`Held`] says what becomes of a call that is dropped, and [`cancel`] what servers that accept only TLS need.
+//! [`monitor`] shows by name who holds a lock right now, and who waits.
 //! On a plain `fn` the attribute works with Diesel's own connections, as do the functions of [`blocking`].
 //!
 //! [`claim`] is for work that is a row of a table: jobs and checkpoints that one worker at a time takes, for so long.
@@ -139,6 +140,8 @@ mod keys;
 pub mod lease;
 #[cfg(feature = "diesel")]
 mod link;
+#[cfg(feature = "diesel")]
+pub mod monitor;
 #[cfg(feature = "diesel-async")]
 mod pool;
 #[cfg(feature = "diesel")]

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 use std::path::PathBuf;
 
-use crate::selection;
+use crate::{locks, selection};
 
 /// In which form an answer is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub(crate) enum Format {
 const CODES: &str = "\
 Exit codes:
     0  nothing was found
-    1  a check found something
-    2  wrong use, or a file that can't be read
+    1  a check found something; `locks --older-than` found one; `cancel` or `terminate` did nothing
+    2  wrong use, a file that can't be read, or a database that can't be reached
   101  `cargo build` failed";
 
 /// Describes the whole command line, as cargo calls it.
@@ -41,11 +41,11 @@ pub(crate) fn command() -> Command {
 /// Describes it under the name that it is called by: shells complete `cargo-advisory`, and zsh `cargo advisory` with it.
 pub(crate) fn words(name: &'static str) -> Command {
     Command::new(name)
-        .about("Lists and checks the advisory locks of a program, out of its artifacts")
+        .about("Lists and checks the advisory locks of a program, out of its artifacts, and shows who holds them now")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands([dump(), check(), build(), key(), completions()])
+        .subcommands([dump(), check(), build(), key(), live(), completions()])
         .after_help(CODES)
 }
 
@@ -127,6 +127,82 @@ fn key() -> Command {
         )
         .arg(format(&["table", "json"]))
         .arg(output())
+}
+
+fn live() -> Command {
+    let file = |name: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(ValueHint::FilePath)
+            .global(true)
+    };
+    let time = |name: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("TIME")
+            .value_parser(locks::time)
+    };
+    Command::new("locks")
+        .about("Shows who holds which lock of a database right now, and who waits")
+        .long_about(
+            "Shows the advisory locks and leases of a database: who holds them, who waits, and who is in whose way. Needs no role but \
+             `pg_monitor`, and shows less without it.\n\nNumbers have the names of the lock sites of `--artifact` or `--inventory`, where \
+             they are fixed; else what the application's name says behind it, in brackets.",
+        )
+        .arg(
+            Arg::new("database-url")
+                .long("database-url")
+                .value_name("URL")
+                .global(true)
+                .help("The database; else `DATABASE_URL`, of the environment or a `.env`"),
+        )
+        .arg(file("artifact").help("A program whose lock sites give the names"))
+        .arg(file("inventory").help("A dumped inventory, as JSON, that gives them"))
+        .arg(
+            Arg::new("lease-table")
+                .long("lease-table")
+                .value_name("TABLE")
+                .help("The table of leases [default: public.advisory_lease, if there is one]"),
+        )
+        .arg(time("older-than").help(
+            "Only locks that are held or waited for so long, such as `30s`; exits with 1 if there are some",
+        ))
+        .arg(flag("json", "Writes JSON; with `--watch` an object a line"))
+        .arg(flag("watch", "Looks again and again, until Ctrl-C"))
+        .arg(
+            time("interval")
+                .requires("watch")
+                .help("How often `--watch` looks [default: 2s]"),
+        )
+        .subcommand(end("cancel", "Ends the statement that a backend runs"))
+        .subcommand(end("terminate", "Ends a backend's session, and with it all that it holds"))
+        .after_help(CODES)
+}
+
+fn end(name: &'static str, about: &'static str) -> Command {
+    Command::new(name)
+        .about(about)
+        .long_about(format!(
+            "{about}. Shows first who it is, what it holds and what would be lost, and asks.\n\nOnly backends that have to do with an \
+             advisory lock of this database. Needs the backend's own role, or `pg_signal_backend`."
+        ))
+        .arg(
+            Arg::new("pid")
+                .value_name("PID")
+                .required(true)
+                .value_parser(value_parser!(i32).range(1..)),
+        )
+        .arg(flag("yes", "Does not ask").short('y'))
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
 }
 
 fn completions() -> Command {

@@ -1,7 +1,8 @@
-//! The `cargo advisory` command: what does a program lock, and can its locks collide?
+//! The `cargo advisory` command: what does a program lock, can its locks collide, and who holds them now?
 //!
 //! The pipeline: `cli` reads the words and `selection` cargo's flags; `cargo` builds and names the artifacts; `artifact` reads one;
 //! `inventory` puts them together; `table`, `json` and `markdown` write them; `collisions`, `release` and `drift` look for `finding`s.
+//! `locks` looks at a database.
 
 mod artifact;
 mod build;
@@ -13,9 +14,11 @@ mod drift;
 mod dump;
 mod failure;
 mod finding;
+mod grid;
 mod inventory;
 mod json;
 mod key;
+mod locks;
 mod markdown;
 mod odds;
 mod release;
@@ -71,6 +74,7 @@ fn answer(matches: &ArgMatches) -> Result<bool, Failure> {
             let to = cli::path(key, "output").map(AsRef::as_ref);
             key::run(text, cli::format_of(key), to).map(|()| true)
         }
+        Some(("locks", locks)) => locks::run(locks),
         Some(("completions", completions)) => {
             if let Some(shell) = completions.get_one::<Shell>("shell") {
                 let mut script = Vec::new();

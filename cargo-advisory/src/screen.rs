@@ -17,16 +17,41 @@ pub(crate) const KEY: Style = AnsiColor::Green.on_default();
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
 
+/// A text that somebody else wrote, on one line and harmless: nothing in it steers a terminal.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        let letter = if steers(letter) { ' ' } else { letter };
+        // Queries are written over many lines, and indented.
+        if !(letter == ' ' && line.ends_with(' ')) {
+            line.push(letter);
+        }
+    }
+    line.trim().to_owned()
+}
+
+/// Whether a character does something to a terminal in place of being shown: control characters, and those that turn the
+/// direction of what follows or are not seen at all.
+pub(crate) fn steers(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// Writes to the file, or to the standard output.
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
         return fs::write(path, text).map_err(|error| Failure::file(path, error));
     }
+    is_read(text).map(drop)
+}
+
+/// Writes to the standard output; tells whether anybody reads it still: `cargo advisory dump | head`.
+pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
-        // Nobody reads any more: `cargo advisory dump | head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(|error| Failure::Input(format!("standard output: {error}"))),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::Input(format!("standard output: {error}"))),
     }
 }
 
@@ -40,4 +65,23 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn width(to: Option<&Path>) -> Option<usize> {
     let width = terminal_size::terminal_size_of(io::stdout()).filter(|_| to.is_none());
     width.map(|(width, _)| usize::from(width.0))
+}
+
+/// The lines that a terminal on the standard output shows at once.
+pub(crate) fn height() -> Option<usize> {
+    terminal_size::terminal_size_of(io::stdout()).map(|(_, height)| usize::from(height.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::one_line;
+
+    #[test]
+    fn what_others_wrote_steers_no_terminal() {
+        assert_eq!(
+            one_line("\u{1b}[2Jrm\n\t -rf\u{9b}31m \u{202e}gnirts\u{7f}"),
+            "[2Jrm -rf 31m gnirts"
+        );
+        assert_eq!(one_line("naïve 日本"), "naïve 日本");
+    }
 }

@@ -8,7 +8,8 @@ export HOME="$folder"
 # Messages in another language, where this machine has them: no error may be known by its words.
 if localedef -i de_DE -f UTF-8 "$folder/de_DE.UTF-8" >/dev/null 2>&1; then export LOCPATH="$folder"; fi
 {
-    # No crash of this machine is survived, so nothing need reach its disk; the rest stays as PostgreSQL ships it.
+    # No crash of this machine is survived, so nothing need reach its disk; the rest stays as PostgreSQL ships it,
+    # but that transactions can be prepared: a lock that no session has.
     "$bin/initdb" -D "$folder/data" -U postgres -A trust -E UTF8 --locale=C --no-sync --no-instructions &&
     cat >>"$folder/data/postgresql.conf" <<CONF &&
 listen_addresses = ''
@@ -16,6 +17,7 @@ unix_socket_directories = '$folder'
 port = 5432
 max_connections = 300
 fsync = off
+max_prepared_transactions = 10
 CONF
     if [ "$3" = standby ]; then touch "$folder/data/standby.signal"; fi &&
     "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 60 start

@@ -1,0 +1,49 @@
+//! The live locks, on Diesel's blocking connections: what [`blocking::monitor`](crate::blocking::monitor) has.
+
+use super::signal::{Answer, Signal};
+use super::{Backend, Locks, Names, refresh, sql};
+use crate::Error;
+use crate::blocking::{Connection, answered};
+use diesel::RunQueryDsl;
+use diesel::sql_types::{BigInt, Integer, Nullable};
+
+/// Looks at the advisory locks of the connection's database: see [`monitor::locks`](crate::monitor::locks).
+///
+/// # Errors
+///
+/// [`Error::Database`].
+pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
+    let conn = conn.pg();
+    answered(refresh(conn))?;
+    let rows = diesel::sql_query(sql::LOCKS).load(conn);
+    Ok(Locks::of(rows.map_err(Error::Database)?, names))
+}
+
+/// Ends the statement that a backend runs: see [`monitor::cancel`](crate::monitor::cancel).
+///
+/// # Errors
+///
+/// [`Error::Database`].
+pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
+    signal(conn, sql::CANCEL, backend)
+}
+
+/// Ends a backend's session: see [`monitor::terminate`](crate::monitor::terminate).
+///
+/// # Errors
+///
+/// [`Error::Database`].
+pub fn terminate<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
+    signal(conn, sql::TERMINATE, backend)
+}
+
+fn signal<C: Connection>(conn: &mut C, text: &str, backend: &Backend) -> Result<Signal, Error> {
+    let conn = conn.pg();
+    answered(refresh(conn))?;
+    let answers: Vec<Answer> = diesel::sql_query(text)
+        .bind::<Integer, _>(backend.pid)
+        .bind::<Nullable<BigInt>, _>(backend.started)
+        .load(conn)
+        .map_err(Error::Database)?;
+    Ok(Signal::of(&answers))
+}

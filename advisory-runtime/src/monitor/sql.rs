@@ -1,0 +1,131 @@
+//! What the monitor asks the server; the only place that spells it.
+//!
+//! One statement, so that locks, backends and who blocks whom are seen at nearly one moment. `pg_locks` is read once. What backends
+//! do is read behind it: who was idle before the statement began, and is idle then, was idle while the locks were read. Ages are by
+//! the server's clock.
+
+/// The backend status that a transaction has looked at once is kept to its end, unless this is said.
+pub(super) const FRESH: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
+
+/// A time as whole microseconds since 1970.
+macro_rules! epoch {
+    ($time:literal) => {
+        concat!(
+            "CAST(pg_catalog.date_part('epoch',",
+            $time,
+            ") OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
+        )
+    };
+}
+
+/// How long ago a time is, in whole microseconds.
+macro_rules! age {
+    ($time:literal) => {
+        concat!(
+            "CAST(pg_catalog.date_part('epoch',pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) ",
+            $time,
+            ") OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
+        )
+    };
+}
+
+/// Every advisory lock of this database, beside its backend; and without a lock each backend that stands in the way of one.
+///
+/// The planner knows nothing of how many rows these functions give. Arrays and the `LIMIT` keep its guess so low that it does not
+/// compile the statement first, which took 0.7 seconds; 5,000 locks and 40 waiters take 30 ms.
+///
+/// `involved` follows who blocks whom, also over row and table locks. A prepared transaction holds locks without a
+/// backend, that on its own number among them.
+pub(super) const LOCKS: &str = concat!(
+    "WITH RECURSIVE lock AS MATERIALIZED (
+  SELECT l.locktype, l.classid, l.objid, l.objsubid, l.virtualtransaction, l.transactionid, l.pid, l.mode, l.granted, l.waitstart,
+    l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database AS d
+      WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()) AS is_ours
+  FROM pg_catalog.pg_locks AS l
+), wait AS MATERIALIZED (
+  SELECT l.pid, l.locktype FROM lock AS l WHERE NOT l.granted
+), involved (pid) AS (
+  SELECT o.pid FROM pg_catalog.unnest(ARRAY(SELECT l.pid FROM lock AS l WHERE l.is_ours AND l.pid IS NOT NULL)) AS o (pid)
+  UNION
+  SELECT b.pid FROM involved AS i
+  CROSS JOIN LATERAL pg_catalog.unnest(pg_catalog.pg_blocking_pids(i.pid)) AS b (pid)
+  WHERE i.pid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT w.pid FROM wait AS w)) AND b.pid OPERATOR(pg_catalog.<>) 0
+), backend AS MATERIALIZED (
+  SELECT i.pid, a.pid IS NOT NULL AS is_there, a.backend_start IS NOT NULL AS is_visible, a.backend_start,
+    CASE WHEN a.usesysid IS NOT NULL THEN CAST(pg_catalog.pg_get_userbyid(a.usesysid) AS pg_catalog.text) END AS user_name,
+    a.application_name, a.state, a.query, pg_catalog.host(a.client_addr) AS client_addr,
+    a.xact_start, a.state_change, w.locktype AS waits_for,
+    CASE WHEN w.pid IS NOT NULL THEN pg_catalog.pg_blocking_pids(w.pid) END AS blocked_by
+  FROM involved AS i
+  LEFT JOIN wait AS w ON w.pid OPERATOR(pg_catalog.=) i.pid
+  LEFT JOIN LATERAL (SELECT * FROM pg_catalog.pg_stat_get_activity(i.pid) LIMIT 1) AS a ON true
+)
+SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, b.pid,
+  b.is_there, b.is_visible, b.user_name, b.application_name, b.state, b.query, b.client_addr,
+  ",
+    age!("l.waitstart"),
+    " AS waited, ",
+    age!("b.xact_start"),
+    " AS transaction_age, ",
+    age!("b.state_change"),
+    " AS state_age,
+  ",
+    epoch!("b.backend_start"),
+    " AS started, b.state_change OPERATOR(pg_catalog.<) pg_catalog.statement_timestamp() AS is_settled,
+  b.waits_for, b.blocked_by,
+  p.gid AS prepared, CAST(p.owner AS pg_catalog.text) AS prepared_by, ",
+    age!("p.prepared"),
+    " AS prepared_age,
+  CAST(pg_catalog.current_database() AS pg_catalog.text) AS database_name, CAST(CURRENT_USER AS pg_catalog.text) AS role_name,
+  pg_catalog.pg_has_role(CAST('pg_read_all_stats' AS pg_catalog.name), CAST('USAGE' AS pg_catalog.text)) AS sees_all
+FROM (VALUES (1)) AS once (n)
+LEFT JOIN ((SELECT * FROM lock WHERE is_ours) AS l
+  FULL JOIN backend AS b ON b.pid OPERATOR(pg_catalog.=) l.pid
+  LEFT JOIN lock AS x ON l.pid IS NULL AND x.pid IS NULL AND x.locktype OPERATOR(pg_catalog.=) 'transactionid'
+    AND x.virtualtransaction OPERATOR(pg_catalog.=) l.virtualtransaction
+  LEFT JOIN pg_catalog.pg_prepared_xacts AS p
+    ON CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) CAST(x.transactionid AS pg_catalog.text)
+) ON true",
+);
+
+/// Ends the statement of the backend `$1` that started at `$2`, or its session, and says what became of it.
+///
+/// Where its start may not be seen, it has to hold an advisory lock or wait for one still, or another may have its process id.
+macro_rules! signal {
+    ($signal:literal, $otherwise:literal) => {
+        concat!(
+            "\
+WITH target AS MATERIALIZED (
+  SELECT a.pid, a.usesysid,
+    COALESCE((SELECT r.rolsuper FROM pg_catalog.pg_roles AS r WHERE r.oid OPERATOR(pg_catalog.=) a.usesysid), true) AS is_superuser,
+    a.backend_start IS NOT NULL OR EXISTS (SELECT 1 FROM pg_catalog.pg_locks AS l
+      WHERE l.pid OPERATOR(pg_catalog.=) a.pid AND l.locktype OPERATOR(pg_catalog.=) 'advisory') AS is_known
+  FROM pg_catalog.pg_stat_get_activity(CAST($1 AS pg_catalog.int4)) AS a
+  WHERE a.backend_start IS NULL OR ",
+            epoch!("a.backend_start"),
+            " OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8)
+)
+SELECT COALESCE((SELECT CASE
+  WHEN NOT t.is_known THEN 'pg_monitor'
+  WHEN t.is_superuser AND NOT (SELECT r.rolsuper FROM pg_catalog.pg_roles AS r
+    WHERE r.rolname OPERATOR(pg_catalog.=) CURRENT_USER) THEN 'superuser'
+  WHEN NOT pg_catalog.pg_has_role(t.usesysid, CAST('USAGE' AS pg_catalog.text))
+    AND NOT pg_catalog.pg_has_role(CAST('pg_signal_backend' AS pg_catalog.name), CAST('USAGE' AS pg_catalog.text))
+    THEN 'pg_signal_backend'
+  WHEN ",
+            $signal,
+            " THEN 'done' ELSE '",
+            $otherwise,
+            "' END FROM target AS t), 'gone') AS answer"
+        )
+    };
+}
+
+/// Ends the statement that it runs.
+pub(super) const CANCEL: &str = signal!("pg_catalog.pg_cancel_backend(t.pid)", "gone");
+
+/// Ends its session, and waits for that, so that its locks are free when this answers.
+pub(super) const TERMINATE: &str = signal!(
+    "pg_catalog.pg_terminate_backend(t.pid, CAST(5000 AS pg_catalog.int8))",
+    "asked"
+);

@@ -1,0 +1,130 @@
+//! How do rows of cells stand below each other?
+//!
+//! Each column is as wide as its cells where nothing limits it. On a terminal the widest columns give way and their cells go on in
+//! the next line, so that nothing is cut off.
+
+use std::fmt::Write;
+
+use anstyle::Style;
+
+use crate::screen::BOLD;
+
+const GAP: usize = 2;
+
+/// What the columns of a table are.
+pub(crate) struct Grid<const N: usize> {
+    pub(crate) heads: [&'static str; N],
+    pub(crate) styles: [Style; N],
+    /// No column gives way further: less is unreadable.
+    pub(crate) narrowest: usize,
+}
+
+impl<const N: usize> Grid<N> {
+    /// Draws a line of heads and the rows; `None` where the terminal is too narrow.
+    pub(crate) fn draw(&self, rows: &[[String; N]], width: Option<usize>) -> Option<String> {
+        let widths = self.fit(rows, width)?;
+        let mut text = String::new();
+        let heads = self.heads.map(str::to_owned);
+        line(&mut text, &heads, widths, [BOLD; N]);
+        for row in rows {
+            line(&mut text, row, widths, self.styles);
+        }
+        Some(text)
+    }
+
+    /// How wide the table is where nothing limits it.
+    pub(crate) fn width(&self, rows: &[[String; N]]) -> usize {
+        self.fit(rows, None).map_or(0, |widths| whole(&widths))
+    }
+
+    /// The columns' widths: those of their cells, or less where the terminal is narrower, or `None` where it is too narrow.
+    fn fit(&self, rows: &[[String; N]], width: Option<usize>) -> Option<[usize; N]> {
+        let mut widths = self.heads.map(|head| head.chars().count());
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        // A column without a cell is none.
+        for (column, width) in widths.iter_mut().enumerate() {
+            if rows.iter().all(|row| row[column].is_empty()) {
+                *width = 0;
+            }
+        }
+        while width.is_some_and(|width| whole(&widths) > width) {
+            let widest = widths.iter_mut().max();
+            match widest {
+                Some(widest) if *widest > self.narrowest => *widest -= 1,
+                _ => return None,
+            }
+        }
+        Some(widths)
+    }
+}
+
+fn whole<const N: usize>(widths: &[usize; N]) -> usize {
+    let columns = widths.iter().filter(|width| **width > 0).count();
+    widths.iter().sum::<usize>() + GAP * columns.saturating_sub(1)
+}
+
+fn line<const N: usize>(
+    text: &mut String,
+    row: &[String; N],
+    widths: [usize; N],
+    styles: [Style; N],
+) {
+    let cells: Vec<Vec<String>> = row
+        .iter()
+        .zip(widths)
+        .map(|(cell, width)| wrap(cell, width))
+        .collect();
+    let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+    for at in 0..height {
+        let mut owed = 0;
+        for (column, cell) in cells.iter().enumerate() {
+            let width = widths[column];
+            if width == 0 {
+                continue;
+            }
+            let part = cell.get(at).map_or("", String::as_str);
+            if !part.is_empty() {
+                let style = styles[column];
+                let _ = write!(text, "{:owed$}{style}{part}{style:#}", "");
+                owed = 0;
+            }
+            owed += width + GAP - part.chars().count();
+        }
+        text.push('\n');
+    }
+}
+
+/// Cuts a cell into lines, where possible behind a separator.
+fn wrap(cell: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest: Vec<char> = cell.chars().collect();
+    while width > 0 && rest.len() > width {
+        let is_good = |at: &usize| matches!(rest[*at], ':' | '/' | ' ' | ',' | '>' | '_' | '-');
+        let good = (width / 2..width).rev().find(is_good);
+        let end = good.map_or(width, |at| at + 1);
+        let tail = rest.split_off(end);
+        lines.push(rest.into_iter().collect::<String>().trim_end().to_owned());
+        rest = tail;
+    }
+    lines.push(rest.into_iter().collect());
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wrap;
+
+    #[test]
+    fn cells_are_cut_behind_separators() {
+        assert_eq!(
+            wrap("src/booking_repository.rs:23", 20),
+            ["src/booking_", "repository.rs:23"]
+        );
+        assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+}

@@ -1,0 +1,197 @@
+//! How are live locks written as JSON? The schema is documented in this crate's README.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use advisory_runtime::monitor::{
+    Activity, Backend, By, Certainty, Holder, Lease, Lock, Name, Scope, Waiter,
+};
+use advisory_runtime::{Key, Mode};
+use serde_json::{Value, json};
+
+use super::Look;
+use super::view::hex;
+use crate::json::pretty;
+
+/// The schema that this command writes.
+const VERSION: u64 = 1;
+
+/// One look, a member a line.
+pub(crate) fn write(look: &Look) -> String {
+    visible(&pretty(&value(look)))
+}
+
+/// One look on one line, for `--watch`.
+pub(crate) fn line(look: &Look) -> String {
+    visible(&format!("{}\n", value(look)))
+}
+
+/// JSON escapes only the first 32 control characters by itself, and this goes to terminals too.
+fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter != '\n' && crate::screen::steers(letter) {
+            let mut units = [0; 2];
+            for unit in letter.encode_utf16(&mut units) {
+                // A `String` takes everything.
+                let _ = write!(visible, "\\u{unit:04x}");
+            }
+        } else {
+            visible.push(letter);
+        }
+    }
+    visible
+}
+
+fn value(look: &Look) -> Value {
+    let locks = &look.locks;
+    let shown = look.wanted.iter().map(|at| lock(&locks.locks[*at]));
+    let leases = look.leases.as_ref();
+    json!({
+        "version": VERSION,
+        "database": locks.database,
+        "role": locks.role,
+        "sees_all": locks.sees_all,
+        "locks": shown.collect::<Vec<_>>(),
+        "backends": locks.backends.iter().map(backend).collect::<Vec<_>>(),
+        "leases": leases.map(|leases| leases.iter().map(lease).collect::<Vec<_>>()),
+    })
+}
+
+fn lock(lock: &Lock) -> Value {
+    let (space, number, pair) = match lock.key {
+        Key::BigInt(number) => ("bigint", Some(number), None),
+        Key::IntInt(first, second) => ("(int, int)", None, Some([first, second])),
+    };
+    json!({
+        "key_space": space,
+        "number": number,
+        "pair": pair,
+        "names": lock.names.iter().map(name).collect::<Vec<_>>(),
+        "holders": lock.holders.iter().map(holder).collect::<Vec<_>>(),
+        "waiters": lock.waiters.iter().map(waiter).collect::<Vec<_>>(),
+    })
+}
+
+fn name(name: &Name) -> Value {
+    let certainty = match name.certainty {
+        Certainty::Certain => "certain",
+        Certainty::OneOf => "one-of",
+        _ => "likely",
+    };
+    let sites = name.sites.iter().map(|site| {
+        json!({
+            "function": crate::inventory::path(site),
+            "place": crate::inventory::file_line(site),
+            "crate": site.krate,
+            "component": site.component,
+            "purpose": site.purpose,
+        })
+    });
+    json!({
+        "certainty": certainty,
+        "name": name.name,
+        "key": name.key,
+        "sites": sites.collect::<Vec<_>>(),
+    })
+}
+
+fn holder(holder: &Holder) -> Value {
+    let (pid, prepared) = match &holder.by {
+        By::Prepared {
+            gid, owner, age, ..
+        } => (
+            None,
+            Some(json!({ "gid": gid, "owner": owner, "age_ms": millis(*age) })),
+        ),
+        By::Backend(pid) => (Some(*pid), None),
+        _ => (None, None),
+    };
+    let scope = holder.scope.map(|scope| match scope {
+        Scope::Xact => "xact",
+        Scope::Session => "session",
+    });
+    json!({ "pid": pid, "prepared": prepared, "mode": mode(holder.mode), "scope": scope })
+}
+
+fn waiter(waiter: &Waiter) -> Value {
+    json!({
+        "pid": waiter.pid,
+        "mode": mode(waiter.mode),
+        "waited_ms": millis(waiter.waited),
+        "held_by": waiter.held_by,
+        "behind": waiter.behind,
+    })
+}
+
+const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Shared => "shared",
+    }
+}
+
+fn backend(backend: &Backend) -> Value {
+    let key = backend.application.key.as_ref();
+    let mut value = json!({
+        "pid": backend.pid,
+        "user": backend.user,
+        "application": backend.application.name,
+        "application_key": key.map(|said| &said.text),
+        "waits_for": backend.waits_for,
+        "blocked_by": backend.blocked_by,
+        "activity": "gone",
+        "needs": null,
+        "state": null,
+        "state_age_ms": null,
+        "transaction_age_ms": null,
+        "client": null,
+        "query": null,
+    });
+    match &backend.activity {
+        Activity::Visible {
+            state,
+            state_age,
+            query,
+            transaction_age,
+            client,
+            ..
+        } => {
+            value["activity"] = "visible".into();
+            value["state"] = state.to_string().into();
+            value["state_age_ms"] = millis(*state_age).into();
+            value["transaction_age_ms"] = transaction_age.map(millis).into();
+            value["client"] = client.map(|client| client.to_string()).into();
+            value["query"] = query.as_str().into();
+        }
+        Activity::Hidden { needs, .. } => {
+            value["activity"] = "hidden".into();
+            value["needs"] = (*needs).into();
+        }
+        _ => {}
+    }
+    value
+}
+
+fn lease(lease: &Lease) -> Value {
+    let row = &lease.row;
+    json!({
+        "key_hash": hex(&row.key_hash),
+        "key": row.key,
+        "names": lease.names.iter().map(name).collect::<Vec<_>>(),
+        "holder": row.holder,
+        "token": row.token.get(),
+        "acquired_at_ms": since(row.acquired_at),
+        "expires_at_ms": since(row.expires_at),
+        "remaining_ms": millis(row.remaining),
+    })
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970, by the server's clock.
+fn since(time: SystemTime) -> u64 {
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}

@@ -1,0 +1,166 @@
+//! Whom is the connection encrypted for? `sslmode` and `sslrootcert`, as libpq understands them.
+//!
+//! `prefer`, the default, and `require` encrypt without looking at the certificate, `verify-ca` wants it from an authority that is
+//! trusted, `verify-full` for that host as well. The authorities are those of the system, or of the file that `sslrootcert` names;
+//! with such a file `require` is `verify-ca`.
+
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
+use tokio_postgres::config::SslMode;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::failure::Failure;
+
+/// What the address asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    pub(crate) mode: Option<String>,
+    pub(crate) authorities: Option<String>,
+}
+
+/// How far a certificate is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    Anybody,
+    Authority,
+    Host,
+}
+
+impl Tls {
+    /// Whether to encrypt, and how.
+    pub(crate) fn connector(&self) -> Result<(SslMode, MakeRustlsConnect), Failure> {
+        let has_file = self
+            .authorities
+            .as_ref()
+            .is_some_and(|file| file != "system");
+        let (mode, trust) = match self.mode.as_deref() {
+            Some("disable") => (SslMode::Disable, Trust::Anybody),
+            // `allow` tries without first, which spares nothing.
+            None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anybody),
+            Some("require") if !has_file => (SslMode::Require, Trust::Anybody),
+            Some("require" | "verify-ca") => (SslMode::Require, Trust::Authority),
+            Some("verify-full") => (SslMode::Require, Trust::Host),
+            Some(other) => {
+                return Err(Failure::Input(format!(
+                    "`sslmode={}`: write `disable`, `prefer`, `require`, `verify-ca` or `verify-full`",
+                    crate::screen::one_line(other)
+                )));
+            }
+        };
+        let provider = Arc::new(ring::default_provider());
+        let checked = match trust {
+            Trust::Anybody => None,
+            Trust::Authority | Trust::Host => {
+                let roots = Arc::new(self.roots()?);
+                let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+                Some(verifier.build().map_err(|error| wrong(&error))?)
+            }
+        };
+        let verifier = Verifier {
+            checked,
+            trust,
+            provider: provider.clone(),
+        };
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(&error))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        Ok((mode, MakeRustlsConnect::new(config)))
+    }
+
+    fn roots(&self) -> Result<RootCertStore, Failure> {
+        let mut roots = RootCertStore::empty();
+        match self.authorities.as_deref() {
+            None | Some("system") => {
+                // What cannot be read there is somebody else's; without any the connection says so.
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+            Some(file) => {
+                let unreadable = |why: &dyn std::fmt::Display| {
+                    Failure::Input(format!(
+                        "`sslrootcert={}`: {why}",
+                        crate::screen::one_line(file)
+                    ))
+                };
+                let found = CertificateDer::pem_file_iter(file);
+                for certificate in found.map_err(|error| unreadable(&error))? {
+                    let certificate = certificate.map_err(|error| unreadable(&error))?;
+                    roots.add(certificate).map_err(|error| unreadable(&error))?;
+                }
+            }
+        }
+        if roots.is_empty() {
+            let why = "there are no trusted authorities: name a file of them, `sslrootcert=FILE`";
+            return Err(Failure::Input(why.to_owned()));
+        }
+        Ok(roots)
+    }
+}
+
+fn wrong(error: &dyn std::fmt::Display) -> Failure {
+    Failure::Input(format!("TLS: {error}"))
+}
+
+#[derive(Debug)]
+struct Verifier {
+    checked: Option<Arc<WebPkiServerVerifier>>,
+    trust: Trust,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        host: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(checked) = &self.checked else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        match checked.verify_server_cert(certificate, between, host, ocsp, now) {
+            // The name is looked at last, so all the rest is as it should be.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if self.trust == Trust::Authority => Ok(ServerCertVerified::assertion()),
+            result => result,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let known = &self.provider.signature_verification_algorithms;
+        known.supported_schemes()
+    }
+}

@@ -1,0 +1,394 @@
+//! Are live locks shown with their names, and nothing that steers a terminal?
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use advisory_runtime::lease::{Request, Table};
+use advisory_tests::{Database, pid_of};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use serde_json::Value;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::programs::{Said, booking_service, file, inventory, run};
+
+/// The number of the fixture's fixed lock.
+pub(crate) const CLEANUP: i64 = 42_424_242;
+
+/// Runs `cargo advisory locks` on the database.
+pub(crate) async fn locks(db: &Database, words: &[&str]) -> Said {
+    locks_at(db.url(), words).await
+}
+
+async fn locks_at(url: &str, words: &[&str]) -> Said {
+    let url = url.to_owned();
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let running = move || {
+        let words: Vec<&str> = ["locks"]
+            .into_iter()
+            .chain(words.iter().map(String::as_str))
+            .collect();
+        run(&words, &[("DATABASE_URL", &url)])
+    };
+    spawn_blocking(running).await.unwrap()
+}
+
+async fn json(db: &Database, words: &[&str]) -> Value {
+    let words: Vec<&str> = ["--json"].iter().chain(words).copied().collect();
+    let said = locks(db, &words).await;
+    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+}
+
+pub(crate) async fn does(conn: &mut AsyncPgConnection, sql: &str) {
+    conn.batch_execute(sql).await.unwrap();
+}
+
+/// A connection that holds what the statement takes.
+pub(crate) async fn holder(db: &Database, application: &str, sql: &str) -> AsyncPgConnection {
+    let mut conn = db.connect().await;
+    does(
+        &mut conn,
+        &format!("SET application_name = '{application}'"),
+    )
+    .await;
+    does(&mut conn, sql).await;
+    conn
+}
+
+/// One that waits for it.
+pub(crate) async fn waiter(
+    db: &Database,
+    application: &str,
+    sql: &'static str,
+) -> (i32, JoinHandle<AsyncPgConnection>) {
+    let mut conn = holder(db, application, "").await;
+    let pid = pid_of(&mut conn).await;
+    let waiting = tokio::spawn(async move {
+        drop(conn.batch_execute(sql).await);
+        conn
+    });
+    let short = format!(
+        "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)"
+    );
+    db.until_empty(Duration::from_secs(10), "a waiter", &short)
+        .await;
+    (pid, waiting)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_are_shown_by_name_with_who_waits_below_them() {
+    let db = Database::create().await;
+    let mut job = holder(
+        &db,
+        "cleanup-job",
+        &format!("SELECT pg_advisory_lock({CLEANUP})"),
+    )
+    .await;
+    let (awaits, waiting) = waiter(
+        &db,
+        "booking-service [<tenant_id>:<date>]",
+        "SELECT pg_advisory_xact_lock(42424242)",
+    )
+    .await;
+    let held_by = pid_of(&mut job).await;
+    let artifact = booking_service();
+    let dumped = file("names.json", inventory());
+    for names in [["--artifact", &artifact], ["--inventory", &dumped]] {
+        let said = locks(&db, &names).await;
+        assert_eq!((said.code, &*said.err), (Some(0), ""));
+        let lines: Vec<&str> = said.out.lines().collect();
+        assert!(lines[0].starts_with("LOCK "), "{}", said.out);
+        assert!(
+            lines[1].starts_with(&format!("idempotency-cleanup ({CLEANUP})  {held_by}  ")),
+            "{}",
+            said.out
+        );
+        assert!(lines[1].contains("cleanup-job ("), "{}", said.out);
+        assert!(
+            lines[2].starts_with("└─ waits ") && lines[2].contains(&awaits.to_string()),
+            "{}",
+            said.out
+        );
+        assert!(lines[2].contains("booking-service ("), "{}", said.out);
+        assert!(lines[4].starts_with("1 lock, 1 waiter in database `"));
+    }
+    // Without an inventory there is what the waiter says of the one lock that it waits for.
+    let bare = locks(&db, &[]).await;
+    let said = format!("\n<tenant_id>:<date> ({CLEANUP})  {held_by} ");
+    assert!(bare.out.contains(&said), "{}", bare.out);
+    drop(job);
+    drop(waiting.await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_has_every_member_of_the_schema() {
+    let db = Database::create().await;
+    let table = Table::new();
+    let mut lessee = db.connect().await;
+    table.set_up(&mut lessee).await.unwrap();
+    let lease = table.acquire(&mut lessee, Request::text("mail:7")).await;
+    lease.unwrap();
+    let job = holder(&db, "job [nightly:<day>]", "SELECT pg_advisory_lock(5, -6)").await;
+    let (pid, waiting) = waiter(&db, "job", "SELECT pg_advisory_lock_shared(5, -6)").await;
+    let value = json(&db, &["--artifact", &booking_service()]).await;
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once("## Live locks as JSON").unwrap();
+    members(&value, &mut |member| {
+        let named = [format!("`{member}`"), format!("[].{member}`")];
+        assert!(
+            named.iter().any(|named| section.contains(named)),
+            "{member}"
+        );
+    });
+    assert_eq!(value["version"], 1);
+    let lock = &value["locks"][0];
+    assert_eq!(lock["pair"], serde_json::json!([5, -6]));
+    assert_eq!(lock["names"][0]["key"], "nightly:<day>");
+    assert_eq!(lock["names"][0]["certainty"], "likely");
+    assert_eq!(lock["holders"][0]["scope"], "session");
+    assert_eq!(lock["waiters"][0]["pid"], pid);
+    assert_eq!(lock["waiters"][0]["mode"], "shared");
+    let backend = &value["backends"][0];
+    assert_eq!(backend["application"], "job");
+    assert_eq!(value["leases"][0]["token"], 1);
+    assert!(value["leases"][0]["remaining_ms"].as_u64().unwrap() > 0);
+    drop(job);
+    drop(waiting.await.unwrap());
+}
+
+fn members(value: &Value, each: &mut impl FnMut(&str)) {
+    match value {
+        Value::Object(object) => {
+            for (member, value) in object {
+                each(member);
+                members(value, each);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| members(value, each)),
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_older_is_shown_and_found() {
+    let db = Database::create().await;
+    let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    let said = locks(&db, &["--older-than", "1h"]).await;
+    assert_eq!(said.code, Some(0));
+    let none = "no advisory locks older than 1h00m in database `";
+    assert!(said.out.starts_with(none), "{}", said.out);
+    let said = locks(&db, &["--older-than", "0s"]).await;
+    assert_eq!(said.code, Some(1));
+    assert!(
+        said.out.contains("1 lock older than 0s, 0 waiters"),
+        "{}",
+        said.out
+    );
+    let said = locks(&db, &["--older-than", "soon"]).await;
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("write `30s`"), "{}", said.err);
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
+        .await;
+    let cause = holder(&db, "cause", "BEGIN; UPDATE t SET i = 2").await;
+    let mut stuck = holder(&db, "stuck", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    let stuck_pid = pid_of(&mut stuck).await;
+    let blocked = tokio::spawn(async move {
+        drop(stuck.batch_execute("UPDATE t SET i = 3").await);
+    });
+    let short = format!(
+        "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {stuck_pid} AND NOT granted)"
+    );
+    db.until_empty(Duration::from_secs(10), "a waiter", &short)
+        .await;
+    let said = locks(&db, &[]).await;
+    let lines: Vec<&str> = said.out.lines().collect();
+    assert!(lines[1].contains("stuck ("), "{}", said.out);
+    assert!(
+        lines[2].starts_with("held up by a row lock of") && lines[2].contains("cause ("),
+        "{}",
+        said.out
+    );
+    drop(cause);
+    blocked.await.unwrap();
+
+    let patient = "SET deadlock_timeout = '1min';";
+    let mut one = holder(&db, "one", &format!("{patient} SELECT pg_advisory_lock(1)")).await;
+    let mut two = holder(&db, "two", &format!("{patient} SELECT pg_advisory_lock(2)")).await;
+    let pids = [pid_of(&mut one).await, pid_of(&mut two).await];
+    let circle = [
+        tokio::spawn(async move { drop(one.batch_execute("SELECT pg_advisory_lock(2)").await) }),
+        tokio::spawn(async move { drop(two.batch_execute("SELECT pg_advisory_lock(1)").await) }),
+    ];
+    db.until_waiting(1).await;
+    db.until_waiting(2).await;
+    let said = locks(&db, &[]).await;
+    assert_eq!(said.out.matches("waits ").count(), 2, "{}", said.out);
+    assert!(said.out.contains("2 locks, 2 waiters"), "{}", said.out);
+    db.terminate(pids[0]).await;
+    for done in circle {
+        done.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_others_wrote_steers_the_terminal() {
+    let db = Database::create().await;
+    let nasty = "\u{1b}]0;owned\u{7} \u{9b}31m \u{202e}";
+    let held = holder(
+        &db,
+        "job",
+        &format!("SELECT pg_advisory_lock(5) /* {nasty} */"),
+    )
+    .await;
+    for words in [&[][..], &["--json"]] {
+        let said = locks(&db, words).await;
+        let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
+        assert_eq!(said.out.chars().find(steers), None, "{}", said.out);
+        assert!(said.out.contains("owned"), "{}", said.out);
+    }
+    let value = json(&db, &[]).await;
+    let query = value["backends"][0]["query"].as_str().unwrap();
+    assert!(query.contains(nasty), "JSON escapes it: {query}");
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_without_pg_monitor_is_told_what_it_does_not_see() {
+    let db = Database::create().await;
+    let role = format!("watcher_{}", std::process::id());
+    db.run(&format!("CREATE ROLE {role} LOGIN")).await;
+    let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let url = format!("{scheme}://{role}@{address}");
+    let said = locks_at(&url, &[]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.out.contains("job (") && said.out.contains("hidden"),
+        "{}",
+        said.out
+    );
+    assert!(
+        said.out.contains(&format!("GRANT pg_monitor TO {role}")),
+        "{}",
+        said.out
+    );
+    db.run(&format!("GRANT pg_monitor TO {role}")).await;
+    let said = locks_at(&url, &[]).await;
+    assert!(
+        said.out.contains("SELECT pg_advisory_lock(5)"),
+        "{}",
+        said.out
+    );
+    assert!(!said.out.contains("GRANT"), "{}", said.out);
+    drop(held);
+    db.run(&format!("REVOKE pg_monitor FROM {role}; DROP ROLE {role}"))
+        .await;
+}
+
+/// Where the database is written: the flag, the environment, a `.env`, in this order.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_database_is_found_as_diesels_command_finds_it() {
+    let db = Database::create().await;
+    let folder = crate::programs::scratch("dotenv");
+    let below = format!("{folder}/src");
+    std::fs::create_dir_all(&below).unwrap();
+    std::fs::write(
+        format!("{folder}/.env"),
+        format!("OTHER=1\nDATABASE_URL={}\n", db.url()),
+    )
+    .unwrap();
+    let command = |variables: &[(&str, &str)], words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+            .arg("locks")
+            .args(words)
+            .current_dir(&below)
+            .env_remove("DATABASE_URL")
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), err)
+    };
+    let wrong = "postgres://me:secret@127.0.0.1:1/none?connect_timeout=1";
+    let named = ["--database-url", db.url()];
+    let cases = [
+        command(&[], &[]),
+        command(&[("DATABASE_URL", wrong)], &named),
+        command(&[("DATABASE_URL", wrong)], &[]),
+    ];
+    assert_eq!(cases[0], (Some(0), String::new()));
+    assert_eq!(cases[1], (Some(0), String::new()));
+    let (code, err) = &cases[2];
+    assert_eq!(*code, Some(2));
+    assert!(
+        err.contains("connecting") && !err.contains("secret"),
+        "{err}"
+    );
+
+    std::fs::write(format!("{folder}/.env"), "PASSWORD='secret\n").unwrap();
+    let (code, err) = command(&[], &[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("`.env`") && !err.contains("secret"), "{err}");
+    std::fs::write(format!("{folder}/.env"), "").unwrap();
+    let (code, err) = command(&[], &[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("--database-url"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
+    let db = Database::create().await;
+    let url = db.url().to_owned();
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .args(["locks", "--watch", "--json", "--interval", "20ms"])
+        .env("DATABASE_URL", url)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut until = |count: usize| {
+        lines.by_ref().any(|line| {
+            let look: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            look["locks"].as_array().unwrap().len() == count
+        })
+    };
+    assert!(until(0));
+    let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
+    assert!(until(1));
+    drop(held);
+    assert!(until(0));
+    let pid = watching.id().to_string();
+    Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    drop(lines);
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+    let mut err = String::new();
+    watching.stderr.unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(err, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watching_ends_when_nobody_reads_any_more() {
+    let db = Database::create().await;
+    let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .args(["locks", "--watch", "--interval", "20ms"])
+        .env("DATABASE_URL", db.url())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    assert!(
+        first.starts_with("no advisory locks in database `"),
+        "{first}"
+    );
+    drop(lines);
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+}

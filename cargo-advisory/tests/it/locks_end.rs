@@ -1,0 +1,146 @@
+//! Is a statement or a session ended only when that was meant?
+
+use std::process::{Command, Stdio};
+
+use advisory_tests::{Database, left_out, pid_of};
+use diesel_async::SimpleAsyncConnection;
+use tokio::task::spawn_blocking;
+
+use crate::locks::{holder, locks, waiter};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
+    let db = Database::create().await;
+    let mut job = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    let held_by = pid_of(&mut job).await.to_string();
+    let (awaits, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
+
+    let asked = locks(&db, &["terminate", &held_by]).await;
+    assert_eq!((asked.code, &*asked.out), (Some(2), ""));
+    for word in [
+        "job (",
+        "its transaction is open",
+        "last ran: SELECT",
+        "holds 5 (xact or session)",
+        &format!("{awaits} waits for it, for "),
+        "is rolled back",
+        "give `--yes`",
+    ] {
+        assert!(asked.err.contains(word), "{word}: {}", asked.err);
+    }
+    assert_eq!(db.locks().await.len(), 2, "nothing was ended");
+
+    let idle = locks(&db, &["cancel", &held_by, "--yes"]).await;
+    assert_eq!(idle.code, Some(1));
+    assert!(idle.err.contains("nothing to cancel"), "{}", idle.err);
+
+    let done = locks(&db, &["terminate", &held_by, "--yes"]).await;
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(
+        done.err.contains("has ended; its locks are free"),
+        "{}",
+        done.err
+    );
+    let mut web = waiting.await.unwrap();
+    assert_eq!(pid_of(&mut web).await, awaits);
+    job.batch_execute("SELECT 1").await.unwrap_err();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiters_statement_is_cancelled_and_its_session_goes_on() {
+    let db = Database::create().await;
+    let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
+    let (pid, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
+    let said = locks(&db, &["cancel", "-y", &pid.to_string()]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("waits for 5, for "), "{}", said.err);
+    assert!(said.err.contains("was cancelled"), "{}", said.err);
+    let mut web = waiting.await.unwrap();
+    assert_eq!(pid_of(&mut web).await, pid);
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_no_advisory_lock_is_left_alone() {
+    let db = Database::create().await;
+    let mut bystander = holder(&db, "web", "BEGIN").await;
+    let pid = pid_of(&mut bystander).await.to_string();
+    for words in [["terminate", &pid, "--yes"], ["cancel", &pid, "--yes"]] {
+        let said = locks(&db, &words).await;
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.err.contains("Nothing was done."), "{}", said.err);
+    }
+    bystander.batch_execute("SELECT 1").await.unwrap();
+    for pid in ["0", "-1", "x"] {
+        let said = locks(&db, &["terminate", "--", pid]).await;
+        assert_eq!(said.code, Some(2), "{pid}: {said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_may_not_is_told_which_one_may() {
+    let db = Database::create().await;
+    let role = format!("ends_{}", std::process::id());
+    db.run(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT pg_monitor TO {role}"
+    ))
+    .await;
+    let mut job = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
+    let pid = pid_of(&mut job).await.to_string();
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let url = format!("{scheme}://{role}@{address}");
+    let words = ["terminate", &pid, "--yes", "--database-url", &url];
+    let said = locks(&db, &words).await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.err.contains("Only a superuser may"), "{}", said.err);
+    job.batch_execute("SELECT 1").await.unwrap();
+    db.run(&format!("REVOKE pg_monitor FROM {role}; DROP ROLE {role}"))
+        .await;
+}
+
+/// On a terminal, which `script` makes one of.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_asked_and_anything_but_yes_is_no() {
+    if Command::new("script")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_err()
+    {
+        return left_out("terminal", "there is no `script` on this system");
+    }
+    let db = Database::create().await;
+    let mut job = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
+    let pid = pid_of(&mut job).await;
+    let answer = |answer: &'static str| {
+        let url = db.url().to_owned();
+        let command = format!(
+            "{} locks terminate {pid}",
+            env!("CARGO_BIN_EXE_cargo-advisory")
+        );
+        spawn_blocking(move || {
+            let typed = format!("printf '{answer}' | script -qec '{command}' /dev/null");
+            let output = Command::new("sh")
+                .args(["-c", &typed])
+                .env("DATABASE_URL", url)
+                .output()
+                .unwrap();
+            let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+            (output.status.code(), shown)
+        })
+    };
+    for no in ["\\n", "n\\n", "no\\n"] {
+        let (code, shown) = answer(no).await.unwrap();
+        assert_eq!(code, Some(1), "{shown}");
+        assert!(
+            shown.contains(&format!("End the session of {pid}? [y/N]")),
+            "{shown}"
+        );
+        assert!(shown.contains("Nothing was done."), "{shown}");
+    }
+    job.batch_execute("SELECT 1").await.unwrap();
+    let (code, shown) = answer("y\\n").await.unwrap();
+    assert_eq!(code, Some(0), "{shown}");
+    job.batch_execute("SELECT 1").await.unwrap_err();
+}

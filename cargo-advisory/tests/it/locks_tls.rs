@@ -1,0 +1,142 @@
+//! Is the connection encrypted as the address says, and for whom?
+//!
+//! Against a server of a few lines, since the tests' PostgreSQL listens on a socket of this machine alone, where there is no TLS: it
+//! refuses everybody, and says whether that was encrypted.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+use advisory_tests::left_out;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::programs::{run, scratch};
+
+/// Asks whether the server speaks TLS.
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// An authority, and the certificate that it gave to `localhost`.
+const CERTIFICATES: &str = "
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout ca.key -out ca.pem -subj /CN=authority -addext basicConstraints=critical,CA:true &&
+openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost &&
+printf 'subjectAltName=DNS:localhost' >server.ext &&
+openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out server.pem -extfile server.ext
+";
+
+fn refusal(message: &str) -> Vec<u8> {
+    let fields = format!("SFATAL\0VFATAL\0C28000\0M{message}\0\0");
+    let length = u32::try_from(fields.len() + 4).unwrap();
+    let mut bytes = vec![b'E'];
+    bytes.extend(length.to_be_bytes());
+    bytes.extend(fields.bytes());
+    bytes
+}
+
+fn refuse(mut client: TcpStream, config: Arc<ServerConfig>) -> std::io::Result<()> {
+    let mut asked = [0; 8];
+    client.read_exact(&mut asked)?;
+    if asked != SSL_REQUEST {
+        return client.write_all(&refusal("in the clear"));
+    }
+    client.write_all(b"S")?;
+    let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
+    let mut stream = StreamOwned::new(connection, client);
+    stream.read_exact(&mut asked)?;
+    stream.write_all(&refusal("it is encrypted"))?;
+    stream.conn.send_close_notify();
+    stream.flush()
+}
+
+fn serve(folder: &str) -> u16 {
+    let certificate = CertificateDer::from_pem_file(format!("{folder}/server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(format!("{folder}/server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            // A client that does not trust us ends the handshake.
+            drop(refuse(client, Arc::clone(&config)));
+        }
+    });
+    port
+}
+
+#[test]
+fn sslmode_means_what_it_does_for_libpq() {
+    let folder = scratch("certificates");
+    fs::create_dir_all(&folder).unwrap();
+    let made = Command::new("sh")
+        .args(["-c", CERTIFICATES])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    if !made.status.success() {
+        return left_out(
+            "tls",
+            "there is no `openssl` on this system that makes certificates",
+        );
+    }
+    let port = serve(&folder);
+    let said = |host: &str, query: &str| {
+        let url = format!("postgres://me:secret@{host}:{port}/shop?{query}");
+        let said = run(&["locks"], &[("DATABASE_URL", &url)]);
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{query}");
+        assert!(!said.err.contains("secret"), "{}", said.err);
+        said.err
+    };
+    let trusted = format!("sslrootcert={folder}/ca.pem").replace('/', "%2F");
+    let (encrypted, clear) = ("it is encrypted", "in the clear");
+    let (stranger, elsewhere) = ("UnknownIssuer", "not valid for name");
+    for (host, query, word) in [
+        ("localhost", "", encrypted),
+        ("localhost", "sslmode=disable", clear),
+        ("localhost", "sslmode=prefer", encrypted),
+        ("localhost", "sslmode=require", encrypted),
+        ("localhost", "sslmode=verify-full", stranger),
+        ("localhost", "sslmode=verify-ca", stranger),
+        (
+            "localhost",
+            &format!("sslmode=verify-full&{trusted}"),
+            encrypted,
+        ),
+        (
+            "127.0.0.1",
+            &format!("sslmode=verify-full&{trusted}"),
+            elsewhere,
+        ),
+        (
+            "127.0.0.1",
+            &format!("sslmode=verify-ca&{trusted}"),
+            encrypted,
+        ),
+        (
+            "127.0.0.1",
+            &format!("sslmode=require&{trusted}"),
+            encrypted,
+        ),
+        ("localhost", "sslmode=yes", "write `disable`"),
+        (
+            "localhost",
+            "sslmode=verify-ca&sslrootcert=none",
+            "`sslrootcert=none`",
+        ),
+    ] {
+        let err = said(host, query);
+        // Where the system has no authorities at all, that is the answer.
+        let has_none = word == stranger && err.contains("no trusted authorities");
+        assert!(err.contains(word) || has_none, "{query} of {host}: {err}");
+    }
+}

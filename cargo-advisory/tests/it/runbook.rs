@@ -1,0 +1,177 @@
+//! Does `docs/stuck-locks.md` say what happens? Each of its commands and queries is run, on a lock that is stuck.
+
+use std::time::Duration;
+
+use advisory_runtime::lease::{Request, Table};
+use advisory_tests::{Database, pid_of};
+use diesel::sql_types::{Integer, Nullable, Text};
+use diesel::{QueryableByName, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use tokio::task::spawn_blocking;
+
+use crate::locks::{does, holder, waiter};
+use crate::programs::{Said, booking_service, run};
+
+const PAGE: &str = include_str!("../../../docs/stuck-locks.md");
+
+/// The blocks of one language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let fence = format!("\n```{language}\n");
+    let blocks = PAGE.split(fence.as_str()).skip(1);
+    blocks
+        .filter_map(|rest| Some(rest.split_once("\n```")?.0))
+        .collect()
+}
+
+async fn cargo(db: &Database, line: &str) -> Said {
+    let (url, line) = (db.url().to_owned(), line.to_owned());
+    spawn_blocking(move || {
+        let words: Vec<&str> = line
+            .split_whitespace()
+            .map(|word| word.trim_matches('\''))
+            .collect();
+        assert_eq!(words[..2], ["cargo", "advisory"], "{line}");
+        run(&words[2..], &[("DATABASE_URL", &url)])
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_command_does_what_the_page_says() {
+    let db = Database::create().await;
+    let artifact = booking_service();
+    let stuck = "SELECT pg_advisory_lock(42424242)";
+    let lines = blocks("sh");
+    assert_eq!(lines.len(), 5, "{lines:?}");
+    for line in lines {
+        let mut job = holder(&db, "cleanup-job", stuck).await;
+        let held_by = pid_of(&mut job).await;
+        let (awaits, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(42424242)").await;
+        // A holder that is idle has nothing to cancel, so it is the waiter there.
+        let pid = if line.contains("cancel") {
+            awaits
+        } else {
+            held_by
+        };
+        let mut line = line
+            .replace("target/release/shop", &artifact)
+            .replace("4711", &pid.to_string())
+            .replace("30s", "0s");
+        if line.contains("cancel") || line.contains("terminate") {
+            line += " --yes";
+        }
+        let said = cargo(&db, &line).await;
+        let (code, word) = match line.split_whitespace().nth(3) {
+            Some("cancel") => (0, "was cancelled"),
+            Some("terminate") => (0, "its locks are free"),
+            Some("--older-than") => (1, "1 lock older than 0s, 1 waiter"),
+            Some("--artifact") => (0, "idempotency-cleanup (42424242)"),
+            _ => (0, "sha256"),
+        };
+        assert_eq!(said.code, Some(code), "{line}: {said:?}");
+        assert!(
+            said.out.contains(word) || said.err.contains(word),
+            "{line}: {said:?}"
+        );
+        drop(job);
+        let waiter = waiting.await.unwrap();
+        drop(waiter);
+        db.until_no_locks().await;
+    }
+}
+
+#[derive(Debug, QueryableByName, PartialEq)]
+struct Found {
+    #[diesel(sql_type = Text)]
+    key: String,
+    #[diesel(sql_type = Integer)]
+    pid: i32,
+    #[diesel(sql_type = Text)]
+    mode: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    application_name: Option<String>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_query_does_what_the_page_says() {
+    let db = Database::create().await;
+    let queries = blocks("sql");
+    let [locks, terminate, prepared, lease] = queries[..] else {
+        panic!("{queries:?}");
+    };
+    let mut conn = db.connect().await;
+
+    let mut keys = Vec::new();
+    for (arguments, key) in [("-7", "-7"), ("42424242", "42424242"), ("7, -3", "(7, -3)")] {
+        let sql = format!("SELECT pg_advisory_lock({arguments})");
+        let mut held = holder(&db, "job", &sql).await;
+        keys.push((pid_of(&mut held).await, key, held));
+    }
+    let found: Vec<Found> = sql_query(locks.trim_end_matches(';'))
+        .load(&mut conn)
+        .await
+        .unwrap();
+    assert_eq!(found.len(), keys.len(), "{found:?}");
+    for (pid, key, _) in &keys {
+        let row = found.iter().find(|row| row.pid == *pid).unwrap();
+        assert_eq!((&*row.key, &*row.mode), (*key, "ExclusiveLock"));
+        assert_eq!(row.application_name.as_deref(), Some("job"));
+    }
+    let (pid, ..) = keys[0];
+    does(&mut conn, &terminate.replace("4711", &pid.to_string())).await;
+    let left: Vec<i32> = db.locks().await.iter().map(|lock| lock.pid).collect();
+    assert!(!left.contains(&pid) && left.len() == 2, "{left:?}");
+
+    does(&mut conn, prepared).await;
+
+    let table = Table::new();
+    table.set_up(&mut conn).await.unwrap();
+    let request = || Request::text("webhook:42").ttl(Duration::from_secs(3600));
+    table.acquire(&mut conn, request()).await.unwrap();
+    does(&mut conn, lease).await;
+    let next = table.acquire(&mut conn, request()).await.unwrap();
+    assert_eq!(next.token().get(), 2, "the token goes on");
+}
+
+/// What the recipes find, of locks that are all held.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_recipes_mislead_as_the_page_says() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    // A number as hashes are, a small one, and the pair that looks like it.
+    let hash = -1_839_462_713_i64;
+    let sql =
+        format!("SELECT pg_advisory_lock({hash}), pg_advisory_lock(42), pg_advisory_lock(0, 42)");
+    does(&mut conn, &sql).await;
+    let count = async |condition: &str| {
+        let sql = format!(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = \
+             (SELECT oid FROM pg_database WHERE datname = current_database()) AND {condition}"
+        );
+        db.count(&sql).await
+    };
+    assert_eq!(count("true").await, 3);
+    assert_eq!(count(&format!("objid::bigint = {hash}")).await, 0);
+    assert_eq!(count("classid = 0").await, 2, "the hash is hidden");
+    assert_eq!(
+        count("classid = 0 AND objid = 42").await,
+        2,
+        "two locks, one look"
+    );
+    assert_eq!(count("relation IS NOT NULL").await, 0);
+    // A transaction-level lock is found by it as well.
+    does(&mut conn, "BEGIN; SELECT pg_advisory_xact_lock(43)").await;
+    assert_eq!(count("classid = 0 AND objid = 43").await, 1);
+
+    // Who waits ahead in the line is among the blockers, and frees nothing.
+    let (first, one) = waiter(&db, "first", "SELECT pg_advisory_lock(42)").await;
+    let (second, two) = waiter(&db, "second", "SELECT pg_advisory_lock(42)").await;
+    let blockers = format!("SELECT cardinality(pg_blocking_pids({second}))");
+    assert_eq!(db.count(&blockers).await, 2);
+    db.terminate(first).await;
+    drop(one.await.unwrap());
+    assert_eq!(db.count(&blockers).await, 1);
+    drop::<AsyncPgConnection>(conn);
+    two.await.unwrap().batch_execute("SELECT 1").await.unwrap();
+}

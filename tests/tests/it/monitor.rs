@@ -1,0 +1,309 @@
+//! The live view of locks: both key spaces, who holds, who waits, and who blocks whom.
+
+use crate::bookings::{database, execute, key_of};
+use advisory_runtime::monitor::{
+    self, Activity, Backend, By, Lock, Locks, Names, Scope, State, Waiter,
+};
+use advisory_runtime::{Key, Mode, Request, Wait, session, xact};
+use advisory_tests::{Database, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// What an administrator sees, who has no program at hand.
+pub(crate) async fn look(db: &Database) -> Locks {
+    look_with(db, &Names::none()).await
+}
+
+pub(crate) async fn look_with(db: &Database, names: &Names) -> Locks {
+    monitor::locks(&mut db.connect().await, names)
+        .await
+        .unwrap()
+}
+
+pub(crate) fn lock(locks: &Locks, key: impl Into<Key>) -> &Lock {
+    let key = key.into();
+    let found = locks.locks.iter().find(|lock| lock.key == key);
+    found.unwrap_or_else(|| panic!("no lock {key}: {locks:#?}"))
+}
+
+pub(crate) fn backend(locks: &Locks, pid: i32) -> &Backend {
+    let found = locks.backend(pid);
+    found.unwrap_or_else(|| panic!("no backend {pid}: {locks:#?}"))
+}
+
+/// Runs a statement that waits, and gives the connection back.
+pub(crate) fn waits(
+    mut conn: AsyncPgConnection,
+    sql: &'static str,
+) -> JoinHandle<AsyncPgConnection> {
+    tokio::spawn(async move {
+        // Its own end, or that of its session: either ends the wait.
+        drop(execute(&mut conn, sql).await);
+        conn
+    })
+}
+
+/// Waits until so many backends of the database wait for a lock of any kind.
+pub(crate) async fn until_waiters(db: &Database, count: i32) {
+    let short = format!(
+        "SELECT 'fewer' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+         HAVING count(*) < {count}"
+    );
+    db.until_empty(Duration::from_secs(10), "waiters", &short)
+        .await;
+}
+
+fn holders(lock: &Lock) -> Vec<(By, Mode)> {
+    let holders = lock.holders.iter();
+    holders
+        .map(|holder| (holder.by.clone(), holder.mode))
+        .collect()
+}
+
+#[tokio::test]
+async fn keys_of_both_spaces_come_back_as_they_were_given() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    let mut keys: Vec<Key> = [i64::MIN, -1, 0, 1, 42, i64::MAX, 1 << 32, -(1 << 32)]
+        .map(Key::from)
+        .to_vec();
+    keys.extend([(0, 0), (0, 42), (7, -3), (-1, -1), (i32::MIN, i32::MAX)].map(Key::from));
+    let held = xact::begin(&mut conn, Request::all(keys.clone()))
+        .await
+        .unwrap();
+    let seen = look(&db).await;
+    keys.sort_unstable();
+    let found: Vec<Key> = seen.locks.iter().map(|lock| lock.key).collect();
+    assert_eq!(found, keys);
+    for lock in &seen.locks {
+        assert_eq!(holders(lock), [(By::Backend(pid), Mode::Exclusive)]);
+        assert_eq!(lock.waiters, []);
+    }
+    assert_eq!(seen.backends.len(), 1);
+    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
+    let seen = look(&db).await;
+    assert_eq!((seen.locks.len(), seen.backends.len()), (0, 0));
+    assert!(seen.database.starts_with("advisory_"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_holder_is_shown_with_all_that_it_does() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    execute(&mut conn, "SET application_name = 'booking-service'")
+        .await
+        .unwrap();
+    let mut held = xact::begin(&mut conn, key_of(7)).await.unwrap();
+    execute(held.conn(), "SELECT 'its last word'")
+        .await
+        .unwrap();
+
+    let seen = look(&db).await;
+    let shown = backend(&seen, pid);
+    assert_eq!(shown.application.name, "booking-service");
+    assert_eq!(shown.application.key, None);
+    assert_eq!(shown.user.as_deref(), Some(seen.role.as_str()));
+    assert_eq!((&shown.waits_for, &shown.blocked_by), (&None, &vec![]));
+    let Activity::Visible {
+        state,
+        query,
+        transaction_age: Some(_),
+        client,
+        ..
+    } = &shown.activity
+    else {
+        panic!("{shown:?}");
+    };
+    assert_eq!(*state, State::IdleInTransaction);
+    assert_eq!(query, "SELECT 'its last word'");
+    assert_eq!(*client, None, "a socket");
+    assert!(seen.sees_all);
+    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn waiters_stand_in_line_behind_holders_and_those_ahead_of_them() {
+    let db = Database::create().await;
+    let (mut one, mut other) = (db.connect().await, db.connect().await);
+    let readers = [pid_of(&mut one).await, pid_of(&mut other).await];
+    let shared = || Request::new(5).shared();
+    let first = session::acquire(&mut one, shared()).await.unwrap();
+    let second = session::acquire(&mut other, shared()).await.unwrap();
+
+    let (mut third, mut last) = (db.connect().await, db.connect().await);
+    let (writer, reader) = (pid_of(&mut third).await, pid_of(&mut last).await);
+    let writing = waits(third, "SELECT pg_advisory_lock(5)");
+    db.until_waiters(5, 1).await;
+    let reading = waits(last, "SELECT pg_advisory_lock_shared(5)");
+    db.until_waiters(5, 2).await;
+
+    let seen = look(&db).await;
+    let lock = lock(&seen, 5);
+    let mut pids = readers;
+    pids.sort_unstable();
+    assert_eq!(
+        holders(lock),
+        pids.map(|pid| (By::Backend(pid), Mode::Shared))
+    );
+    let [ahead, next] = &lock.waiters[..] else {
+        panic!("{lock:?}");
+    };
+    assert_eq!(
+        (ahead.pid, ahead.mode, &ahead.held_by[..]),
+        (writer, Mode::Exclusive, &pids[..])
+    );
+    assert_eq!(ahead.behind, []);
+    // No holder is in the reader's way: the writer ahead of it is.
+    assert_eq!(
+        (next.pid, next.mode, &next.held_by[..]),
+        (reader, Mode::Shared, &[][..])
+    );
+    assert_eq!(next.behind, [writer]);
+    assert!(ahead.waited >= next.waited, "{ahead:?} {next:?}");
+    assert_eq!(
+        backend(&seen, writer).waits_for.as_deref(),
+        Some("advisory")
+    );
+
+    drop((first, second));
+    for done in [writing, reading] {
+        drop(done.await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn who_is_in_the_way_of_a_holder_is_shown_too() {
+    let db = database().await;
+    db.run("INSERT INTO booking VALUES (1, 'Ada')").await;
+    let (mut row, mut holder, mut waiter) =
+        (db.connect().await, db.connect().await, db.connect().await);
+    let pids = [
+        pid_of(&mut row).await,
+        pid_of(&mut holder).await,
+        pid_of(&mut waiter).await,
+    ];
+    execute(&mut row, "BEGIN").await.unwrap();
+    execute(&mut row, "UPDATE booking SET guest = 'Bob'")
+        .await
+        .unwrap();
+    execute(&mut holder, "BEGIN").await.unwrap();
+    execute(&mut holder, "SELECT pg_advisory_xact_lock(5)")
+        .await
+        .unwrap();
+    let held = waits(holder, "UPDATE booking SET guest = 'Eve'");
+    until_waiters(&db, 1).await;
+    let waiting = waits(waiter, "SELECT pg_advisory_xact_lock(5)");
+    db.until_waiting(5).await;
+
+    let seen = look(&db).await;
+    let [Waiter { pid, held_by, .. }] = &lock(&seen, 5).waiters[..] else {
+        panic!("{seen:?}");
+    };
+    assert_eq!((*pid, &held_by[..]), (pids[2], &pids[1..2]));
+    let stuck = backend(&seen, pids[1]);
+    assert_eq!(stuck.waits_for.as_deref(), Some("transactionid"));
+    assert_eq!(stuck.blocked_by, pids[..1]);
+    let cause = backend(&seen, pids[0]);
+    assert!(
+        matches!(
+            &cause.activity,
+            Activity::Visible {
+                state: State::IdleInTransaction,
+                ..
+            }
+        ),
+        "{cause:?}"
+    );
+    assert_eq!(seen.backends.len(), 3);
+
+    drop(row);
+    for done in [held, waiting] {
+        drop(done.await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn another_databases_locks_are_not_shown() {
+    let (db, other) = (Database::create().await, Database::create().await);
+    let (mut ours, mut theirs) = (db.connect().await, other.connect().await);
+    execute(
+        &mut ours,
+        "SELECT pg_advisory_lock(5), pg_advisory_lock(5, 6)",
+    )
+    .await
+    .unwrap();
+    execute(
+        &mut theirs,
+        "SELECT pg_advisory_lock(5), pg_advisory_lock(7)",
+    )
+    .await
+    .unwrap();
+    let seen = look(&db).await;
+    let keys: Vec<Key> = seen.locks.iter().map(|lock| lock.key).collect();
+    assert_eq!(keys, [Key::BigInt(5), Key::IntInt(5, 6)]);
+    let pid = pid_of(&mut ours).await;
+    assert_eq!(lock(&seen, 5).holders.len(), 1);
+    assert_eq!(seen.backends[0].pid, pid);
+    assert_eq!(look(&other).await.locks.len(), 2);
+}
+
+#[tokio::test]
+async fn an_idle_holder_has_a_session_level_lock_and_else_it_is_not_known() {
+    let db = Database::create().await;
+    let (mut idle, mut open) = (db.connect().await, db.connect().await);
+    execute(&mut idle, "SELECT pg_advisory_lock(5)")
+        .await
+        .unwrap();
+    execute(&mut open, "BEGIN").await.unwrap();
+    execute(&mut open, "SELECT pg_advisory_xact_lock(6)")
+        .await
+        .unwrap();
+    let idle_pid = pid_of(&mut idle).await;
+    let active =
+        format!("SELECT state FROM pg_stat_activity WHERE pid = {idle_pid} AND state <> 'idle'");
+    db.until_empty(Duration::from_secs(10), "an idle session", &active)
+        .await;
+    let seen = look(&db).await;
+    assert_eq!(lock(&seen, 5).holders[0].scope, Some(Scope::Session));
+    assert_eq!(lock(&seen, 6).holders[0].scope, None);
+}
+
+#[tokio::test]
+async fn each_look_inside_one_transaction_is_new() {
+    let db = Database::create().await;
+    let (mut watcher, mut conn) = (db.connect().await, db.connect().await);
+    let pid = pid_of(&mut conn).await;
+    execute(&mut conn, "SELECT pg_advisory_lock(5)")
+        .await
+        .unwrap();
+    watcher.begin_test_transaction().await.unwrap();
+    monitor::locks(&mut watcher, &Names::none()).await.unwrap();
+    execute(&mut conn, "SET application_name = 'renamed'")
+        .await
+        .unwrap();
+    let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();
+    assert_eq!(backend(&seen, pid).application.name, "renamed");
+}
+
+#[tokio::test]
+async fn a_look_takes_no_lock_and_waits_for_none() {
+    let db = database().await;
+    let (mut holder, mut watcher) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, Request::new(key_of(7)).wait(Wait::Never))
+        .await
+        .unwrap();
+    execute(&mut watcher, "SET lock_timeout = '1ms'")
+        .await
+        .unwrap();
+    let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();
+    assert_eq!(seen.locks.len(), 1);
+    assert_eq!(db.locks().await.len(), 1);
+    drop(held);
+}

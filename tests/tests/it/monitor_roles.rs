@@ -1,0 +1,320 @@
+//! What a role may see and end, what nobody may fake, and the same on blocking Diesel.
+
+use crate::bookings::{database, execute};
+use crate::monitor::{backend, lock, look, waits};
+use advisory_runtime::blocking;
+use advisory_runtime::monitor::{self, Activity, By, Locks, Names, Scope, Signal, State};
+use advisory_tests::{Database, left_out, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+
+/// A role of this test's own: roles are the server's, not the database's.
+async fn role(db: &Database, name: &str) -> String {
+    let role = format!("{name}_{}", std::process::id());
+    db.run(&format!("CREATE ROLE {role} LOGIN")).await;
+    role
+}
+
+async fn remove(db: &Database, roles: &[&str]) {
+    for role in roles {
+        db.run(&format!("DROP ROLE {role}")).await;
+    }
+}
+
+/// A connection that has logged in as that role: a session that takes another role later still counts as its own.
+async fn connect_as(db: &Database, role: &str) -> AsyncPgConnection {
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    AsyncPgConnection::establish(&format!("{scheme}://{role}@{address}"))
+        .await
+        .unwrap()
+}
+
+async fn look_as(conn: &mut AsyncPgConnection) -> Locks {
+    monitor::locks(conn, &Names::none()).await.unwrap()
+}
+
+#[tokio::test]
+async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_told() {
+    let db = Database::create().await;
+    let (watcher, app) = (role(&db, "watcher").await, role(&db, "app").await);
+    let mut holder = connect_as(&db, &app).await;
+    let mut waiter = connect_as(&db, &app).await;
+    let (held_by, awaited_by) = (pid_of(&mut holder).await, pid_of(&mut waiter).await);
+    for conn in [&mut holder, &mut waiter] {
+        execute(conn, "SET application_name = 'api'").await.unwrap();
+    }
+    execute(&mut holder, "SELECT pg_advisory_lock(5)")
+        .await
+        .unwrap();
+    let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
+    db.until_waiting(5).await;
+
+    let mut conn = connect_as(&db, &watcher).await;
+    let seen = look_as(&mut conn).await;
+    assert_eq!((seen.sees_all, &*seen.role), (false, &*watcher));
+    for pid in [held_by, awaited_by] {
+        let shown = backend(&seen, pid);
+        assert_eq!(shown.application.name, "api");
+        let Activity::Hidden { needs, .. } = &shown.activity else {
+            panic!("{shown:?}");
+        };
+        assert_eq!(*needs, "pg_monitor");
+    }
+    let waiter = &lock(&seen, 5).waiters[0];
+    assert_eq!(
+        (waiter.pid, &waiter.held_by[..]),
+        (awaited_by, &[held_by][..])
+    );
+    assert!(waiter.waited > Duration::ZERO);
+
+    for enough in ["pg_monitor", "pg_read_all_stats"] {
+        db.run(&format!("GRANT {enough} TO {watcher}")).await;
+        let seen = look_as(&mut conn).await;
+        assert!(seen.sees_all, "{enough}");
+        assert!(
+            matches!(&backend(&seen, held_by).activity, Activity::Visible { query, .. } if query.contains("lock(5)")),
+            "{enough}: {seen:?}"
+        );
+        db.run(&format!("REVOKE {enough} FROM {watcher}")).await;
+    }
+    // Its own it always sees.
+    execute(&mut conn, "SELECT pg_advisory_lock(6)")
+        .await
+        .unwrap();
+    let own = pid_of(&mut conn).await;
+    let seen = look_as(&mut conn).await;
+    assert!(!backend(&seen, own).activity.is_hidden(), "{seen:?}");
+    drop((holder, conn));
+    drop(waiting.await.unwrap());
+    db.until_no_locks().await;
+    remove(&db, &[&watcher, &app]).await;
+}
+
+#[tokio::test]
+async fn a_waiter_is_cancelled_and_a_holder_terminated_with_its_locks_free() {
+    let db = Database::create().await;
+    let (mut holder, mut waiter, mut conn) =
+        (db.connect().await, db.connect().await, db.connect().await);
+    let (held_by, awaited_by) = (pid_of(&mut holder).await, pid_of(&mut waiter).await);
+    execute(&mut holder, "SELECT pg_advisory_lock(5)")
+        .await
+        .unwrap();
+    let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
+    db.until_waiting(5).await;
+    let seen = look(&db).await;
+
+    let waits = backend(&seen, awaited_by).clone();
+    assert_eq!(
+        monitor::cancel(&mut conn, &waits).await.unwrap(),
+        Signal::Done
+    );
+    let mut waiter = waiting.await.unwrap();
+    execute(&mut waiter, "SELECT 1").await.unwrap();
+    db.until_no_waiters(5).await;
+
+    // A session-level lock outlives a cancelled statement.
+    let holds = backend(&seen, held_by).clone();
+    assert_eq!(
+        monitor::cancel(&mut conn, &holds).await.unwrap(),
+        Signal::Done
+    );
+    assert_eq!(look(&db).await.locks.len(), 1);
+    assert_eq!(
+        monitor::terminate(&mut conn, &holds).await.unwrap(),
+        Signal::Done
+    );
+    assert_eq!(look(&db).await.locks, []);
+    for again in [
+        monitor::terminate(&mut conn, &holds).await,
+        monitor::cancel(&mut conn, &holds).await,
+    ] {
+        assert_eq!(again.unwrap(), Signal::Gone);
+    }
+    execute(&mut waiter, "SELECT 1").await.unwrap();
+}
+
+#[tokio::test]
+async fn who_may_not_end_a_session_is_told_the_role_that_may() {
+    let db = Database::create().await;
+    let (watcher, app) = (role(&db, "signals").await, role(&db, "signalled").await);
+    let mut root = db.connect().await;
+    let mut holder = connect_as(&db, &app).await;
+    let mut conn = connect_as(&db, &watcher).await;
+    let (root_pid, app_pid) = (pid_of(&mut root).await, pid_of(&mut holder).await);
+    execute(&mut root, "SELECT pg_advisory_lock(5)")
+        .await
+        .unwrap();
+    execute(&mut holder, "SELECT pg_advisory_lock(6)")
+        .await
+        .unwrap();
+    let refused = |needs| format!("Refused {{ needs: {needs:?} }}");
+    let seen = look_as(&mut conn).await;
+    for (pid, needs) in [(root_pid, "superuser"), (app_pid, "pg_signal_backend")] {
+        for end in [
+            monitor::cancel(&mut conn, backend(&seen, pid)).await,
+            monitor::terminate(&mut conn, backend(&seen, pid)).await,
+        ] {
+            assert_eq!(format!("{:?}", end.unwrap()), refused(needs));
+        }
+    }
+    assert_eq!(look(&db).await.locks.len(), 2, "nothing was ended");
+    db.run(&format!("GRANT pg_signal_backend TO {watcher}"))
+        .await;
+    let done = monitor::terminate(&mut conn, backend(&seen, app_pid)).await;
+    assert_eq!(done.unwrap(), Signal::Done);
+    let root_still = monitor::terminate(&mut conn, backend(&seen, root_pid)).await;
+    assert_eq!(format!("{:?}", root_still.unwrap()), refused("superuser"));
+    drop((conn, holder));
+    db.run(&format!("REVOKE pg_signal_backend FROM {watcher}"))
+        .await;
+    remove(&db, &[&watcher, &app]).await;
+}
+
+/// Twins of what the monitor asks with, which say nothing or the wrong thing.
+const HOSTILE: &str = "
+    CREATE VIEW public.pg_locks AS SELECT * FROM pg_catalog.pg_locks WHERE false;
+    CREATE VIEW public.pg_database AS SELECT * FROM pg_catalog.pg_database WHERE false;
+    CREATE VIEW public.pg_roles AS SELECT * FROM pg_catalog.pg_roles WHERE false;
+    CREATE VIEW public.pg_prepared_xacts AS SELECT * FROM pg_catalog.pg_prepared_xacts WHERE false;
+    CREATE FUNCTION public.pg_blocking_pids(int) RETURNS int[] LANGUAGE sql AS $$SELECT '{666}'::int[]$$;
+    CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$SELECT '-infinity'::timestamptz$$;
+    CREATE FUNCTION public.statement_timestamp() RETURNS timestamptz LANGUAGE sql AS $$SELECT '-infinity'::timestamptz$$;
+    CREATE FUNCTION public.current_database() RETURNS name LANGUAGE sql AS $$SELECT 'none'::name$$;
+    CREATE FUNCTION public.pg_terminate_backend(int, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE FUNCTION public.pg_cancel_backend(int) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE FUNCTION public.pg_has_role(name, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE FUNCTION public.pg_has_role(oid, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE FUNCTION public.host(inet) RETURNS text LANGUAGE sql AS $$SELECT 'evil'::text$$;
+    CREATE FUNCTION public.date_part(text, interval) RETURNS float8 LANGUAGE sql AS $$SELECT -1::float8$$;
+    CREATE FUNCTION public.never(int4, int4) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.= (FUNCTION = public.never, LEFTARG = int4, RIGHTARG = int4);
+    CREATE FUNCTION public.never(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.= (FUNCTION = public.never, LEFTARG = text, RIGHTARG = text);
+    CREATE FUNCTION public.never(int8, int8) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.= (FUNCTION = public.never, LEFTARG = int8, RIGHTARG = int8);
+    CREATE FUNCTION public.never(oid, oid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.= (FUNCTION = public.never, LEFTARG = oid, RIGHTARG = oid);
+    CREATE FUNCTION public.never(name, name) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.= (FUNCTION = public.never, LEFTARG = name, RIGHTARG = name);
+    CREATE DOMAIN public.int8 AS pg_catalog.text CHECK (false);
+    CREATE DOMAIN public.int4 AS pg_catalog.text CHECK (false);
+    CREATE DOMAIN public.float8 AS pg_catalog.text CHECK (false);
+    CREATE DOMAIN public.text AS pg_catalog.int4 CHECK (false);
+    CREATE DOMAIN public.name AS pg_catalog.int4 CHECK (false);
+";
+
+#[tokio::test]
+async fn a_hostile_search_path_changes_nothing() {
+    let db = database().await;
+    db.run(HOSTILE).await;
+    let (mut holder, mut waiter, mut conn) =
+        (db.connect().await, db.connect().await, db.connect().await);
+    let (held_by, awaited_by) = (pid_of(&mut holder).await, pid_of(&mut waiter).await);
+    execute(&mut holder, "SELECT pg_advisory_lock(5)")
+        .await
+        .unwrap();
+    let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
+    db.until_waiting(5).await;
+    execute(&mut conn, "SET search_path = public, pg_catalog")
+        .await
+        .unwrap();
+    let seen = look_as(&mut conn).await;
+    let shown = lock(&seen, 5);
+    assert_eq!(shown.holders[0].by, By::Backend(held_by));
+    assert_eq!(shown.waiters[0].held_by, [held_by]);
+    assert!(shown.waiters[0].waited > Duration::ZERO);
+    assert!(seen.sees_all);
+    let waiter = backend(&seen, awaited_by);
+    assert!(
+        matches!(&waiter.activity, Activity::Visible { state: State::Active, transaction_age: Some(age), .. } if *age > Duration::ZERO),
+        "{waiter:?}"
+    );
+    let ended = monitor::cancel(&mut conn, waiter).await.unwrap();
+    assert_eq!(ended, Signal::Done);
+    drop(waiting.await.unwrap());
+    let ended = monitor::terminate(&mut conn, backend(&seen, held_by)).await;
+    assert_eq!(ended.unwrap(), Signal::Done);
+    assert_eq!(look(&db).await.locks, []);
+}
+
+#[tokio::test]
+async fn blocking_diesel_sees_and_ends_the_same() {
+    let db = Database::create().await;
+    let (mut holder, waiter) = (db.connect().await, db.connect().await);
+    execute(&mut holder, "SELECT pg_advisory_lock(5, -6)")
+        .await
+        .unwrap();
+    let waiting = waits(waiter, "SELECT pg_advisory_lock_shared(5, -6)");
+    crate::monitor::until_waiters(&db, 1).await;
+    let pid = pid_of(&mut holder).await;
+    let awaited = look(&db).await;
+    let mut conn = db.establish();
+    let (seen, ended, left) = spawn_blocking(move || {
+        let names = Names::none();
+        let seen = blocking::monitor::locks(&mut conn, &names).unwrap();
+        let waiter = seen.locks[0].waiters[0].pid;
+        let cancelled = blocking::monitor::cancel(&mut conn, seen.backend(waiter).unwrap());
+        // Before it is gone it could be given the lock.
+        let waits = |locks: &Locks| locks.locks.iter().any(|lock| !lock.waiters.is_empty());
+        while waits(&blocking::monitor::locks(&mut conn, &names).unwrap()) {
+            std::thread::yield_now();
+        }
+        let terminated = blocking::monitor::terminate(&mut conn, seen.backend(pid).unwrap());
+        let ended = [cancelled, terminated];
+        let left = blocking::monitor::locks(&mut conn, &names).unwrap();
+        (seen, ended.map(Result::unwrap), left)
+    })
+    .await
+    .unwrap();
+    let shape = |locks: &Locks| {
+        let lock = lock(locks, (5, -6));
+        (lock.holders.clone(), lock.waiters[0].held_by.clone())
+    };
+    assert_eq!(shape(&seen), shape(&awaited));
+    assert_eq!(ended, [Signal::Done; 2]);
+    assert_eq!(left.locks, []);
+    drop(waiting.await.unwrap());
+}
+
+/// The lock that no session has: its transaction was prepared, and whoever was to commit it has died.
+#[tokio::test]
+async fn a_prepared_transaction_is_shown_as_the_holder() {
+    let db = Database::create().await;
+    if db
+        .count("SELECT current_setting('max_prepared_transactions')")
+        .await
+        == 0
+    {
+        return left_out(
+            "prepared transactions",
+            "the server has max_prepared_transactions = 0",
+        );
+    }
+    let mut conn = db.connect().await;
+    for sql in [
+        "BEGIN",
+        "SELECT pg_advisory_xact_lock(5)",
+        "PREPARE TRANSACTION 'forgotten'",
+    ] {
+        execute(&mut conn, sql).await.unwrap();
+    }
+    let waiting = waits(db.connect().await, "SELECT pg_advisory_lock(5)");
+    db.until_waiting(5).await;
+    let seen = look(&db).await;
+    let shown = lock(&seen, 5);
+    let [holder] = &shown.holders[..] else {
+        panic!("{shown:?}");
+    };
+    assert!(
+        matches!(&holder.by, By::Prepared { gid, owner, .. } if gid == "forgotten" && *owner == seen.role),
+        "{holder:?}"
+    );
+    assert_eq!(holder.scope, Some(Scope::Xact));
+    assert_eq!(shown.waiters[0].held_by, [0]);
+    execute(&mut conn, "ROLLBACK PREPARED 'forgotten'")
+        .await
+        .unwrap();
+    drop(waiting.await.unwrap());
+}
