@@ -107,6 +107,7 @@
 //! | `SET failed_at = now(), error_message = $1` | [`fail`] |
 //! | `SET locked_until = NULL, locked_by = NULL` | [`release`] |
 //! | `CASE WHEN completed_at IS NOT NULL …` | [`state`], [`State::at`] |
+//! | `SELECT … , count(*) … GROUP BY 1` | [`counts`] |
 //! | `CREATE INDEX … WHERE completed_at IS NULL` | [`indexes`] |
 //!
 //! # What keeps two workers apart
@@ -133,6 +134,7 @@
 //! 1.21).
 
 mod claimed;
+mod count;
 mod finish;
 mod index;
 mod renewal;
@@ -145,6 +147,7 @@ mod take;
 mod time;
 
 pub use claimed::Claimed;
+pub use count::{Counts, counts};
 pub use finish::{complete, complete_with, fail, release, renew};
 pub use index::indexes;
 pub use run::{OnErr, keep, run};

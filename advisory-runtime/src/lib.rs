@@ -164,7 +164,6 @@ pub mod xact;
 pub use advisory_derive::{KeyPart, LockKey, lock_key};
 pub use key::{Key, KeyText, LockKey};
 pub use part::KeyPart;
-pub use shown::{Shown, show, shown};
 
 #[cfg(feature = "diesel")]
 pub use {

@@ -3,6 +3,11 @@
 //! PostgreSQL shows the number of a lock, and the application name of whoever has it to everybody. So that is where the key
 //! pattern goes: `shop [booking:<tenant_id>:<day>]`.
 
+#![cfg_attr(
+    not(feature = "diesel"),
+    allow(unreachable_pub, reason = "what locks show is said in `monitor`")
+)]
+
 use crate::Key;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -29,6 +34,7 @@ thread_local! {
 }
 
 /// Says what the locks of this process show from now on; the key pattern unless it is said.
+#[cfg(feature = "diesel")]
 pub fn show(shown: Shown) {
     let number = match shown {
         Shown::Nothing => 0,

@@ -1,7 +1,8 @@
 //! A lock, one query, commit: the attribute against what is written by hand today, and with what it shows of itself against without.
 
 use crate::case::{Case, Side};
-use advisory_runtime::{Shown, advisory_lock, show};
+use advisory_runtime::advisory_lock;
+use advisory_runtime::monitor::{Shown, show};
 use advisory_tests::Database;
 use diesel::sql_types::{BigInt, Integer};
 use diesel::{IntoSql, QueryResult};

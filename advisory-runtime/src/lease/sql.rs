@@ -12,6 +12,14 @@ pub(super) const OTHERS: &str = "others";
 /// The answer to what only the holder may do.
 pub(super) const HELD: &str = "held";
 
+/// What the server calls this very statement where it is prepared: behind a pooler that tracks them another name than ours.
+pub(super) const PREPARED_NAMES: &str = "SELECT pg_catalog.string_agg(name,',') FROM pg_catalog.pg_prepared_statements \
+     WHERE pg_catalog.strpos(statement,'advisory.prepared') OPERATOR(pg_catalog.>) 0";
+
+/// Whether the server is a standby.
+pub(super) const IS_STANDBY: &str =
+    "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' END";
+
 /// A token that a crash forgets is issued twice, so the write waits for the disk, whatever the session's setting is.
 const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
      ANY (CAST('{off,local,remote_write}' AS pg_catalog.text[])) \

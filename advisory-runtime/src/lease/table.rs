@@ -2,7 +2,7 @@
 
 use super::patience::{Patience, Refusal};
 use super::request::milliseconds;
-use super::sql::{Answer, HELD, TAKEN, Texts};
+use super::sql::{Answer, HELD, IS_STANDBY, PREPARED_NAMES, TAKEN, Texts};
 use super::standing::{Lease, Standing};
 use super::statement::{Statement, Value};
 use super::{FencingToken, Request, Row};
@@ -507,7 +507,7 @@ impl Table {
         if !matches!(depth(conn), Ok(None)) {
             return Channel::Said;
         }
-        let is_tracked = match conn.ask(crate::sql::PREPARED_NAMES).await {
+        let is_tracked = match conn.ask(PREPARED_NAMES).await {
             Ok(Some(names)) => !names.split(',').any(is_own_name),
             Ok(None) | Err(_) => false,
         };
@@ -537,9 +537,7 @@ impl Table {
             return Error::Database(error);
         };
         match kind {
-            DatabaseErrorKind::ReadOnlyTransaction
-                if self.is_so(conn, crate::sql::IS_STANDBY).await =>
-            {
+            DatabaseErrorKind::ReadOnlyTransaction if self.is_so(conn, IS_STANDBY).await => {
                 Error::Standby { lock }
             }
             DatabaseErrorKind::Unknown if self.is_so(conn, &self.0.texts.is_missing).await => {

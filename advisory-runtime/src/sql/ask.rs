@@ -64,11 +64,3 @@ pub(crate) fn step_of_all(token: u64, request: &Request, scope_is_session: bool)
         "true".to_owned()
     }
 }
-
-/// What the server calls this very statement where it is prepared: behind a pooler that tracks them another name than ours.
-pub(crate) const PREPARED_NAMES: &str = "SELECT pg_catalog.string_agg(name,',') FROM pg_catalog.pg_prepared_statements \
-     WHERE pg_catalog.strpos(statement,'advisory.prepared') OPERATOR(pg_catalog.>) 0";
-
-/// Whether the server is a standby.
-pub(crate) const IS_STANDBY: &str =
-    "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' END";

@@ -416,3 +416,27 @@ async fn columns_and_tables_can_have_any_names() {
         .unwrap();
     assert_eq!(states, [State::Completed; 4]);
 }
+
+#[tokio::test]
+async fn rows_are_counted_by_their_state() {
+    let db = database(8).await;
+    let mut conn = db.connect().await;
+    let (first, second) = (next(&mut conn).await, next(&mut conn).await);
+    claim::complete(&mut conn, &first).await.unwrap();
+    claim::fail(&mut conn, &second, "no").await.unwrap();
+    let _gone = [next(&mut conn).await, next(&mut conn).await];
+    expire(&db).await;
+    // One of the two again: they come first.
+    let _running = next(&mut conn).await;
+    let counts = advisory_runtime::monitor::claims::<SyncJob, _>(&mut conn)
+        .await
+        .unwrap();
+    let seen = [
+        counts.available,
+        counts.running,
+        counts.expired,
+        counts.completed,
+        counts.failed,
+    ];
+    assert_eq!(seen, [4, 1, 1, 1, 1]);
+}

@@ -142,7 +142,7 @@ async fn of_locks_in_one_another_the_inner_one_shows_and_the_own_name_comes_back
 /// Does nothing where it is not called by another test.
 #[tokio::test]
 async fn the_process_that_shows_something_else() {
-    use advisory_runtime::{Shown, show};
+    use advisory_runtime::monitor::{Shown, show};
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };

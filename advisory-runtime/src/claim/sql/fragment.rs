@@ -36,6 +36,11 @@ impl<T: Claim> Parts<T> {
         }
     }
 
+    /// `"schema"."table"`.
+    pub(in super::super) fn push_from<'b>(&'b self, out: Out<'_, 'b>) -> QueryResult<()> {
+        self.from.walk_ast(out)
+    }
+
     /// `"schema"."table"."column"`.
     pub(super) fn push<'b>(&'b self, column: &str, out: &mut Out<'_, 'b>) -> QueryResult<()> {
         self.from.walk_ast(out.reborrow())?;
