@@ -95,6 +95,7 @@ mod leases;
 mod patience;
 mod request;
 mod row;
+mod running;
 mod schema;
 mod sql;
 mod standing;

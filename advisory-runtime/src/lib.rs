@@ -130,11 +130,17 @@ mod guard;
 #[cfg(feature = "diesel")]
 mod holding;
 #[cfg(feature = "diesel")]
+mod kept;
+#[cfg(feature = "diesel")]
 mod keys;
 #[cfg(feature = "diesel-async")]
 pub mod lease;
 #[cfg(feature = "diesel")]
 mod link;
+#[cfg(feature = "diesel")]
+mod made;
+#[cfg(feature = "diesel")]
+mod order;
 #[cfg(feature = "diesel-async")]
 mod pool;
 #[cfg(feature = "diesel")]
@@ -147,6 +153,8 @@ mod request;
 pub mod session;
 #[cfg(feature = "diesel")]
 mod sql;
+#[cfg(feature = "diesel")]
+mod taken;
 #[cfg(feature = "diesel")]
 mod trail;
 #[cfg(feature = "diesel")]
@@ -232,6 +240,6 @@ pub mod __private {
     pub use crate::{
         convert::{never, returns},
         keys::Keys,
-        request::{Isolation, Request, Wait, millis},
+        request::{Isolation, Request, Wait, keyed, millis},
     };
 }

@@ -1,12 +1,14 @@
 //! A lease that is renewed in the background, and the body that runs under it.
 
-use super::Lease;
 use super::keeper::Finish;
+use super::{Lease, running};
 use crate::Error;
 use crate::convert::Fallible;
+use crate::taken::Taken;
 use crate::trail::{Outcome, Trail};
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -23,6 +25,8 @@ pub struct Held {
     keep: Option<Duration>,
     since: Instant,
     pub(super) trail: Option<Trail>,
+    /// What it is in the order of locks.
+    pub(super) taken: Option<Arc<Taken>>,
 }
 
 impl Held {
@@ -39,6 +43,7 @@ impl Held {
             keep,
             since: Instant::now(),
             trail: None,
+            taken: None,
         }
     }
 
@@ -104,7 +109,11 @@ impl Held {
                 }
                 #[cfg(feature = "tracing")]
                 let _entered = self.trail.as_ref().map(|trail| trail.span().entered());
-                if let Poll::Ready(result) = body.as_mut().poll(context) {
+                let taken = self.taken.as_ref();
+                let running = taken.map(|taken| running::enter(&self.lease, taken));
+                let polled = body.as_mut().poll(context);
+                drop(running);
+                if let Poll::Ready(result) = polled {
                     return Poll::Ready(Some(if standing.is_over() {
                         Err(self.lost())
                     } else if until.is_some_and(|until| Instant::now() >= until) {

@@ -1,7 +1,7 @@
 //! The lease table and a pool: what renews and releases by itself.
 
 use super::keeper::keep;
-use super::{Event, Held, Lease, Request, Row, Table};
+use super::{Event, Held, Lease, Request, Row, Table, running};
 use crate::pool::Pool;
 use crate::trail::Trail;
 use crate::{Error, LockKey};
@@ -83,8 +83,15 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     /// held.finish(result).await
     /// # }
     /// ```
-    pub async fn acquire(&self, request: impl Into<Request>) -> Result<Held, Error> {
-        let request = request.into();
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn acquire(
+        &self,
+        request: impl Into<Request>,
+    ) -> impl Future<Output = Result<Held, Error>> {
+        self.followed(request.into().made_here())
+    }
+
+    async fn followed(&self, request: Request) -> Result<Held, Error> {
         let mut trail = Trail::new(request.lock, "lease", "exclusive");
         match self.acquired(request).await {
             Ok(mut held) => {
@@ -101,15 +108,40 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
 
     async fn acquired(&self, request: Request) -> Result<Held, Error> {
         request.check()?;
+        let taken = running::asked(&request);
+        let own = running::held_by_this_task(&request);
+        if !own.is_empty() && Box::pin(self.holds_one(own)).await {
+            let lock = request.name();
+            return Err(Error::SelfDeadlock { lock });
+        }
         let runtime = Handle::try_current().map_err(|error| Error::Pool(Box::new(error)))?;
         let (ready, granted) = oneshot::channel();
         let (finish, finished) = oneshot::channel();
         let (limit, stays) = (request.max_hold, request.keep);
         drop(runtime.spawn(keep(self.clone(), request, ready, finished)));
         match granted.await {
-            Ok(granted) => Ok(Held::new(granted?, finish, limit, stays)),
+            Ok(granted) => {
+                let mut held = Held::new(granted?, finish, limit, stays);
+                held.taken = taken;
+                Ok(held)
+            }
             Err(ended) => Err(Error::Pool(Box::new(ended))),
         }
+    }
+
+    /// Whether one of these is held in this table, and not in another one or another database. Where the pool does not say so soon,
+    /// the call waits as any other.
+    async fn holds_one(&self, own: Vec<Lease>) -> bool {
+        let asked = async {
+            for lease in &own {
+                if self.holds(lease).await.unwrap_or(false) {
+                    return true;
+                }
+            }
+            false
+        };
+        let asked = tokio::time::timeout(Duration::from_secs(1), asked).await;
+        asked.unwrap_or(false)
     }
 
     /// [`Table::find`], on a connection of the pool.
@@ -262,7 +294,7 @@ impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::As
 /// What the attribute's expansion calls.
 #[doc(hidden)]
 pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
-    source.leases().acquire(request).await
+    source.leases().followed(request).await
 }
 
 /// How long a renewal waits for the pool, before it opens a connection of its own.

@@ -5,7 +5,7 @@ use super::request::milliseconds;
 use super::sql::{Answer, HELD, TAKEN, Texts};
 use super::standing::{Lease, Standing};
 use super::statement::{Statement, Value};
-use super::{FencingToken, Request, Row};
+use super::{FencingToken, Request, Row, running};
 use crate::link::{Link, depth};
 use crate::{Connection, Error, LockKey};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -177,6 +177,7 @@ impl Table {
     ) -> Result<Lease, Error> {
         let request = request.into();
         request.check()?;
+        drop(running::asked(&request));
         let mut patience = Patience::new(&request);
         loop {
             match self.attempt(conn.pg(), &request).await? {

@@ -38,6 +38,8 @@ mod lease;
 mod lease_attribute;
 mod lease_held;
 mod nesting;
+mod order;
+mod order_leases;
 mod pooler;
 mod postgres;
 mod postgres_locks;
