@@ -19,7 +19,7 @@ pub(crate) enum Format {
 const CODES: &str = "\
 Exit codes:
     0  nothing was found
-    1  a check found something
+    1  a check found something, or locks have more than one order
     2  wrong use, or a file that can't be read
   101  `cargo build` failed";
 
@@ -45,7 +45,7 @@ pub(crate) fn words(name: &'static str) -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands([dump(), check(), build(), key(), completions()])
+        .subcommands([dump(), check(), build(), key(), graph(), completions()])
         .after_help(CODES)
 }
 
@@ -127,6 +127,27 @@ fn key() -> Command {
         )
         .arg(format(&["table", "json"]))
         .arg(output())
+}
+
+fn graph() -> Command {
+    Command::new("graph")
+        .about("Draws the order in which tests have taken their locks, for Graphviz; fails if there are two")
+        .long_about(
+            "Writes the recorded order of locks as DOT. A debug build records it where `ADVISORY_LOCK_ORDER` names a file, to which \
+             each process appends: `ADVISORY_LOCK_ORDER=\"$PWD/target/lock-order\" cargo test`. Delete the file before a run that is \
+             to stand alone.\n\nArrows that go round are red, and told on the standard error: two calls can wait for each other.",
+        )
+        .arg(
+            Arg::new("from")
+                .long("from")
+                .value_name("FILE")
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
+                .help("What was recorded; without it the file that `ADVISORY_LOCK_ORDER` names"),
+        )
+        .arg(output())
+        .after_help(CODES)
 }
 
 fn completions() -> Command {

@@ -1,7 +1,8 @@
 //! The `cargo advisory` command: what does a program lock, and can its locks collide?
 //!
 //! The pipeline: `cli` reads the words and `selection` cargo's flags; `cargo` builds and names the artifacts; `artifact` reads one;
-//! `inventory` puts them together; `table`, `json` and `markdown` write them; `collisions`, `release` and `drift` look for `finding`s.
+//! `inventory` puts them together; `table`, `json` and `markdown` write them; `collisions`, `release` and `drift` look for `finding`s. `graph`
+//! draws what tests have recorded.
 
 mod artifact;
 mod build;
@@ -13,6 +14,7 @@ mod drift;
 mod dump;
 mod failure;
 mod finding;
+mod graph;
 mod inventory;
 mod json;
 mod key;
@@ -66,6 +68,7 @@ fn answer(matches: &ArgMatches) -> Result<bool, Failure> {
         Some(("dump", dump)) => dump::run(dump).map(|()| true),
         Some(("check", check)) => check::run(check),
         Some(("build", build)) => build::run(build),
+        Some(("graph", graph)) => graph::run(graph),
         Some(("key", key)) => {
             let text = key.get_one::<String>("text").map_or("", String::as_str);
             let to = cli::path(key, "output").map(AsRef::as_ref);

@@ -12,6 +12,7 @@ fn help_names_every_subcommand_and_exit_code() {
         "check",
         "build",
         "key",
+        "graph",
         "completions",
         "Exit codes",
     ] {

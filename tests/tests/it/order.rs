@@ -384,3 +384,25 @@ async fn the_server_is_asked_only_where_a_transaction_of_diesels_own_may_hold_mo
     // Prepared and executed, beside the six of the calls and the transaction.
     assert_eq!(proxy.round_trips(), 8, "{:#?}", proxy.queries());
 }
+
+#[test]
+fn each_process_appends_what_it_records_to_the_file_that_it_is_told() {
+    let file = std::env::temp_dir().join(format!("advisory-lock-order-{}", std::process::id()));
+    for _ in 0..2 {
+        let again = "order::two_orders_are_told_though_nobody_has_waited";
+        let ran = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", again])
+            .env("ADVISORY_LOCK_ORDER", &file)
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    }
+    let lines = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let edges: Vec<_> = lines
+        .lines()
+        .map(|line| advisory_pattern::order::Edge::decode(line).unwrap())
+        .collect();
+    let held: Vec<&str> = edges.iter().map(|edge| edge.held.lock.as_str()).collect();
+    assert_eq!(held, ["ab-a:<id>", "ab-b:<id>", "ab-a:<id>", "ab-b:<id>"]);
+}

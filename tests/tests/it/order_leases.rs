@@ -14,13 +14,13 @@ async fn leased_then_locked(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(
     locked(pool, id).await
 }
 
-#[advisory_lock(key = "mixed-lock:<id>", name = "mixed-lock", conn = crate::order_leases::lent(pool).await?)]
+#[advisory_lock(key = "mixed-lock:<id>", name = "mixed-lock", conn = lent(pool).await?)]
 async fn locked(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     let _ = conn;
     Ok(())
 }
 
-#[advisory_lock(key = "mixed-lock:<id>", name = "mixed-lock", conn = crate::order_leases::lent(pool).await?)]
+#[advisory_lock(key = "mixed-lock:<id>", name = "mixed-lock", conn = lent(pool).await?)]
 async fn locked_then_leased(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     let _ = conn;
     leased(pool, id).await
@@ -63,7 +63,7 @@ async fn twice(
     id: i64,
     wait: Wait,
 ) -> Result<(), Error> {
-    let key = advisory_runtime::lease::Request::text(format!("own-lease:{id}"));
+    let key = Request::text(format!("own-lease:{id}"));
     let held = second.acquire(key.wait(wait)).await?;
     held.finish(Ok(())).await
 }
