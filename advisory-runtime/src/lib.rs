@@ -50,6 +50,7 @@
 //! | `r2d2` | [`blocking::Connection`] for its pooled connections |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 //! | `tracing`, `metrics` | a span for each lock and events; counters and histograms; see [Watching](#watching) |
+//! | `testing` | [`testing`], which looks at locks in a test's database, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
 //!
 //! # Watching
@@ -155,6 +156,8 @@ pub mod session;
 mod sql;
 #[cfg(feature = "diesel")]
 mod taken;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "diesel")]
 mod trail;
 #[cfg(feature = "diesel")]

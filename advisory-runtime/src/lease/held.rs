@@ -10,8 +10,9 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// A lease that is renewed until it is finished or dropped.
 ///
@@ -99,7 +100,7 @@ impl Held {
             let deadline = standing.deadline();
             let wake = deadline.checked_sub(margin).unwrap_or(deadline);
             let wake = until.map_or(wake, |until| until.min(wake));
-            let mut timer = pin!(tokio::time::sleep_until(wake.into()));
+            let mut timer = pin!(tokio::time::sleep_until(wake));
             let result = poll_fn(|context| {
                 if standing.is_over_within(margin) {
                     return Poll::Ready(Some(Err(self.lost())));

@@ -53,6 +53,17 @@ pub(crate) fn held_elsewhere(keys: &[Key]) -> String {
     sql
 }
 
+/// How many sessions of this database hold the key, or wait for it.
+#[cfg(feature = "testing")]
+pub(crate) fn seen(key: Key, is_granted: bool) -> String {
+    let not = if is_granted { "" } else { "NOT " };
+    let mut sql = format!(
+        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE {not}granted AND "
+    );
+    push_is(&mut sql, key);
+    sql
+}
+
 /// Which of these this session holds: a letter each, `1` for those whose keys it holds all.
 pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");

@@ -57,4 +57,6 @@ mod shown;
 mod standby;
 mod stopped;
 mod test_transactions;
+mod testing;
+mod testing_leases;
 mod waits;
