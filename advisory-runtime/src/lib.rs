@@ -32,6 +32,10 @@
 //! transaction, so tests that run beside each other on one database wait for each other's keys: give each its own, or a `wait`.
 //! `test_transaction` opens an ordinary transaction, in which what needs to be outside of one is refused.
 //!
+//! [`testing`] asserts what a call holds and waits for, and runs two calls in a chosen interleaving;
+//! [`lease::Leases::in_memory`] is for functions under a lease. [`inventory::assert_lock_order`] fails where locks were taken in
+//! two orders.
+//!
 //! # Keys
 //!
 //! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
@@ -90,7 +94,7 @@
 //! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "diesel-async", feature = "postgres")),
+    not(all(feature = "testing", feature = "postgres")),
     allow(
         rustdoc::broken_intra_doc_links,
         reason = "the page is written for all features"

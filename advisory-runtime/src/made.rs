@@ -32,7 +32,7 @@ impl Made {
     }
 
     /// The same, unless it is known where.
-    pub(crate) fn or(mut self, there: Self) -> Self {
+    pub(crate) fn or(mut self, there: &Self) -> Self {
         #[cfg(debug_assertions)]
         {
             self.place = self.place.or(there.place);

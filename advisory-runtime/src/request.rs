@@ -193,7 +193,7 @@ impl Request {
     /// By the caller, unless it is known where.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn made_here(mut self) -> Self {
-        self.made = self.made.or(Made::here());
+        self.made = self.made.or(&Made::here());
         self
     }
 

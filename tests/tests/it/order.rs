@@ -401,7 +401,7 @@ fn each_process_appends_what_it_records_to_the_file_that_it_is_told() {
     std::fs::remove_file(&file).unwrap();
     let edges: Vec<_> = lines
         .lines()
-        .map(|line| advisory_pattern::order::Edge::decode(line).unwrap())
+        .map(|line| Edge::decode(line).unwrap())
         .collect();
     let held: Vec<&str> = edges.iter().map(|edge| edge.held.lock.as_str()).collect();
     assert_eq!(held, ["ab-a:<id>", "ab-b:<id>", "ab-a:<id>", "ab-b:<id>"]);
