@@ -78,9 +78,10 @@ impl Standing {
     pub(crate) fn leave(&mut self, outer: NonZeroU32) {
         if let Some(stands) = self.0.take() {
             for entry in connections().entry(stands.address).or_default() {
-                let is_inside =
-                    matches!(entry.state, State::Left(depth) if Some(depth) >= stands.depth);
-                if is_inside || entry.taken.id == stands.taken.id {
+                // What was left to a savepoint of the body's own may be gone with it, and stays doubtful.
+                let is_own =
+                    matches!(entry.state, State::Left(depth) if Some(depth) == stands.depth);
+                if is_own || entry.taken.id == stands.taken.id {
                     entry.state = State::Left(outer);
                 }
             }
@@ -201,6 +202,18 @@ mod tests {
         );
         drop(outer);
         assert_eq!((ids(&certain(3)), ids(&doubtful(3))), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_was_left_to_a_savepoint_of_the_bodys_own_stays_doubtful() {
+        let outer = taken(5, 1, 1);
+        let mut nested = taken(5, 2, 2);
+        let mut in_savepoint = taken(5, 3, 4);
+        in_savepoint.leave(NonZeroU32::MIN.saturating_add(2));
+        nested.leave(NonZeroU32::MIN);
+        assert_eq!((ids(&certain(5)), ids(&doubtful(5))), (vec![1, 2], vec![3]));
+        drop(outer);
+        assert_eq!((ids(&certain(5)), ids(&doubtful(5))), (vec![], vec![]));
     }
 
     #[test]

@@ -17,7 +17,13 @@ pub(crate) struct Made {
 
 #[cfg_attr(
     not(debug_assertions),
-    expect(unused_variables, clippy::unused_self, reason = "nothing is kept")
+    allow(
+        unused_variables,
+        unused_mut,
+        clippy::unused_self,
+        clippy::needless_pass_by_value,
+        reason = "nothing is kept"
+    )
 )]
 impl Made {
     /// By the caller of whoever is marked in the same way.

@@ -66,7 +66,7 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     /// # Errors
     ///
     /// As [`Table::acquire`], and [`Error::Pool`]: when no connection comes within the request's wait it is [`Error::TimedOut`].
-    /// Outside of a tokio runtime [`Error::Pool`].
+    /// Outside of a tokio runtime [`Error::Pool`]. [`Error::SelfDeadlock`] in debug builds, where the body that asks stands under it.
     ///
     /// # Cancel safety
     ///
