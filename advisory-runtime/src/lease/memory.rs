@@ -72,12 +72,11 @@ impl Leases<InMemory> {
     ///     }
     /// }
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// let webhooks = Webhooks { leases: Leases::in_memory() };
     /// assert!(webhooks.handle("evt_1").await.unwrap());
     /// assert!(!webhooks.handle("evt_1").await.unwrap(), "once is once");
-    /// # }
+    /// # });
     /// ```
     #[must_use]
     pub fn in_memory() -> Self {
