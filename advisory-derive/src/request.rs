@@ -107,6 +107,22 @@ fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStr
             quote_spanned!(at=> #krate::LockKey::key(&#key))
         }
     };
+    let is_mixed = site.locked.keys.len() > 1 && lock.is_empty();
+    if !has_slice && is_mixed {
+        // Each with its pattern, which only a declared lock itself knows.
+        let keys = site.locked.keys.iter().map(|key| match key {
+            Key::Pattern(pattern) => {
+                let (text, key) = (pattern.literal.value(), one(key));
+                quote_spanned!(here=> (#key, #text))
+            }
+            Key::Expression(key) => {
+                let at = at_start(key);
+                let key = typed(key);
+                quote_spanned!(at=> #private::keyed(&#key))
+            }
+        });
+        return quote_spanned!(here=> { #with #private::Request::each([#(#keys),*]) });
+    }
     if !has_slice {
         let keys = site.locked.keys.iter().map(one);
         let keys = quote_spanned!(here=> #(#keys),*);

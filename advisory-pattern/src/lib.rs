@@ -16,6 +16,7 @@ mod language;
 mod locked_key;
 mod lookup3;
 mod meeting;
+pub mod order;
 mod overlap;
 mod parse;
 mod path;

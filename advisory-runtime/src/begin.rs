@@ -1,13 +1,17 @@
 //! How locks are asked for, in either scope.
 
+use crate::finish::inside;
 use crate::guard::{Held, Phase, Place, Scope};
 use crate::holding::held_by_this_task;
+use crate::kept::{self, Standing};
 use crate::link::{Link, depth, enter};
 use crate::refusal::{Refused, refused, take_back, undo};
 use crate::sql;
+use crate::taken::Taken;
 use crate::trail::Trail;
-use crate::{Error, Isolation, Request, Wait};
+use crate::{Error, Isolation, Request, Wait, order};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -29,6 +33,7 @@ async fn begun<O: ?Sized, L: Link>(
     let mut held = held(owner, place, Scope::Xact, &request)?;
     held.pg().settle().await;
     refuse_self_deadlock(&mut held, &request).await?;
+    note_order(&mut held, &request).await;
     let token = held.token;
     match held.outer {
         None if request.isolation == Isolation::ReadCommitted => {
@@ -76,6 +81,11 @@ fn followed<O: ?Sized, L: Link>(
     match held {
         Ok(mut held) => {
             trail.acquired(held.waited);
+            let depth = match held.scope {
+                Scope::Xact => Some(inside(held.outer)),
+                Scope::Session => None,
+            };
+            held.standing.held(depth);
             held.trail = Some(trail);
             Ok(held)
         }
@@ -94,6 +104,7 @@ async fn taken<O: ?Sized, L: Link>(
     let mut held = held(owner, place, Scope::Session, &request)?;
     held.pg().settle().await;
     refuse_self_deadlock(&mut held, &request).await?;
+    note_order(&mut held, &request).await;
     let message = sql::acquire(held.token, &request, held.around());
     if let Err(refused) = send(&mut held, &request, &message).await {
         return Err(Box::pin(take_back(held, refused)).await);
@@ -131,6 +142,10 @@ fn held<'o, O: ?Sized, L: Link>(
     held.outer = outer;
     // In a test's transaction the level is the test's own, and there is nothing to hand over.
     held.is_handed_over &= outer.is_none();
+    if cfg!(debug_assertions) {
+        let (address, taken) = (held.address(), Taken::new(held.token, request));
+        held.standing = Standing::asked(address, taken);
+    }
     Ok(held)
 }
 
@@ -155,6 +170,49 @@ async fn refuse_self_deadlock<O: ?Sized, L: Link>(
         });
     }
     Ok(())
+}
+
+/// In debug builds: under which locks this one is asked for.
+async fn note_order<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>, request: &Request) {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let address = held.address();
+    let mut left = kept::doubtful(address);
+    if !left.is_empty() {
+        // Without a transaction nothing is left; and what a test's transaction keeps, the program would not.
+        let may_be = held.outer.is_some() && held.pg().is_broken();
+        let (held, gone) = if may_be {
+            Box::pin(still_held(held, left)).await
+        } else {
+            (Vec::new(), left)
+        };
+        kept::forget(address, &gone);
+        left = held;
+    }
+    if request.budget() != Wait::Never
+        && let Some(taken) = held.standing.taken()
+    {
+        order::asked(Some(address), &left, taken);
+    }
+}
+
+/// Which of the locks this session still holds, and which it does not.
+async fn still_held<O: ?Sized, L: Link>(
+    held: &mut Held<'_, O, L>,
+    doubtful: Vec<Arc<Taken>>,
+) -> (Vec<Arc<Taken>>, Vec<Arc<Taken>>) {
+    let locks: Vec<_> = doubtful
+        .iter()
+        .map(|taken| (taken.keys().collect(), taken.mode))
+        .collect();
+    let answer = held.pg().ask(&sql::held_here(&locks)).await;
+    // A letter each. Where the transaction has failed there is no answer, and no lock to come either.
+    let answer = answer.ok().flatten().unwrap_or_default();
+    let mut letters = answer.chars();
+    doubtful
+        .into_iter()
+        .partition(|_| letters.next() == Some('1'))
 }
 
 /// Sends the message.

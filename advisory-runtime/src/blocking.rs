@@ -182,11 +182,12 @@ pub mod xact {
     /// }
     /// # fn work(_: &mut PgConnection) -> Result<(), Error> { Ok(()) }
     /// ```
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn begin<C: Connection>(
         conn: &mut C,
         request: impl Into<Request>,
     ) -> Result<Held<'_, C>, Error> {
-        begin_at(conn, C::place, request.into())
+        begin_at(conn, C::place, request.into().made_here())
     }
 
     /// Commits if the result is `Ok`, rolls back if it is `Err`, and releases the locks; as [`crate::xact::finish`].
@@ -220,11 +221,12 @@ pub mod session {
     /// # Errors
     ///
     /// As [`crate::session::acquire`].
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn acquire<C: Connection>(
         conn: &mut C,
         request: impl Into<Request>,
     ) -> Result<Held<'_, C>, Error> {
-        acquire_at(conn, C::place, request.into())
+        acquire_at(conn, C::place, request.into().made_here())
     }
 
     /// Releases the locks; as [`crate::session::release`].

@@ -36,8 +36,8 @@ pub enum Error {
         /// How many may wait.
         limit: usize,
     },
-    /// The call waits for a lock that its own task holds on another connection, and would wait for ever. Found in debug builds
-    /// only, and only where the call stands inside the body that holds the lock. The body did not run.
+    /// The call waits for a lock that its own task holds on another connection, or for a lease that it holds, and would wait for
+    /// ever. Found in debug builds only, and only where the call stands inside the body that holds it. The body did not run.
     SelfDeadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,

@@ -15,8 +15,7 @@ impl fmt::Display for Error {
             ),
             Self::SelfDeadlock { lock } => write!(
                 f,
-                "advisory lock `{lock}` is held by this task itself on another connection: pass that connection on, or take \
-                 the lock once"
+                "advisory lock `{lock}` is held by this task itself, outside of this call: pass its connection on, or take it once"
             ),
             Self::Cancelled { lock, .. } => write!(
                 f,

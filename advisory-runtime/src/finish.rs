@@ -65,6 +65,11 @@ async fn finished<O: ?Sized, L: Link>(mut held: Held<'_, O, L>, is_ok: bool) -> 
         }
     };
     held.phase = Phase::Idle;
+    if let (Scope::Xact, Some(outer), true, false, Ok(())) =
+        (held.scope, outer, is_ok, is_over, &outcome)
+    {
+        held.standing.leave(outer);
+    }
     if is_over {
         return Err(hold_exceeded(&held));
     }
@@ -260,6 +265,6 @@ pub(crate) async fn doom<L: Link>(conn: &mut L) {
 }
 
 /// The depth inside a transaction or savepoint opened at `outer`.
-fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
+pub(crate) fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
     outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1))
 }

@@ -6,6 +6,7 @@
 
 use crate::error::LockName;
 use crate::holding::Run;
+use crate::kept::Standing;
 use crate::link::{Cancel, Link, Sent, return_to};
 use crate::request::{Acquired, Keys};
 use crate::sql::{self, Around, Taken};
@@ -43,6 +44,8 @@ pub struct Held<'o, O: ?Sized, L: Link> {
     pub(crate) waited: Duration,
     pub(crate) max_hold: Option<Duration>,
     is_shown: bool,
+    /// What the connection is known to hold ends with the value too.
+    pub(crate) standing: Standing,
     /// Ends with the value, if it does not end before.
     pub(crate) trail: Option<Trail>,
     runtime: L::Runtime,
@@ -90,6 +93,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
             waited: Duration::ZERO,
             max_hold: request.max_hold,
             is_shown: request.shown.is_some(),
+            standing: Standing::default(),
             trail: None,
             runtime: L::runtime(),
         }
@@ -113,8 +117,8 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
     #[doc(hidden)]
     pub fn run(&mut self) -> (Run, &mut O) {
         let address = self.address();
-        let trail = self.trail.as_ref();
-        let run = Run::new(address, &self.keys, self.mode, self.max_hold, trail);
+        let taken = self.standing.taken();
+        let run = Run::new(address, taken, self.max_hold, self.trail.as_ref());
         (run, self.owner)
     }
 

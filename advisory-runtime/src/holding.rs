@@ -3,12 +3,13 @@
 //! In debug builds a thread knows, while it polls a body, which locks that body stands under. A call inside it that would wait
 //! for one of them on another connection waits for itself.
 
-use crate::request::Keys;
+use crate::taken::Taken;
 use crate::trail::Trail;
-use crate::{Key, Mode, Request};
+use crate::{Key, Request};
 use pin_project_lite::pin_project;
 use std::cell::RefCell;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,10 +19,9 @@ thread_local! {
 
 /// One lock that the running body stands under.
 struct Under {
-    /// Where its connection is.
-    address: usize,
-    keys: Keys,
-    mode: Mode,
+    /// Where its connection is; a lease has none.
+    address: Option<usize>,
+    taken: Arc<Taken>,
 }
 
 /// What a body runs under; see [`Run::watch`].
@@ -29,8 +29,7 @@ struct Under {
 #[derive(Debug)]
 pub struct Run {
     address: usize,
-    keys: Option<Keys>,
-    mode: Mode,
+    taken: Option<Arc<Taken>>,
     max_hold: Option<Duration>,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
@@ -43,8 +42,7 @@ impl Run {
     )]
     pub(crate) fn new(
         address: usize,
-        keys: &Keys,
-        mode: Mode,
+        taken: Option<&Arc<Taken>>,
         max_hold: Option<Duration>,
         trail: Option<&Trail>,
     ) -> Self {
@@ -52,8 +50,7 @@ impl Run {
             #[cfg(feature = "tracing")]
             span: trail.map_or_else(tracing::Span::none, Trail::span),
             address,
-            keys: cfg!(debug_assertions).then(|| keys.clone()),
-            mode,
+            taken: taken.cloned(),
             max_hold,
         }
     }
@@ -72,23 +69,13 @@ impl Run {
     /// Marks this thread as inside the body, until the answer is dropped.
     pub fn enter(&self) -> Entered {
         Entered {
-            is_under: self.put_under(),
+            _mark: self
+                .taken
+                .as_ref()
+                .map(|taken| mark(Some(self.address), taken)),
             #[cfg(feature = "tracing")]
             _span: self.span.clone().entered(),
         }
-    }
-
-    fn put_under(&self) -> bool {
-        let Some(keys) = &self.keys else {
-            return false;
-        };
-        let under = Under {
-            address: self.address,
-            keys: keys.clone(),
-            mode: self.mode,
-        };
-        // Gone while the thread ends, when nothing waits any more.
-        HELD.try_with(|held| held.borrow_mut().push(under)).is_ok()
     }
 }
 
@@ -118,17 +105,43 @@ impl<F: Future> Future for Watch<F> {
 #[doc(hidden)]
 #[must_use]
 pub struct Entered {
-    is_under: bool,
+    _mark: Option<Mark>,
     #[cfg(feature = "tracing")]
     _span: tracing::span::EnteredSpan,
 }
 
-impl Drop for Entered {
+/// This thread is inside a body, until dropped.
+#[must_use]
+pub(crate) struct Mark {
+    is_under: bool,
+}
+
+pub(crate) fn mark(address: Option<usize>, taken: &Arc<Taken>) -> Mark {
+    let taken = Arc::clone(taken);
+    let under = Under { address, taken };
+    // Gone while the thread ends, when nothing waits any more.
+    let is_under = HELD.try_with(|held| held.borrow_mut().push(under)).is_ok();
+    Mark { is_under }
+}
+
+impl Drop for Mark {
     fn drop(&mut self) {
         if self.is_under {
             drop(HELD.try_with(|held| held.borrow_mut().pop()));
         }
     }
+}
+
+/// The bodies that this thread is inside of: where the connection of each is, and what it holds.
+pub(crate) fn bodies() -> Vec<(Option<usize>, Arc<Taken>)> {
+    let all = |held: &RefCell<Vec<Under>>| {
+        let held = held.borrow();
+        let all = held
+            .iter()
+            .map(|under| (under.address, Arc::clone(&under.taken)));
+        all.collect()
+    };
+    HELD.try_with(all).unwrap_or_default()
 }
 
 /// The keys of a request that this task holds on another connection, in a mode that excludes it.
@@ -140,11 +153,11 @@ pub(crate) fn held_by_this_task(address: usize, request: &Request) -> Vec<Key> {
         let held = held.borrow();
         let others = held
             .iter()
-            .filter(|under| under.address != address && under.mode.excludes(request.mode));
+            .filter(|under| under.address != Some(address))
+            .filter(|under| under.taken.mode.excludes(request.mode));
         others
-            .flat_map(|under| under.keys.iter())
+            .flat_map(|under| under.taken.keys())
             .filter(|key| request.keys.contains(key))
-            .copied()
             .collect()
     };
     HELD.try_with(held).unwrap_or_default()

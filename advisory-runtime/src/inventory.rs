@@ -12,12 +12,20 @@
 //! Leases are among the sites, and compared with each other by the texts of their keys. They never meet advisory locks, which are
 //! numbers, so one name for a lease and an advisory lock is told too. A declared lock can be used as either and is compared as both.
 //!
+//! What no list of sites can tell is the order in which they are called: debug builds record it, and a test that calls
+//! [`assert_lock_order`] fails where two calls could wait for each other.
+//!
 //! A crate that the program names in its manifest and nowhere in its source is not linked, so its sites are not here: a test of
 //! `tests/` that does nothing else writes `use your_crate as _;`. It never sees the sites of `src/main.rs`; put the test there.
 
 use advisory_pattern::Meeting;
 pub use advisory_pattern::Record as Site;
 use std::fmt;
+#[cfg(feature = "diesel")]
+pub use {
+    crate::order::{LockOrder, assert_lock_order, lock_order},
+    advisory_pattern::order::{Edge, End},
+};
 
 /// Why the sites could not be read, or do not go together.
 #[derive(Debug)]

@@ -92,9 +92,12 @@ mod fence;
 mod held;
 mod keeper;
 mod leases;
+#[cfg(feature = "testing")]
+mod memory;
 mod patience;
 mod request;
 mod row;
+mod running;
 mod schema;
 mod sql;
 mod standing;
@@ -110,6 +113,8 @@ pub use held::finish_at;
 #[doc(hidden)]
 pub use leases::acquire_at;
 pub use leases::{Leases, Source};
+#[cfg(feature = "testing")]
+pub use memory::InMemory;
 pub use request::{LONGEST_KEY, Request};
 pub use row::Row;
 pub use schema::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP};

@@ -35,6 +35,10 @@
 //! transaction, so tests that run beside each other on one database wait for each other's keys: give each its own, or a `wait`.
 //! `test_transaction` opens an ordinary transaction, in which what needs to be outside of one is refused.
 //!
+//! [`testing`] asserts what a call holds and waits for, and runs two calls in a chosen interleaving;
+//! [`lease::Leases::in_memory`] is for functions under a lease. [`inventory::assert_lock_order`] fails where locks were taken in
+//! two orders.
+//!
 //! # Keys
 //!
 //! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
@@ -53,6 +57,7 @@
 //! | `r2d2` | [`blocking::Connection`] for its pooled connections |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 //! | `tracing`, `metrics` | a span for each lock and events; counters and histograms; see [Watching](#watching) |
+//! | `testing` | [`testing`], which looks at locks in a test's database, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
 //!
 //! # Watching
@@ -92,7 +97,7 @@
 //! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "diesel-async", feature = "postgres")),
+    not(all(feature = "testing", feature = "postgres")),
     allow(
         rustdoc::broken_intra_doc_links,
         reason = "the page is written for all features"
@@ -135,13 +140,18 @@ mod guard;
 #[cfg(feature = "diesel")]
 mod holding;
 #[cfg(feature = "diesel")]
+mod kept;
+#[cfg(feature = "diesel")]
 mod keys;
 #[cfg(feature = "diesel-async")]
 pub mod lease;
 #[cfg(feature = "diesel")]
 mod link;
+mod made;
 #[cfg(feature = "diesel")]
 pub mod monitor;
+#[cfg(feature = "diesel")]
+mod order;
 #[cfg(feature = "diesel-async")]
 mod pool;
 #[cfg(feature = "diesel")]
@@ -154,6 +164,10 @@ mod request;
 pub mod session;
 #[cfg(feature = "diesel")]
 mod sql;
+#[cfg(feature = "diesel")]
+mod taken;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "diesel")]
 mod trail;
 #[cfg(feature = "diesel")]
@@ -239,7 +253,7 @@ pub mod __private {
     pub use crate::{
         convert::{never, returns},
         keys::Keys,
-        request::{Isolation, Request, Wait, millis},
+        request::{Isolation, Request, Wait, keyed, millis},
     };
     #[cfg(feature = "diesel-async")]
     pub use crate::{

@@ -26,6 +26,13 @@ pub trait Pool: Sync {
         let none = "this pool opens no connection beside its own";
         std::future::ready(Err(Error::Pool(none.into())))
     }
+
+    /// Where leases are in place of a database.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    fn memory(&self) -> Option<&crate::lease::InMemory> {
+        None
+    }
 }
 
 #[cfg(feature = "bb8")]

@@ -1,5 +1,6 @@
 //! What is asked for: which keys, in which mode, for how long a wait.
 
+use crate::made::Made;
 use crate::trail::Trail;
 use crate::{Key, LockKey, shown};
 use std::borrow::Cow;
@@ -32,6 +33,7 @@ pub struct Request {
     pub(crate) shown: Option<Cow<'static, str>>,
     /// What a queue in this process has taken of the wait.
     pub(crate) queued: Duration,
+    pub(crate) made: Made,
 }
 
 /// The keys of one request; one is the common case, and takes no allocation.
@@ -54,6 +56,7 @@ impl std::ops::Deref for Keys {
 
 impl Request {
     /// Asks for the lock on one key.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(key: impl LockKey) -> Self {
         Self::one(key.pattern(), key.key())
     }
@@ -62,31 +65,56 @@ impl Request {
     /// keys never deadlock. Without a key there is nothing to lock, and the request is refused ([`Error::NoKeys`]).
     ///
     /// [`Error::NoKeys`]: crate::Error::NoKeys
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn all<K: LockKey>(keys: impl IntoIterator<Item = K>) -> Self {
-        let mut lock = "";
-        let keys: Vec<Key> = keys
-            .into_iter()
-            .map(|key| {
-                lock = key.pattern();
-                key.key()
-            })
-            .collect();
-        Self::many(lock, keys)
+        let keys: Vec<_> = keys.into_iter().map(|key| keyed(&key)).collect();
+        let lock = keys.last().map_or("", |(_, pattern)| pattern);
+        Self::patterned(lock, &keys)
     }
 
     #[doc(hidden)]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn one(lock: &'static str, key: Key) -> Self {
         Self::with(lock, Keys::One([key]))
     }
 
+    /// For patterns joined by `, `, with their keys in the same order.
     #[doc(hidden)]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn many(lock: &'static str, keys: impl Into<Vec<Key>>) -> Self {
         let mut keys = keys.into();
+        let mut made = Made::here();
+        if cfg!(debug_assertions) && lock.split(", ").count() == keys.len() {
+            made = made.of(keys.iter().copied().zip(lock.split(", ")));
+        }
         keys.sort_unstable();
         keys.dedup();
-        Self::with(lock, Keys::Many(keys))
+        Self {
+            made,
+            ..Self::with(lock, Keys::Many(keys))
+        }
     }
 
+    /// For keys that each know their pattern.
+    #[doc(hidden)]
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn each<const N: usize>(keys: [(Key, &'static str); N]) -> Self {
+        let lock = keys.first().map_or("", |(_, pattern)| pattern);
+        let is_one = keys.iter().all(|(_, pattern)| *pattern == lock);
+        Self::patterned(if is_one { lock } else { "" }, &keys)
+    }
+
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn patterned(lock: &'static str, keys: &[(Key, &'static str)]) -> Self {
+        let made = Made::here().of(keys.iter().copied());
+        let keys: Vec<Key> = keys.iter().map(|(key, _)| *key).collect();
+        Self {
+            made,
+            ..Self::many(lock, keys)
+        }
+    }
+
+    #[cfg_attr(debug_assertions, track_caller)]
     fn with(lock: &'static str, keys: Keys) -> Self {
         Self {
             shown: shown::text(lock, &keys),
@@ -98,6 +126,7 @@ impl Request {
             refuses_nested: false,
             max_hold: None,
             queued: Duration::ZERO,
+            made: Made::here(),
         }
     }
 
@@ -161,6 +190,13 @@ impl Request {
         self
     }
 
+    /// By the caller, unless it is known where.
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub(crate) fn made_here(mut self) -> Self {
+        self.made = self.made.or(&Made::here());
+        self
+    }
+
     pub(crate) fn trail(&self, scope: &'static str) -> Trail {
         let mode = match self.mode {
             Mode::Exclusive => "exclusive",
@@ -181,8 +217,18 @@ impl Request {
 
 impl<K: LockKey> From<K> for Request {
     fn from(key: K) -> Self {
-        Self::new(key)
+        let request = Self::new(key);
+        Self {
+            made: request.made.clone().unplaced(),
+            ..request
+        }
     }
+}
+
+/// A key of several, and its pattern.
+#[doc(hidden)]
+pub fn keyed<K: LockKey + ?Sized>(key: &K) -> (Key, &'static str) {
+    (key.key(), key.pattern())
 }
 
 /// Whether others may hold the lock beside us; in `pg_locks` `ExclusiveLock` and `ShareLock`.

@@ -41,11 +41,12 @@ use diesel_async::AsyncPgConnection;
 /// # }
 /// # async fn work(_: &mut AsyncPgConnection) -> Result<(), Error> { Ok(()) }
 /// ```
-pub async fn acquire<C: Connection>(
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn acquire<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
-) -> Result<Held<'_, C>, Error> {
-    acquire_at(conn, C::place, request.into()).await
+) -> impl Future<Output = Result<Held<'_, C>, Error>> {
+    acquire_at(conn, C::place, request.into().made_here())
 }
 
 /// [`acquire`] for a connection that is part of something else.

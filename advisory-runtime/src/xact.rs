@@ -72,11 +72,12 @@ pub type Held<'o, O> = crate::guard::Held<'o, O, AsyncPgConnection>;
 /// [`Isolation::Serializable`]: crate::Isolation::Serializable
 /// [`Wait::For`]: crate::Wait::For
 /// [`Wait::Never`]: crate::Wait::Never
-pub async fn begin<C: Connection>(
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn begin<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
-) -> Result<Held<'_, C>, Error> {
-    begin_at(conn, C::place, request.into()).await
+) -> impl Future<Output = Result<Held<'_, C>, Error>> {
+    begin_at(conn, C::place, request.into().made_here())
 }
 
 /// [`begin`] for a connection that is part of something else.

@@ -19,7 +19,8 @@ pub(crate) enum Format {
 const CODES: &str = "\
 Exit codes:
     0  nothing was found
-    1  a check found something; `locks --older-than` found one; `cancel` or `terminate` did nothing
+    1  a check found something, or locks have more than one order; `locks --older-than` found one;
+       `cancel` or `terminate` did nothing
     2  wrong use, a file that can't be read, or a database that can't be reached
   101  `cargo build` failed";
 
@@ -45,7 +46,15 @@ pub(crate) fn words(name: &'static str) -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands([dump(), check(), build(), key(), live(), completions()])
+        .subcommands([
+            dump(),
+            check(),
+            build(),
+            key(),
+            live(),
+            graph(),
+            completions(),
+        ])
         .after_help(CODES)
 }
 
@@ -203,6 +212,27 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
         .long(name)
         .action(ArgAction::SetTrue)
         .help(help)
+}
+
+fn graph() -> Command {
+    Command::new("graph")
+        .about("Draws the order in which tests have taken their locks, for Graphviz; fails if there are two")
+        .long_about(
+            "Writes the recorded order of locks as DOT. A debug build records it where `ADVISORY_LOCK_ORDER` names a file, to which \
+             each process appends: `ADVISORY_LOCK_ORDER=\"$PWD/target/lock-order\" cargo test`. Delete the file before a run that is \
+             to stand alone.\n\nArrows that go round are red, and told on the standard error: two calls can wait for each other.",
+        )
+        .arg(
+            Arg::new("from")
+                .long("from")
+                .value_name("FILE")
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
+                .help("What was recorded; without it the file that `ADVISORY_LOCK_ORDER` names"),
+        )
+        .arg(output())
+        .after_help(CODES)
 }
 
 fn completions() -> Command {

@@ -2,7 +2,7 @@
 //!
 //! The pipeline: `cli` reads the words and `selection` cargo's flags; `cargo` builds and names the artifacts; `artifact` reads one;
 //! `inventory` puts them together; `table`, `json` and `markdown` write them; `collisions`, `release` and `drift` look for `finding`s.
-//! `locks` looks at a database.
+//! `graph` draws what tests have recorded, and `locks` looks at a database.
 
 mod artifact;
 mod build;
@@ -14,6 +14,7 @@ mod drift;
 mod dump;
 mod failure;
 mod finding;
+mod graph;
 mod grid;
 mod inventory;
 mod json;
@@ -69,6 +70,7 @@ fn answer(matches: &ArgMatches) -> Result<bool, Failure> {
         Some(("dump", dump)) => dump::run(dump).map(|()| true),
         Some(("check", check)) => check::run(check),
         Some(("build", build)) => build::run(build),
+        Some(("graph", graph)) => graph::run(graph),
         Some(("key", key)) => {
             let text = key.get_one::<String>("text").map_or("", String::as_str);
             let to = cli::path(key, "output").map(AsRef::as_ref);

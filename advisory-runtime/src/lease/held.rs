@@ -1,15 +1,18 @@
 //! A lease that is renewed in the background, and the body that runs under it.
 
-use super::Lease;
 use super::keeper::Finish;
+use super::{Lease, running};
 use crate::Error;
 use crate::convert::Fallible;
+use crate::taken::Taken;
 use crate::trail::{Outcome, Trail};
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// A lease that is renewed until it is finished or dropped.
 ///
@@ -23,6 +26,8 @@ pub struct Held {
     keep: Option<Duration>,
     since: Instant,
     pub(super) trail: Option<Trail>,
+    /// What it is in the order of locks.
+    pub(super) taken: Option<Arc<Taken>>,
 }
 
 impl Held {
@@ -39,6 +44,7 @@ impl Held {
             keep,
             since: Instant::now(),
             trail: None,
+            taken: None,
         }
     }
 
@@ -94,7 +100,7 @@ impl Held {
             let deadline = standing.deadline();
             let wake = deadline.checked_sub(margin).unwrap_or(deadline);
             let wake = until.map_or(wake, |until| until.min(wake));
-            let mut timer = pin!(tokio::time::sleep_until(wake.into()));
+            let mut timer = pin!(tokio::time::sleep_until(wake));
             let result = poll_fn(|context| {
                 if standing.is_over_within(margin) {
                     return Poll::Ready(Some(Err(self.lost())));
@@ -104,7 +110,11 @@ impl Held {
                 }
                 #[cfg(feature = "tracing")]
                 let _entered = self.trail.as_ref().map(|trail| trail.span().entered());
-                if let Poll::Ready(result) = body.as_mut().poll(context) {
+                let taken = self.taken.as_ref();
+                let running = taken.map(|taken| running::enter(&self.lease, taken));
+                let polled = body.as_mut().poll(context);
+                drop(running);
+                if let Poll::Ready(result) = polled {
                     return Poll::Ready(Some(if standing.is_over() {
                         Err(self.lost())
                     } else if until.is_some_and(|until| Instant::now() >= until) {

@@ -3,7 +3,8 @@
 //! One task from the first try on, so that a grant whose caller is gone meanwhile is released like any other.
 
 use super::leases::pool_patience;
-use super::patience::Patience;
+use super::patience::{Patience, Refusal};
+use super::table::Grant;
 use super::{Event, Lease, Leases, Request};
 use crate::link::Link;
 use crate::pool::Pool;
@@ -12,9 +13,9 @@ use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// How a lease ends.
 #[derive(Debug)]
@@ -80,13 +81,7 @@ async fn acquire<P: Pool + Clone + Send + 'static>(
 ) -> Option<Result<Lease, Error>> {
     let mut patience = Patience::new(request);
     loop {
-        // Borrowed for one try: who waits holds no connection.
-        let borrowed = unless_closed(ready, connection(leases, &patience, request)).await?;
-        let granted = match borrowed {
-            Ok(mut conn) => leases.table.attempt(conn.pg(), request).await,
-            Err(error) => return Some(Err(error)),
-        };
-        match granted {
+        match attempt(leases, &patience, request, ready).await? {
             Ok(Ok(grant)) => {
                 return Some(Ok(grant.lease(&leases.table, request, patience.waited())));
             }
@@ -99,6 +94,25 @@ async fn acquire<P: Pool + Clone + Send + 'static>(
             Err(error) => return Some(Err(error)),
         }
     }
+}
+
+/// One try; `None` when nobody wants it any more.
+async fn attempt<P: Pool + Clone + Send + 'static>(
+    leases: &Leases<P>,
+    patience: &Patience,
+    request: &Request,
+    ready: &mut oneshot::Sender<Result<Lease, Error>>,
+) -> Option<Result<Result<Grant, Refusal>, Error>> {
+    #[cfg(feature = "testing")]
+    if let Some(memory) = leases.pool.memory() {
+        return Some(Ok(memory.attempt(request, &leases.table.0.holder)));
+    }
+    // Borrowed for one try: who waits holds no connection.
+    let borrowed = unless_closed(ready, connection(leases, patience, request)).await?;
+    Some(match borrowed {
+        Ok(mut conn) => leases.table.attempt(conn.pg(), request).await,
+        Err(error) => Err(error),
+    })
 }
 
 async fn connection<'p, P: Pool>(
@@ -146,7 +160,7 @@ async fn renew<P: Pool + Clone + Send + 'static>(
     let again = (every / 4).clamp(Duration::from_millis(1), Duration::from_secs(1));
     let mut next = Instant::now() + every;
     loop {
-        if let Ok(finish) = unless(sleep_until(next.into()), &mut *finished).await {
+        if let Ok(finish) = unless(sleep_until(next), &mut *finished).await {
             return finish;
         }
         if standing.is_over() {
@@ -220,7 +234,7 @@ async fn end<P: Pool + Clone + Send + 'static>(
         if !failed || next >= deadline {
             return;
         }
-        sleep_until(next.into()).await;
+        sleep_until(next).await;
         pause = (pause * 2).min(Duration::from_secs(5));
     }
 }
@@ -233,6 +247,14 @@ async fn step<P: Pool + Clone + Send + 'static>(
     every: Duration,
     left: Duration,
 ) -> Result<bool, Error> {
+    #[cfg(feature = "testing")]
+    if let Some(memory) = leases.pool.memory() {
+        return Ok(match step {
+            Step::Renew(ttl) => memory.renew(lease, ttl),
+            Step::Release => memory.release(lease),
+            Step::Keep(keep) => memory.keep(lease, keep),
+        });
+    }
     let answer = UNANSWERED.min(left / 2).max(Duration::from_millis(5));
     let patience = if lease.is_test {
         answer

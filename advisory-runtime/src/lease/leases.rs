@@ -1,7 +1,7 @@
 //! The lease table and a pool: what renews and releases by itself.
 
 use super::keeper::keep;
-use super::{Event, Held, Lease, Request, Row, Table};
+use super::{Event, Held, Lease, Request, Row, Table, running};
 use crate::pool::Pool;
 use crate::trail::Trail;
 use crate::{Error, LockKey};
@@ -67,7 +67,7 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     /// # Errors
     ///
     /// As [`Table::acquire`], and [`Error::Pool`]: when no connection comes within the request's wait it is [`Error::TimedOut`].
-    /// Outside of a tokio runtime [`Error::Pool`].
+    /// Outside of a tokio runtime [`Error::Pool`]. [`Error::SelfDeadlock`] in debug builds, where the body that asks stands under it.
     ///
     /// # Cancel safety
     ///
@@ -84,8 +84,15 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     /// held.finish(result).await
     /// # }
     /// ```
-    pub async fn acquire(&self, request: impl Into<Request>) -> Result<Held, Error> {
-        let request = request.into();
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn acquire(
+        &self,
+        request: impl Into<Request>,
+    ) -> impl Future<Output = Result<Held, Error>> {
+        self.followed(request.into().made_here())
+    }
+
+    async fn followed(&self, request: Request) -> Result<Held, Error> {
         let mut trail = Trail::new(request.lock, "lease", "exclusive");
         match self.acquired(request).await {
             Ok(mut held) => {
@@ -102,15 +109,40 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
 
     async fn acquired(&self, request: Request) -> Result<Held, Error> {
         request.check()?;
+        let taken = running::asked(&request);
+        let own = running::held_by_this_task(&request);
+        if !own.is_empty() && Box::pin(self.holds_one(own)).await {
+            let lock = request.name();
+            return Err(Error::SelfDeadlock { lock });
+        }
         let runtime = Handle::try_current().map_err(|error| Error::Pool(Box::new(error)))?;
         let (ready, granted) = oneshot::channel();
         let (finish, finished) = oneshot::channel();
         let (limit, stays) = (request.max_hold, request.keep);
         drop(runtime.spawn(keep(self.clone(), request, ready, finished)));
         match granted.await {
-            Ok(granted) => Ok(Held::new(granted?, finish, limit, stays)),
+            Ok(granted) => {
+                let mut held = Held::new(granted?, finish, limit, stays);
+                held.taken = taken;
+                Ok(held)
+            }
             Err(ended) => Err(Error::Pool(Box::new(ended))),
         }
+    }
+
+    /// Whether one of these is held in this table, and not in another one or another database. Where the pool does not say so soon,
+    /// the call waits as any other.
+    async fn holds_one(&self, own: Vec<Lease>) -> bool {
+        let asked = async {
+            for lease in &own {
+                if self.holds(lease).await.unwrap_or(false) {
+                    return true;
+                }
+            }
+            false
+        };
+        let asked = tokio::time::timeout(Duration::from_secs(1), asked).await;
+        asked.unwrap_or(false)
     }
 
     /// [`Table::find`], on a connection of the pool.
@@ -124,6 +156,10 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     /// Cancel safe: it only reads.
     pub async fn find(&self, key: impl LockKey) -> Result<Option<Row>, Error> {
         let text = key.rendered();
+        #[cfg(feature = "testing")]
+        if let Some(memory) = self.pool.memory() {
+            return Ok(memory.find(super::table::sha256(&text)));
+        }
         let mut conn = self.pool.connection().await?;
         self.table.find_text(&mut conn, &text).await
     }
@@ -151,6 +187,10 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// Cancel safe: it only reads.
     pub async fn holds(&self, lease: &Lease) -> Result<bool, Error> {
+        #[cfg(feature = "testing")]
+        if let Some(memory) = self.pool.memory() {
+            return Ok(memory.holds(lease));
+        }
         let mut conn = self.pool.connection().await?;
         self.table.holds(&mut conn, lease).await
     }
@@ -165,6 +205,10 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// Cancel safe: it only reads.
     pub async fn list(&self) -> Result<Vec<Row>, Error> {
+        #[cfg(feature = "testing")]
+        if let Some(memory) = self.pool.memory() {
+            return Ok(memory.list());
+        }
         let mut conn = self.pool.connection().await?;
         self.table.list(&mut conn).await
     }
@@ -179,6 +223,12 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// Cancel safe: it only reads.
     pub async fn list_of(&self, holder: &str) -> Result<Vec<Row>, Error> {
+        #[cfg(feature = "testing")]
+        if let Some(memory) = self.pool.memory() {
+            let mut rows = memory.list();
+            rows.retain(|row| row.holder == holder);
+            return Ok(rows);
+        }
         let mut conn = self.pool.connection().await?;
         self.table.list_of(&mut conn, holder).await
     }
@@ -193,6 +243,10 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// Cancel safe: the table is there or not.
     pub async fn set_up(&self) -> Result<(), Error> {
+        #[cfg(feature = "testing")]
+        if self.pool.memory().is_some() {
+            return Ok(());
+        }
         let mut conn = self.pool.connection().await?;
         self.table.set_up(&mut conn).await
     }
@@ -265,7 +319,7 @@ impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::As
 /// What the attribute's expansion calls.
 #[doc(hidden)]
 pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
-    source.leases().acquire(request).await
+    source.leases().followed(request).await
 }
 
 /// How long a renewal waits for the pool, before it opens a connection of its own.

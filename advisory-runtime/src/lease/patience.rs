@@ -4,7 +4,8 @@ use super::Request;
 use super::row::micros;
 use crate::{Error, Wait};
 use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
@@ -104,7 +105,7 @@ impl Patience {
         if let Some(budget) = budget.filter(|budget| !budget.is_zero()) {
             pause = pause.min(budget.saturating_sub(waited));
         }
-        tokio::time::sleep_until((Instant::now() + pause).into()).await;
+        tokio::time::sleep_until(Instant::now() + pause).await;
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! What is asked for: which key, for how long, and how it is held.
 
 use super::table::sha256;
+use crate::made::Made;
 use crate::{Error, LockKey, Wait};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -41,25 +42,30 @@ pub struct Request {
     pub(super) keep: Option<Duration>,
     pub(super) wait: Wait,
     pub(super) max_hold: Option<Duration>,
+    pub(super) made: Made,
 }
 
 impl Request {
     /// Asks for the lease on a key: a declared lock, whose rendered text it is, or a number, whose digits it is.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(key: impl LockKey) -> Self {
         Self::rendered(key.pattern(), key.rendered())
     }
 
     /// Asks for the lease on a text, taken as it is. What a pattern would have to tell apart you have to tell apart yourself.
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn text(key: impl Into<String>) -> Self {
         Self::rendered("", key.into())
     }
 
     #[doc(hidden)]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn declared(key: &impl LockKey) -> Self {
         Self::new(key)
     }
 
     #[doc(hidden)]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub const fn rendered(lock: &'static str, key: String) -> Self {
         Self {
             lock,
@@ -69,6 +75,7 @@ impl Request {
             keep: None,
             wait: Wait::Session,
             max_hold: None,
+            made: Made::here(),
         }
     }
 
@@ -102,6 +109,13 @@ impl Request {
     /// Bounds how long the body may run under the lease. The wait does not count.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// By the caller, unless it is known where.
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub(super) fn made_here(mut self) -> Self {
+        self.made = self.made.or(&Made::here());
         self
     }
 
@@ -154,7 +168,11 @@ impl Request {
 
 impl<K: LockKey> From<K> for Request {
     fn from(key: K) -> Self {
-        Self::new(key)
+        let request = Self::new(key);
+        Self {
+            made: request.made.clone().unplaced(),
+            ..request
+        }
     }
 }
 

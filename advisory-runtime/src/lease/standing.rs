@@ -7,8 +7,9 @@ use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 const LONGEST_MARGIN: Duration = Duration::from_secs(1);
 

@@ -5,7 +5,7 @@ use super::request::milliseconds;
 use super::sql::{Answer, HELD, IS_STANDBY, PREPARED_NAMES, TAKEN, Texts};
 use super::standing::{Lease, Standing};
 use super::statement::{Statement, Value};
-use super::{FencingToken, Request, Row};
+use super::{FencingToken, Request, Row, running};
 use crate::link::{Link, depth};
 use crate::{Connection, Error, LockKey};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The longest name of a holder, in bytes.
 const LONGEST_HOLDER: usize = 255;
@@ -40,7 +41,7 @@ pub(super) struct Inner {
     pub(super) schema: String,
     pub(super) name: String,
     pub(super) texts: Texts,
-    holder: String,
+    pub(super) holder: String,
     has_text: bool,
     channel: AtomicU8,
 }
@@ -178,6 +179,7 @@ impl Table {
     ) -> Result<Lease, Error> {
         let request = request.into();
         request.check()?;
+        drop(running::asked(&request));
         let mut patience = Patience::new(&request);
         loop {
             match self.attempt(conn.pg(), &request).await? {
@@ -620,7 +622,7 @@ fn is_own_name(name: &str) -> bool {
 pub(super) use advisory_pattern::sha256;
 
 /// A number that no other grant has: after a fail-over that forgets grants a token comes twice, this does not.
-fn random() -> i64 {
+pub(super) fn random() -> i64 {
     use std::hash::{BuildHasher, RandomState};
     use std::sync::atomic::AtomicU64;
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,7 +1,7 @@
 //! What is asked beside a lock: how far a try came, what the session is like, what its words for an error are.
 
-use super::fragment::push_is;
-use crate::{Key, Request};
+use super::fragment::{push_is, push_is_held};
+use crate::{Key, Mode, Request};
 
 /// Fails in an aborted transaction and nowhere else.
 pub(crate) const PROBE: &str = "SELECT";
@@ -48,6 +48,32 @@ pub(crate) fn held_elsewhere(keys: &[Key]) -> String {
     for key in keys {
         sql.push_str(" OR ");
         push_is(&mut sql, *key);
+    }
+    sql.push(')');
+    sql
+}
+
+/// How many sessions of this database hold the key, or wait for it.
+#[cfg(feature = "testing")]
+pub(crate) fn seen(key: Key, is_granted: bool) -> String {
+    let not = if is_granted { "" } else { "NOT " };
+    let mut sql = format!(
+        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE {not}granted AND "
+    );
+    push_is(&mut sql, key);
+    sql
+}
+
+/// Which of these this session holds: a letter each, `1` for those whose keys it holds all.
+pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
+    let mut sql = String::from("SELECT pg_catalog.concat(NULL");
+    for (keys, mode) in locks {
+        sql.push_str(",CASE WHEN true");
+        for key in keys {
+            sql.push_str(" AND ");
+            push_is_held(&mut sql, *key, Some(*mode));
+        }
+        sql.push_str(" THEN '1' ELSE '0' END");
     }
     sql.push(')');
     sql

@@ -10,6 +10,7 @@ mod check;
 mod command;
 mod dump;
 mod formats;
+mod graph;
 mod key;
 mod leases;
 mod locks;

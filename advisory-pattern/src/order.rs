@@ -1,0 +1,320 @@
+//! In which order are locks taken, and can two calls wait for each other?
+//!
+//! A program records each [`Edge`], one lock held while another was asked for; [`cycles`] finds those that end where they began.
+//! Edges are kept in a file as a line each, so that several processes can write to one.
+
+use crate::{Part, parse};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+
+/// What a line begins with: the format's version.
+const VERSION: &str = "1";
+
+/// One lock that was held while another was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Edge {
+    /// The lock that was held.
+    pub held: End,
+    /// The lock that was waited for.
+    pub asked: End,
+}
+
+/// One end of an [`Edge`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct End {
+    /// The key pattern, or a number.
+    pub lock: String,
+    /// Whether it is a lease; leases and advisory locks never meet.
+    pub is_lease: bool,
+    /// Whether it was taken in shared mode.
+    pub is_shared: bool,
+    /// Where the program asked for it, `file:line`; empty where that is not known.
+    pub place: String,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lease = if self.is_lease { "lease " } else { "" };
+        let shared = if self.is_shared { " (shared)" } else { "" };
+        write!(f, "{lease}`{}`{shared}", self.lock)
+    }
+}
+
+impl Edge {
+    /// Writes the edge as a line, with its end.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut line = VERSION.to_owned();
+        for end in [&self.held, &self.asked] {
+            let kind = if end.is_lease { "lease" } else { "lock" };
+            let mode = if end.is_shared { "shared" } else { "exclusive" };
+            for field in [kind, mode, &end.lock, &end.place] {
+                line.push('\t');
+                line.extend(field.chars().map(|c| if c.is_control() { ' ' } else { c }));
+            }
+        }
+        line.push('\n');
+        line
+    }
+
+    /// Reads a line, and `None` from what is none of this version.
+    #[must_use]
+    pub fn decode(line: &str) -> Option<Self> {
+        let mut fields = line.split('\t');
+        if fields.next() != Some(VERSION) {
+            return None;
+        }
+        let mut end = || {
+            Some(End {
+                is_lease: one_of(fields.next()?, "lock", "lease")?,
+                is_shared: one_of(fields.next()?, "exclusive", "shared")?,
+                lock: fields.next()?.to_owned(),
+                place: fields.next()?.to_owned(),
+            })
+        };
+        let edge = Self {
+            held: end()?,
+            asked: end()?,
+        };
+        fields.next().is_none().then_some(edge)
+    }
+}
+
+fn one_of(word: &str, no: &str, yes: &str) -> Option<bool> {
+    (word == yes || word == no).then_some(word == yes)
+}
+
+/// Names a lock whatever its placeholders are called: `account:<from>` and `account:<id>` are one.
+#[must_use]
+pub fn same(lock: &str) -> String {
+    let Ok(pattern) = parse(lock) else {
+        return lock.to_owned();
+    };
+    let text = |part: &Part| match part {
+        Part::Text(text) => text.replace('<', "<<"),
+        Part::Placeholder(placeholder) => {
+            let shape = placeholder.shape.map(|shape| format!(": {}", shape.name()));
+            let mut filters = placeholder.filters.clone();
+            filters.sort_unstable();
+            let filters = filters.iter().map(|filter| format!("|{}", filter.name()));
+            format!(
+                "<{}{}>",
+                shape.unwrap_or_default(),
+                filters.collect::<String>()
+            )
+        }
+    };
+    pattern.parts.iter().map(text).collect()
+}
+
+/// Finds the shortest way round through each edge: the indices of its edges, each cycle of locks once.
+///
+/// Two edges meet in a lock when the one asks for what the other holds, unless both share it: then nobody waits.
+#[must_use]
+pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
+    let name = |end: &End| (end.is_lease, same(&end.lock));
+    let mut names = BTreeMap::new();
+    let mut number = |end: &End| {
+        let next = names.len();
+        *names.entry(name(end)).or_insert(next)
+    };
+    let ends: Vec<(usize, usize)> = edges
+        .iter()
+        .map(|edge| (number(&edge.held), number(&edge.asked)))
+        .collect();
+    let mut from = vec![Vec::new(); names.len()];
+    for (edge, (held, _)) in ends.iter().enumerate() {
+        from[*held].push(edge);
+    }
+    let next = |edge: usize| {
+        let behind = from[ends[edge].1].iter().copied();
+        behind.filter(move |next| !(edges[edge].asked.is_shared && edges[*next].held.is_shared))
+    };
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for start in 0..edges.len() {
+        let Some(cycle) = way_round(start, edges.len(), &next) else {
+            continue;
+        };
+        // The same locks in the same order are one cycle, wherever it begins.
+        let mut locks: Vec<usize> = cycle.iter().map(|edge| ends[*edge].0).collect();
+        let lowest = locks.iter().enumerate().min_by_key(|(_, lock)| **lock);
+        let lowest = lowest.map_or(0, |(at, _)| at);
+        locks.rotate_left(lowest);
+        if seen.insert(locks) {
+            found.push(cycle);
+        }
+    }
+    found
+}
+
+/// The fewest edges from `start` to what comes before it.
+fn way_round<I: Iterator<Item = usize>>(
+    start: usize,
+    edges: usize,
+    next: &impl Fn(usize) -> I,
+) -> Option<Vec<usize>> {
+    let mut before = vec![None; edges];
+    let mut queue = VecDeque::from([start]);
+    while let Some(edge) = queue.pop_front() {
+        for behind in next(edge) {
+            if behind == start {
+                let mut cycle = vec![edge];
+                while let Some(edge) = before[*cycle.last()?] {
+                    cycle.push(edge);
+                }
+                cycle.reverse();
+                return Some(cycle);
+            }
+            if before[behind].is_none() {
+                before[behind] = Some(edge);
+                queue.push_back(behind);
+            }
+        }
+    }
+    None
+}
+
+/// Says what is wrong with a cycle, with each of its paths.
+#[must_use]
+pub fn message(cycle: &[&Edge]) -> String {
+    let what = match cycle {
+        [one] if one.held.is_shared && !one.asked.is_shared => format!(
+            "{} is asked for exclusively while it is held shared: two calls that both do so wait for each other",
+            one.asked
+        ),
+        [one] => format!(
+            "{} is asked for while another key of it is held: two calls with the keys the other way round wait for each other",
+            one.asked
+        ),
+        _ => "locks are taken in more than one order: calls can wait for each other".to_owned(),
+    };
+    let place = |place: &str| match place {
+        "" => "an unknown place".to_owned(),
+        place => place.to_owned(),
+    };
+    let ways = cycle.iter().map(|Edge { held, asked }| {
+        let (since, at) = (place(&held.place), place(&asked.place));
+        format!("  {held} → {asked}\n     held since {since}, asked for at {at}\n")
+    });
+    let ways: String = ways.collect();
+    format!(
+        "{what}\n{ways}  = help: take them in one call, `keys = [\"…\", \"…\"]`, which sorts them; or always in one order"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Edge, End, cycles, message, same};
+
+    fn edge(held: &str, asked: &str) -> Edge {
+        let end = |text: &str| {
+            let shared = text.strip_prefix("shared ");
+            let lock = shared.unwrap_or(text);
+            let lease = lock.strip_prefix("lease ");
+            End {
+                lock: lease.unwrap_or(lock).to_owned(),
+                is_lease: lease.is_some(),
+                is_shared: shared.is_some(),
+                place: format!("src/{}.rs:1", &lock[..1]),
+            }
+        };
+        Edge {
+            held: end(held),
+            asked: end(asked),
+        }
+    }
+
+    fn found(edges: &[(&str, &str)]) -> Vec<Vec<usize>> {
+        let edges: Vec<Edge> = edges
+            .iter()
+            .map(|(held, asked)| edge(held, asked))
+            .collect();
+        cycles(&edges)
+    }
+
+    #[test]
+    fn one_order_is_no_cycle_and_two_are_one() {
+        assert!(found(&[("a", "b"), ("b", "c"), ("a", "c")]).is_empty());
+        assert_eq!(found(&[("a", "b"), ("b", "a")]), [[0, 1]]);
+        assert_eq!(
+            found(&[("x", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("c", "y")]),
+            [[1, 2, 3]]
+        );
+    }
+
+    #[test]
+    fn a_lock_that_is_asked_for_under_another_key_of_it_is_a_cycle() {
+        assert_eq!(found(&[("a:<x>", "a:<y>")]), [[0]]);
+        assert!(found(&[("a:<x: int>", "a:<x: uuid>")]).is_empty());
+    }
+
+    #[test]
+    fn who_shares_a_lock_waits_for_nobody_who_shares_it() {
+        assert!(found(&[("shared a", "shared b"), ("shared b", "shared a")]).is_empty());
+        assert!(found(&[("shared a", "shared a")]).is_empty());
+        // Each waits: one for `b`, the other for `a`.
+        assert_eq!(found(&[("shared a", "b"), ("shared b", "a")]), [[0, 1]]);
+        assert_eq!(found(&[("a", "shared b"), ("b", "shared a")]), [[0, 1]]);
+        // Only one of them does.
+        assert!(found(&[("shared a", "b"), ("b", "shared a")]).is_empty());
+        assert_eq!(found(&[("shared a", "a")]), [[0]]);
+    }
+
+    #[test]
+    fn a_lease_is_no_advisory_lock() {
+        assert!(found(&[("lease a", "b"), ("b", "a")]).is_empty());
+        assert_eq!(found(&[("lease a", "b"), ("b", "lease a")]), [[0, 1]]);
+    }
+
+    #[test]
+    fn what_placeholders_are_called_is_no_part_of_a_lock() {
+        assert_eq!(same("account:<from>"), same("account:<ids*>"));
+        assert_ne!(same("account:<id>"), same("account:<id|lower>"));
+        assert_ne!(same("a:<x>"), same("b:<x>"));
+        assert_eq!(same("a<<b"), "a<<b");
+        assert_eq!(same("not <closed"), "not <closed");
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written_and_nothing_else_is_read() {
+        for edge in [edge("a:<x>", "shared lease b"), edge("shared 7", "(1, 2)")] {
+            let line = edge.encode();
+            assert_eq!(Edge::decode(line.trim_end_matches('\n')), Some(edge));
+        }
+        let mut odd = edge("a", "b");
+        odd.held.lock = "a\tb\nc".into();
+        assert_eq!(odd.encode().lines().count(), 1);
+        assert!(
+            Edge::decode(odd.encode().trim_end()).is_some_and(|edge| edge.held.lock == "a b c")
+        );
+        for line in [
+            "",
+            "2\tlock",
+            "1\tlock\texclusive\ta\t",
+            "1\tx\texclusive\ta\t\tlock\tshared\tb\t",
+        ] {
+            assert_eq!(Edge::decode(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_message_names_both_ways_and_what_to_do() {
+        let edges = [edge("a", "b"), edge("b", "a")];
+        let text = message(&[&edges[0], &edges[1]]);
+        for part in [
+            "`a` → `b`",
+            "`b` → `a`",
+            "src/a.rs:1, asked for at src/b.rs:1",
+            "keys = [",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let own = edge("a:<x>", "a:<y>");
+        assert!(
+            message(&[&own]).contains("another key of it"),
+            "{}",
+            message(&[&own])
+        );
+    }
+}

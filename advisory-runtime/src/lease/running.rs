@@ -1,0 +1,77 @@
+//! Which leases a running body stands under, in debug builds: a call inside it that waits for one of them waits for itself.
+
+use super::{Lease, Request};
+use crate::Wait;
+use crate::holding::{Mark, mark};
+use crate::order;
+use crate::taken::Taken;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    static RUNNING: RefCell<Vec<Lease>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread is inside a body under a lease, until dropped.
+#[must_use]
+pub(super) struct Entered {
+    is_under: bool,
+    _mark: Mark,
+}
+
+pub(super) fn enter(lease: &Lease, taken: &Arc<Taken>) -> Entered {
+    let lease = lease.clone();
+    Entered {
+        // Gone while the thread ends, when nothing waits any more.
+        is_under: RUNNING
+            .try_with(|running| running.borrow_mut().push(lease))
+            .is_ok(),
+        _mark: mark(None, taken),
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if self.is_under {
+            drop(RUNNING.try_with(|running| running.borrow_mut().pop()));
+        }
+    }
+}
+
+/// What a request is in the order of locks, in which it is recorded.
+pub(super) fn asked(request: &Request) -> Option<Arc<Taken>> {
+    if !cfg!(debug_assertions) {
+        return None;
+    }
+    let name = request.name();
+    // Its text can be personal data.
+    let text = match name.strip_prefix("lease ") {
+        Some(hash) if request.lock.is_empty() => hash.to_owned().into(),
+        _ => name,
+    };
+    let taken = Taken::lease(request.key_hash(), text, request.made.place());
+    if !request.is_try() {
+        order::asked(None, &[], &taken);
+    }
+    Some(Arc::new(taken))
+}
+
+/// The leases of this key, in whatever table, that this task would wait for and holds.
+pub(super) fn held_by_this_task(request: &Request) -> Vec<Lease> {
+    if !cfg!(debug_assertions) || request.is_try() {
+        return Vec::new();
+    }
+    let key_hash = request.key_hash();
+    let held = |running: &RefCell<Vec<Lease>>| {
+        let running = running.borrow();
+        let held = running.iter().filter(|lease| lease.key_hash == key_hash);
+        held.cloned().collect()
+    };
+    RUNNING.try_with(held).unwrap_or_default()
+}
+
+impl Request {
+    fn is_try(&self) -> bool {
+        matches!(self.wait, Wait::Never) || matches!(self.wait, Wait::For(wait) if wait.is_zero())
+    }
+}

@@ -1,0 +1,104 @@
+//! In which order did the tests take their locks, as a graph?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::{env, fs};
+
+use advisory_pattern::order::{Edge, End, cycles, message, same};
+use clap::ArgMatches;
+
+use crate::failure::Failure;
+use crate::screen::{ERROR, note};
+use crate::{cli, screen};
+
+/// The variable that tells a program where to record.
+const FILE: &str = "ADVISORY_LOCK_ORDER";
+
+/// Answers `cargo advisory graph`; tells whether there is one order.
+pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
+    let mut files = cli::paths(matches, "from");
+    if files.is_empty() {
+        files.extend(env::var_os(FILE).map(PathBuf::from));
+    }
+    if files.is_empty() {
+        return Err(Failure::Input(format!(
+            "no record to read: run `{FILE}=\"$PWD/target/lock-order\" cargo test`, then `cargo advisory graph --from \
+             target/lock-order`"
+        )));
+    }
+    let mut edges = BTreeMap::new();
+    for file in files {
+        let text = fs::read_to_string(&file).map_err(|error| Failure::file(&file, error))?;
+        for (at, line) in text.lines().enumerate() {
+            let Some(edge) = Edge::decode(line) else {
+                let why = format!("line {} is no edge that this version can read", at + 1);
+                return Err(Failure::file(&file, why));
+            };
+            // Of one edge at several places the first is shown.
+            edges.entry(identity(&edge)).or_insert(edge);
+        }
+    }
+    let edges: Vec<Edge> = edges.into_values().collect();
+    let cycles = cycles(&edges);
+    let to = cli::path(matches, "output").map(AsRef::as_ref);
+    screen::write(to, &draw(&edges, &cycles))?;
+    for cycle in &cycles {
+        let cycle: Vec<&Edge> = cycle.iter().filter_map(|at| edges.get(*at)).collect();
+        note(&format!("{ERROR}error{ERROR:#}: {}\n", message(&cycle)));
+    }
+    Ok(cycles.is_empty())
+}
+
+/// A lock, whatever its placeholders are called.
+type Node = (String, bool);
+
+fn node(end: &End) -> Node {
+    (same(&end.lock), end.is_lease)
+}
+
+fn identity(edge: &Edge) -> [(Node, bool); 2] {
+    [&edge.held, &edge.asked].map(|end| (node(end), end.is_shared))
+}
+
+/// Writes a graph for Graphviz; what goes round is red.
+fn draw(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
+    let mut nodes: BTreeMap<Node, (usize, &End)> = BTreeMap::new();
+    for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
+        let next = nodes.len();
+        nodes.entry(node(end)).or_insert((next, end));
+    }
+    let number = |end: &End| nodes.get(&node(end)).map_or(0, |(number, _)| *number);
+    let boxes = nodes.values().map(|(number, end)| {
+        let shape = if end.is_lease { ", shape=ellipse" } else { "" };
+        format!("  n{number} [label={}{shape}];\n", quoted(&end.lock))
+    });
+    let red: BTreeSet<usize> = cycles.iter().flatten().copied().collect();
+    let arrows = edges.iter().enumerate().map(|(at, edge)| {
+        let Edge { held, asked } = edge;
+        let mode = |end: &End| if end.is_shared { " (shared)" } else { "" };
+        let label = format!(
+            "{}{} → {}{}",
+            held.place,
+            mode(held),
+            asked.place,
+            mode(asked)
+        );
+        let red = if red.contains(&at) {
+            ", color=red, fontcolor=red, penwidth=2"
+        } else {
+            ""
+        };
+        let (from, to) = (number(held), number(asked));
+        format!("  n{from} -> n{to} [label={}{red}];\n", quoted(&label))
+    });
+    let arrows: String = arrows.collect();
+    let boxes: String = boxes.collect();
+    format!(
+        "// An arrow: the lock at its tail was held while the one at its head was asked for. Red ones go round: a deadlock that can \
+         happen.\ndigraph locks {{\n  rankdir=LR;\n  node [shape=box];\n{boxes}{arrows}}}\n"
+    )
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}

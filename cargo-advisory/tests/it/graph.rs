@@ -1,0 +1,82 @@
+//! Is the order of locks drawn, and are two orders told?
+
+use advisory_pattern::order::{Edge, End};
+
+use crate::programs::{advisory, file, run, scratch};
+
+fn end(lock: &str, place: &str) -> End {
+    End {
+        lock: lock.to_owned(),
+        is_lease: false,
+        is_shared: false,
+        place: place.to_owned(),
+    }
+}
+
+fn line(held: End, asked: End) -> String {
+    Edge { held, asked }.encode()
+}
+
+#[test]
+fn one_order_is_drawn_once_and_is_no_finding() {
+    let line = line(
+        end("account:<from>", "src/a.rs:3"),
+        End {
+            is_lease: true,
+            is_shared: true,
+            ..end("a \"report\"", "src/b.rs:4")
+        },
+    );
+    let from = file("order-one", format!("{line}{line}"));
+    let said = advisory(&["graph", "--from", &from]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    let drawn = "digraph locks {\n  rankdir=LR;\n  node [shape=box];\n  \
+         n1 [label=\"a \\\"report\\\"\", shape=ellipse];\n  n0 [label=\"account:<from>\"];\n  \
+         n0 -> n1 [label=\"src/a.rs:3 → src/b.rs:4 (shared)\"];\n}\n";
+    assert!(said.out.ends_with(drawn), "{}", said.out);
+}
+
+#[test]
+fn two_orders_of_two_processes_are_red_and_told_with_both_places() {
+    let one = line(end("a:<id>", "src/a.rs:3"), end("b:<id>", "src/a.rs:9"));
+    let other = line(end("b:<b>", "src/b.rs:5"), end("a:<a>", "src/b.rs:7"));
+    let more = line(end("a:<id>", "src/a.rs:3"), end("c", "src/c.rs:1"));
+    let (first, second) = (
+        file("order-first", one + &more),
+        file("order-second", other),
+    );
+    let to = scratch("order.dot");
+    let said = advisory(&["graph", "--from", &first, "--from", &second, "-o", &to]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for part in [
+        "`a:<id>` → `b:<id>`",
+        "held since src/b.rs:5, asked for at src/b.rs:7",
+        "help: take them in one call",
+    ] {
+        assert!(said.err.contains(part), "{part}: {}", said.err);
+    }
+    let drawn = std::fs::read_to_string(to).unwrap();
+    assert_eq!(drawn.matches(", color=red").count(), 2, "{drawn}");
+    assert_eq!(drawn.matches("->").count(), 3, "{drawn}");
+}
+
+#[test]
+fn the_file_is_the_one_that_the_program_was_told() {
+    let from = file("order-variable", line(end("a", ""), end("b", "")));
+    let said = run(&["graph"], &[("ADVISORY_LOCK_ORDER", &from)]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("label=\"a\""), "{}", said.out);
+}
+
+#[test]
+fn what_cannot_be_read_is_wrong_use_and_says_what_to_do() {
+    let said = run(&["graph"], &[]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("ADVISORY_LOCK_ORDER="), "{}", said.err);
+    let said = advisory(&["graph", "--from", &scratch("no-such-order")]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let odd = file("order-odd", "1\tlock\n");
+    let said = advisory(&["graph", "--from", &odd]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("line 1"), "{}", said.err);
+}

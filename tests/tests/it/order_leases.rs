@@ -1,0 +1,101 @@
+//! Leases in the order of locks, and a task that waits for its own.
+#![cfg(debug_assertions)]
+
+use crate::lease::database;
+use crate::order::{edges, order};
+use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_runtime::{Error, Wait, advisory_lock};
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool::Pool;
+use std::time::Duration;
+
+#[advisory_lock(key = "mixed-lease:<id>", scope = "lease", pool = pool, name = "mixed-lease")]
+async fn leased_then_locked(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
+    locked(pool, id).await
+}
+
+#[advisory_lock(key = "mixed-lock:<id>", name = "mixed-lock", conn = lent(pool).await?)]
+async fn locked(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
+    let _ = conn;
+    Ok(())
+}
+
+#[advisory_lock(key = "mixed-lock:<id>", name = "mixed-lock", conn = lent(pool).await?)]
+async fn locked_then_leased(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
+    let _ = conn;
+    leased(pool, id).await
+}
+
+#[advisory_lock(key = "mixed-lease:<id>", scope = "lease", pool = pool, name = "mixed-lease")]
+async fn leased(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
+    Ok(())
+}
+
+async fn lent(
+    pool: &Pool<AsyncPgConnection>,
+) -> Result<diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>, Error> {
+    pool.get()
+        .await
+        .map_err(|error| Error::Pool(Box::new(error)))
+}
+
+#[tokio::test]
+async fn a_lease_and_a_lock_have_an_order() {
+    let db = database().await;
+    let pool = db.deadpool(3);
+    leased_then_locked(&pool, 1).await.unwrap();
+    assert_eq!(edges("mixed-"), ["mixed-lease:<id> > mixed-lock:<id>"]);
+    assert!(order("mixed-").cycles.is_empty());
+    locked_then_leased(&pool, 1).await.unwrap();
+    let cycles = order("mixed-").cycles;
+    assert_eq!(cycles.len(), 1);
+    let ends = cycles[0].iter().map(|edge| &edge.held);
+    for end in ends {
+        assert_eq!(end.is_lease, end.lock.starts_with("mixed-lease"));
+        assert!(end.place.contains("order_leases.rs:"), "{end:?}");
+    }
+}
+
+#[advisory_lock(key = "own-lease:<id>", scope = "lease", pool = first, name = "own-lease")]
+async fn twice(
+    first: &Leases<Pool<AsyncPgConnection>>,
+    second: &Leases<Pool<AsyncPgConnection>>,
+    id: i64,
+    wait: Wait,
+) -> Result<(), Error> {
+    let key = Request::text(format!("own-lease:{id}"));
+    let held = second.acquire(key.wait(wait)).await?;
+    held.finish(Ok(())).await
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_its_own_lease_is_told() {
+    let db = database().await;
+    let leases = Leases::new(db.deadpool(2));
+    for wait in [Wait::Forever, Wait::For(Duration::from_secs(30))] {
+        let error = twice(&leases, &leases, 1, wait).await.unwrap_err();
+        assert!(matches!(error, Error::SelfDeadlock { .. }), "{error:?}");
+    }
+    assert_eq!(
+        leases.list().await.unwrap(),
+        [],
+        "the outer one is released"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_waited_for_or_is_another_tables_is_not_told_so() {
+    let db = database().await;
+    let leases = Leases::new(db.deadpool(2));
+    let error = twice(&leases, &leases, 1, Wait::Never).await.unwrap_err();
+    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    let other = Table::new().named("other_lease").unwrap();
+    let other = Leases::new(db.deadpool(2)).table(other);
+    other.set_up().await.unwrap();
+    twice(&leases, &other, 1, Wait::Forever).await.unwrap();
+    // Nor what the body does not stand under.
+    let held = leases.acquire(Request::text("own-lease:2")).await.unwrap();
+    let error = leases.acquire(Request::text("own-lease:2").wait(Duration::from_millis(30)));
+    assert!(matches!(error.await, Err(Error::TimedOut { .. })));
+    drop(held);
+}

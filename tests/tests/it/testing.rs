@@ -1,0 +1,149 @@
+//! What users' tests have: each assertion holds where it should, and fails where it should not.
+
+use crate::bookings::{book, bookings, committed, database, execute, insert, key_of};
+use advisory_runtime::testing::Observer;
+use advisory_runtime::{Wait, advisory_lock, lock_key, session};
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+async fn observer(db: &Database) -> Observer<AsyncPgConnection> {
+    Observer::new(db.connect().await)
+}
+
+/// What a future panics with.
+async fn panic_of<F: Future>(future: F) -> String {
+    let mut future = pin!(future);
+    let caught = std::future::poll_fn(|context| {
+        let poll = AssertUnwindSafe(|| future.as_mut().poll(context));
+        match std::panic::catch_unwind(poll) {
+            Ok(Poll::Ready(_)) => Poll::Ready(None),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(panic) => Poll::Ready(Some(panic)),
+        }
+    });
+    let panic = caught.await.expect("it panics");
+    *panic.downcast::<String>().unwrap()
+}
+
+/// As [`book`], with the lock forgotten.
+async fn book_unlocked(conn: &mut AsyncPgConnection, room: i64, guest: &str) -> QueryResult<bool> {
+    if bookings(conn, room).await? > 0 {
+        return Ok(false);
+    }
+    insert(conn, room, guest).await?;
+    Ok(true)
+}
+
+#[tokio::test]
+async fn a_call_that_holds_its_lock_is_told_from_one_that_does_not() {
+    let db = database().await;
+    let (mut conn, room) = (db.connect().await, 7);
+    let mut observer = observer(&db).await;
+    let key = lock_key!("room:<room: int>", name = "room");
+    assert!(
+        observer
+            .assert_locked(key, book(&mut conn, room, "Ada"))
+            .await
+            .unwrap()
+    );
+    let told = panic_of(observer.assert_locked(key, book_unlocked(&mut conn, 8, "Ada"))).await;
+    assert!(told.contains("was not seen to hold"), "{told}");
+    // Nor another key's.
+    let told = panic_of(observer.assert_locked(key, book(&mut conn, 9, "Ada"))).await;
+    assert!(told.contains(&key.to_string()), "{told}");
+    // Nor somebody else's.
+    let held = session::acquire(&mut conn, key).await.unwrap();
+    let told = panic_of(observer.assert_locked(key, std::future::ready(()))).await;
+    assert!(told.contains("before the call"), "{told}");
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_told_from_one_that_does_not() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let mut observer = observer(&db).await;
+    let key = key_of(7);
+    assert!(
+        observer
+            .assert_waits(key, book(&mut conn, 7, "Ada"))
+            .await
+            .unwrap()
+    );
+    assert_eq!(committed(&db, 7).await, 1);
+    let told = panic_of(observer.assert_waits(key, book_unlocked(&mut conn, 7, "Bob"))).await;
+    assert!(told.contains("was not seen to wait for"), "{told}");
+    // What it held it has released.
+    observer.until_free(key).await;
+    assert!(!book(&mut conn, 7, "Bob").await.unwrap());
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = "never", on_held = Ok(false))]
+async fn try_book(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<bool> {
+    execute(conn, "SELECT 1").await?;
+    Ok(true)
+}
+
+#[tokio::test]
+async fn a_call_that_gives_up_does_not_wait() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let mut observer = observer(&db).await;
+    let told = panic_of(observer.assert_waits(key_of(7), try_book(&mut conn, 7))).await;
+    assert!(told.contains("was not seen to wait for"), "{told}");
+    observer.until_free(key_of(7)).await;
+    assert!(try_book(&mut conn, 7).await.unwrap());
+}
+
+#[tokio::test]
+async fn two_calls_meet_where_a_missing_lock_would_show() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let mut observer = observer(&db).await;
+    for room in 0..20 {
+        let (ada, bob) = (book(&mut a, room, "Ada"), book(&mut b, room, "Bob"));
+        let (ada, bob) = observer.interleave(key_of(room), ada, bob).await;
+        assert_eq!((ada.unwrap(), bob.unwrap()), (true, false), "{room}");
+        assert_eq!(committed(&db, room).await, 1);
+    }
+    let (ada, bob) = (book(&mut a, 30, "Ada"), book_unlocked(&mut b, 30, "Bob"));
+    let told = panic_of(observer.interleave(key_of(30), ada, bob)).await;
+    assert!(told.contains("was not seen to wait for"), "{told}");
+    // The calls are dropped, and free their lock.
+    observer.until_free(key_of(30)).await;
+    let (ada, bob) = (book_unlocked(&mut a, 31, "Ada"), book(&mut b, 31, "Bob"));
+    let told = panic_of(observer.interleave(key_of(31), ada, bob)).await;
+    assert!(told.contains("was not seen to hold"), "{told}");
+}
+
+#[tokio::test]
+async fn states_are_waited_for_and_missed() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let mut observer = observer(&db).await.patience(Duration::from_millis(30));
+    let told = panic_of(observer.until_held((7, 8))).await;
+    assert!(
+        told.contains("nobody holds the advisory lock `(7, 8)`"),
+        "{told}"
+    );
+    let told = panic_of(observer.until_waiting(7)).await;
+    assert!(told.contains("nobody waits for"), "{told}");
+    let held = session::acquire(&mut a, (7, 8)).await.unwrap();
+    observer.until_held((7, 8)).await;
+    assert!(observer.is_held((7, 8)).await && !observer.is_held(7).await);
+    let told = panic_of(observer.until_free((7, 8))).await;
+    assert!(told.contains("somebody still holds"), "{told}");
+    let request = advisory_runtime::Request::new((7, 8)).wait(Wait::Forever);
+    let waiter = tokio::spawn(async move { session::acquire(&mut b, request).await.map(drop) });
+    let mut patient = Observer::new(db.connect().await);
+    patient.until_waiting((7, 8)).await;
+    assert!(patient.is_waited_for((7, 8)).await);
+    drop(held);
+    waiter.await.unwrap().unwrap();
+    patient.until_free((7, 8)).await;
+}

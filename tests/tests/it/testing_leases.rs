@@ -1,0 +1,177 @@
+//! Leases in memory: what a function under a lease does without a database is what it does with one.
+
+use advisory_runtime::lease::{InMemory, Leases, Request, Source};
+use advisory_runtime::{Error, Wait, advisory_lock};
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, advance, pause};
+
+struct Webhooks<S> {
+    leases: S,
+    handled: AtomicUsize,
+}
+
+impl<S: Source + Sync> Webhooks<S> {
+    #[advisory_lock(
+        key = "memory-webhook:<id>",
+        scope = "lease",
+        pool = self.leases,
+        ttl = "30s",
+        keep = "24h",
+        wait = "never",
+        on_held = Ok(0),
+        handle = lease
+    )]
+    async fn handle(&self, id: &str, fails: bool) -> Result<i64, Error> {
+        self.handled.fetch_add(1, Ordering::Relaxed);
+        if fails {
+            return Err(Error::Database(diesel::NotFound));
+        }
+        assert!(lease.is_held());
+        Ok(lease.token().get())
+    }
+
+    #[advisory_lock(key = "memory-report", scope = "lease", pool = self.leases, ttl = "30s")]
+    async fn report(&self, takes: Duration) -> Result<(), Error> {
+        let done = Instant::now() + takes;
+        tokio::time::sleep_until(done).await;
+        Ok(())
+    }
+}
+
+fn webhooks() -> Webhooks<Leases<InMemory>> {
+    Webhooks {
+        leases: Leases::in_memory(),
+        handled: AtomicUsize::new(0),
+    }
+}
+
+#[tokio::test]
+async fn once_is_once_until_the_key_is_free_again_and_tokens_grow() {
+    pause();
+    let webhooks = webhooks();
+    assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), 1);
+    assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), 0);
+    advance(Duration::from_secs(24 * 60 * 60 - 1)).await;
+    assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), 0);
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(webhooks.handle("evt_1", false).await.unwrap(), 2);
+    // One that failed can be tried again at once.
+    webhooks.handle("evt_2", true).await.unwrap_err();
+    assert_eq!(webhooks.handle("evt_2", false).await.unwrap(), 2);
+    assert_eq!(webhooks.handled.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test]
+async fn a_body_is_renewed_for_as_long_as_it_runs() {
+    pause();
+    let webhooks = webhooks();
+    let other = webhooks.leases.clone();
+    let started = Instant::now();
+    let hours = Duration::from_secs(3 * 60 * 60);
+    let (done, seen) = tokio::join!(webhooks.report(hours), async {
+        let mut seen = 0;
+        while started.elapsed() + Duration::from_secs(60) < hours {
+            let busy = other.acquire(Request::text("memory-report").wait(Wait::Never));
+            assert!(busy.await.unwrap_err().is_busy());
+            let row = other.list().await.unwrap().remove(0);
+            assert!(row.remaining <= Duration::from_secs(30), "{row:?}");
+            seen += 1;
+            tokio::time::sleep_until(Instant::now() + Duration::from_secs(60)).await;
+        }
+        seen
+    });
+    done.unwrap();
+    assert!(seen > 100, "{seen}");
+    assert_eq!(other.list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn who_waits_gets_it_when_it_is_released_or_dropped_or_gives_up() {
+    pause();
+    let leases = Leases::in_memory();
+    let key = || Request::text("k").ttl(Duration::from_secs(30));
+    let held = leases.acquire(key()).await.unwrap();
+    let waited = leases.acquire(key().wait(Duration::from_secs(5))).await;
+    assert!(matches!(waited, Err(Error::TimedOut { .. })), "{waited:?}");
+    let (second, ()) = tokio::join!(leases.acquire(key()), async {
+        tokio::time::sleep_until(Instant::now() + Duration::from_secs(60)).await;
+        drop(held);
+    });
+    let second = second.unwrap();
+    assert_eq!(second.lease().token().get(), 2);
+    assert!(leases.holds(second.lease()).await.unwrap());
+    second.finish(Ok::<_, Error>(())).await.unwrap();
+    assert!(leases.acquire(key().wait(Wait::Never)).await.is_ok());
+    // Another table is another key space.
+    let third = Leases::in_memory().acquire(key()).await.unwrap();
+    assert_eq!(third.lease().token().get(), 1);
+}
+
+#[tokio::test]
+async fn a_bounded_body_is_dropped_and_its_key_is_free() {
+    pause();
+    let leases = Leases::in_memory();
+    let request = Request::text("k").max_hold(Duration::from_secs(90));
+    let mut held = leases.acquire(request).await.unwrap();
+    let error = held.run(pending::<()>()).await.unwrap_err();
+    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    assert_eq!(leases.list().await.unwrap(), []);
+}
+
+/// The same on both, step by step.
+#[tokio::test]
+async fn it_answers_as_the_table_of_a_database_does() {
+    let db = crate::lease::database().await;
+    let (memory, table) = (Leases::in_memory(), Leases::new(db.deadpool(2)));
+    assert_eq!(answers(&memory).await, answers(&table).await);
+}
+
+async fn answers<P: advisory_runtime::Pool + Clone + Send + 'static>(
+    leases: &Leases<P>,
+) -> Vec<String> {
+    let mut said = Vec::new();
+    let key = || Request::text("k").wait(Wait::Never);
+    leases.set_up().await.unwrap();
+    for keep in [
+        None,
+        Some(Duration::from_millis(1)),
+        Some(Duration::from_secs(60)),
+    ] {
+        for is_ok in [true, false] {
+            let request = keep.map_or_else(key, |keep| key().keep(keep));
+            let held = match leases.acquire(request).await {
+                Ok(held) => held,
+                Err(error) => {
+                    said.push(error.to_string());
+                    continue;
+                }
+            };
+            let lease = held.lease().clone();
+            said.push(format!("{} {}", lease.token(), lease.is_held()));
+            said.push(format!("{:?}", leases.holds(&lease).await));
+            said.push(leases.acquire(key()).await.unwrap_err().to_string());
+            let row = leases.list().await.unwrap().remove(0);
+            said.push(format!("{:?} {} {}", row.key, row.token, row.key_hash[0]));
+            let result = if is_ok {
+                Ok(())
+            } else {
+                Err(Error::Database(diesel::NotFound))
+            };
+            said.push(format!("{:?}", held.finish(result).await.is_ok()));
+            said.push(format!(
+                "{} {:?}",
+                lease.is_held(),
+                leases.holds(&lease).await
+            ));
+            if keep == Some(Duration::from_millis(1)) {
+                while !leases.list().await.unwrap().is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            said.push(leases.list().await.unwrap().len().to_string());
+        }
+    }
+    said
+}
