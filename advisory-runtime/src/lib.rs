@@ -147,6 +147,7 @@ mod keys;
 pub mod lease;
 #[cfg(feature = "diesel")]
 mod link;
+#[cfg(feature = "diesel")]
 mod made;
 #[cfg(feature = "diesel")]
 pub mod monitor;
