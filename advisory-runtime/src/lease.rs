@@ -87,13 +87,17 @@
 //! "Once" needs no lookup under the lease: [`Request::keep`] leaves the key taken after `Ok`. Where the effect is a row of this
 //! database, a unique constraint on the webhook's id is better than either.
 
+mod acquire;
+mod answer;
 mod event;
 mod fence;
 mod held;
 mod keeper;
 mod leases;
+mod look;
 #[cfg(feature = "testing")]
 mod memory;
+mod own;
 mod patience;
 mod request;
 mod row;

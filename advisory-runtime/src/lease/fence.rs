@@ -1,8 +1,8 @@
 //! A write that happens only while its fencing token is current.
 
+use super::answer::flag;
 use super::sql::HELD;
 use super::statement::{Value, push_value};
-use super::table::flag;
 use super::{Lease, Table};
 use crate::link::depth;
 use crate::{Connection, Error};

@@ -2,9 +2,9 @@
 //!
 //! One task from the first try on, so that a grant whose caller is gone meanwhile is released like any other.
 
+use super::acquire::Grant;
 use super::leases::pool_patience;
 use super::patience::{Patience, Refusal};
-use super::table::Grant;
 use super::{Event, Lease, Leases, Request};
 use crate::link::Link;
 use crate::pool::Pool;

@@ -2,7 +2,7 @@
 //!
 //! It promises what the table of the database does, by tokio's clock: `tokio::time::pause` makes a lease of a day end at once.
 
-use super::table::{Grant, random};
+use super::acquire::{Grant, random};
 use super::{FencingToken, Lease, Leases, Request, Row};
 use crate::lease::patience::Refusal;
 use crate::{Error, Pool};

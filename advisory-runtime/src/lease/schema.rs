@@ -65,7 +65,7 @@ impl Table {
 
     async fn make<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let conn = conn.pg();
-        let question = super::table::question_of(&self.0.texts.is_missing);
+        let question = super::answer::question_of(&self.0.texts.is_missing);
         let missing = self.rows(conn, question).await;
         if !missing.map_err(Error::Database)?.is_empty() {
             conn.batch_execute(&self.up())

@@ -3,8 +3,8 @@
 //! As a statement that Diesel prepares once for each connection: one round trip. Behind a pooler that tracks no prepared statements
 //! it is sent as plain text, its values as numbers and hexadecimal digits, and says its answer in the text of an error.
 
+use super::answer::Channel;
 use super::sql::{Answer, HEARD, said, said_inside};
-use super::table::Channel;
 use crate::link::depth;
 use crate::sql::SAID;
 use diesel::QueryResult;

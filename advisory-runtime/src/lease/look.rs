@@ -1,0 +1,140 @@
+//! Who holds what: what anybody may ask of the lease table.
+
+use super::sql::Answer;
+use super::statement::{Statement, Value};
+use super::table::sha256;
+use super::{Row, Table};
+use crate::{Connection, Error, LockKey};
+use diesel_async::AsyncPgConnection;
+
+impl Table {
+    /// Who holds the lease on a key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingTable`], [`Error::Database`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn find<C: Connection>(
+        &self,
+        conn: &mut C,
+        key: impl LockKey,
+    ) -> Result<Option<Row>, Error> {
+        self.find_text(conn, &key.rendered()).await
+    }
+
+    /// As [`find`](Self::find), by the key's text.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn find_text<C: Connection>(
+        &self,
+        conn: &mut C,
+        key: &str,
+    ) -> Result<Option<Row>, Error> {
+        let hash = [Value::Hash(sha256(key))];
+        let rows = self.read(conn.pg(), &self.0.texts.find, hash).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Whether anybody holds the lease on a key.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn is_held<C: Connection>(
+        &self,
+        conn: &mut C,
+        key: impl LockKey,
+    ) -> Result<bool, Error> {
+        Ok(self.find(conn, key).await?.is_some())
+    }
+
+    /// Every lease that is held, soonest to expire first. It reads the whole table: for administrators.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
+        self.read(conn.pg(), &self.0.texts.list, []).await
+    }
+
+    /// As [`list`](Self::list), those of one holder. There is no index on it, which would cost each renewal.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn list_of<C: Connection>(
+        &self,
+        conn: &mut C,
+        holder: &str,
+    ) -> Result<Vec<Row>, Error> {
+        let holder = [Value::Text(holder)];
+        self.read(conn.pg(), &self.0.texts.list_of, holder).await
+    }
+
+    /// Erases the texts of keys whose holders died without a release. Rows and tokens stay. It reads the whole table: for a
+    /// nightly job, where [`with_text`](Self::with_text) is used.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: they are erased or not.
+    pub async fn erase<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
+        let statement = Statement {
+            text: &self.0.texts.erase,
+            values: [],
+            answer: Answer::Committed,
+            outcome: "''",
+        };
+        let conn = conn.pg();
+        match self.rows(conn, statement).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.explain(conn, error, self.name().into()).await),
+        }
+    }
+
+    async fn read<const N: usize>(
+        &self,
+        conn: &mut AsyncPgConnection,
+        text: &str,
+        values: [Value<'_>; N],
+    ) -> Result<Vec<Row>, Error> {
+        let statement = Statement {
+            text,
+            values,
+            answer: Answer::Rows,
+            outcome: "",
+        };
+        match self.rows(conn, statement).await {
+            Ok(rows) => {
+                let mut rows: Vec<Row> = rows.iter().filter_map(|row| Row::parse(row)).collect();
+                rows.sort_by_key(|row| row.expires_at);
+                Ok(rows)
+            }
+            Err(error) => Err(self.explain(conn, error, self.name().into()).await),
+        }
+    }
+}
