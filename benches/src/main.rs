@@ -14,12 +14,17 @@ mod leases;
 mod locked;
 mod ours;
 mod pinned;
+mod plots;
+mod pooled;
 mod rivals;
+mod scale;
 mod server;
 mod setting;
 mod shown;
 mod side;
 mod spread;
+mod svg;
+mod waits;
 
 use advisory_tests::Database;
 use case::{Case, Measured};
@@ -27,6 +32,7 @@ use flags::Flags;
 use server::Server;
 use std::error::Error;
 use std::fs;
+use waits::Waits;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = Flags::parse()?;
@@ -36,16 +42,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let cases = runtime.block_on(run(&flags))?;
+    let measured = runtime.block_on(run(&flags))?;
     if let Some(file) = &flags.json {
-        let cases: Vec<_> = cases.iter().map(Measured::json).collect();
-        let text = serde_json::to_string_pretty(&serde_json::json!({ "cases": cases }))?;
-        fs::write(file, text + "\n")?;
+        fs::write(file, format!("{measured:#}\n"))?;
     }
     Ok(())
 }
 
-async fn run(flags: &Flags) -> Result<Vec<Measured>, Box<dyn Error>> {
+async fn run(flags: &Flags) -> Result<serde_json::Value, Box<dyn Error>> {
     let server = Server::start().await?;
     let db = Database::try_create().await?;
     println!("{}", Case::HEAD);
@@ -60,5 +64,16 @@ async fn run(flags: &Flags) -> Result<Vec<Measured>, Box<dyn Error>> {
     if let Some(median) = claims::run(&db, flags, tell).await {
         println!("one claim from 1M rows: {median:.0?} (median)");
     }
-    Ok(cases)
+    scale::run(&server, flags, tell).await?;
+    let waits = waits::run(&server, flags, tell).await?;
+    for waits in &waits {
+        println!("{waits}");
+    }
+    if let Some(folder) = &flags.plots {
+        plots::draw(&server, folder).await?;
+    }
+    Ok(serde_json::json!({
+        "cases": cases.iter().map(Measured::json).collect::<Vec<_>>(),
+        "waits": waits.iter().map(Waits::json).collect::<Vec<_>>(),
+    }))
 }

@@ -8,7 +8,7 @@ use diesel::{Connection, IntoSql, PgConnection, QueryResult, RunQueryDsl};
 use diesel_async::AsyncPgConnection;
 
 #[advisory_lock(key = "bench:<number>")]
-async fn locked(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+pub(crate) async fn locked(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
     one(conn).await
 }
 
