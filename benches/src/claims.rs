@@ -1,11 +1,14 @@
 //! Claim the next row and give it back, in tables of different sizes: what a claim costs must not grow with the table.
 
-use crate::case::{Case, Side};
+use crate::case::{Case, Measured};
+use crate::flags::Flags;
+use crate::setting::Setting;
+use crate::side::Side;
+use crate::spread::per_mille;
 use advisory_runtime::claim::{self, Claim};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::AsyncPgConnection;
-use std::error::Error;
 use std::time::{Duration, Instant};
 
 mod few {
@@ -60,9 +63,10 @@ struct Claims<T> {
 macro_rules! side {
     ($row:ty) => {
         impl Side for Claims<$row> {
-            async fn until(&mut self, end: Instant) -> usize {
+            async fn run(&mut self, length: Duration) -> f64 {
+                let begun = Instant::now();
                 let mut operations = 0;
-                while Instant::now() < end {
+                while begun.elapsed() < length {
                     let start = Instant::now();
                     let claimed = claim::next::<$row, _>(&mut self.conn, "bench").await;
                     self.times.push(start.elapsed());
@@ -72,7 +76,7 @@ macro_rules! side {
                     done.expect("it is held");
                     operations += 1;
                 }
-                operations
+                f64::from(operations) / begun.elapsed().as_secs_f64()
             }
         }
     };
@@ -80,8 +84,21 @@ macro_rules! side {
 side!(Few);
 side!(Many);
 
-/// The case, and the median of one claim in the large table.
-pub(crate) async fn run(db: &Database, rounds: usize) -> Result<(Case, Duration), Box<dyn Error>> {
+/// The median of one claim in the large table.
+pub(crate) async fn run(
+    db: &Database,
+    flags: &Flags,
+    tell: &mut dyn FnMut(Measured),
+) -> Option<Duration> {
+    let case = Case {
+        case: "claim: next, release",
+        note: "1M rows",
+        setting: Setting::plain(1),
+        rival: "the same, 10,000 rows",
+    };
+    if !flags.wants(&case.label()) {
+        return None;
+    }
     for (table, rows, indexes) in [
         ("few_jobs", 10_000, claim::indexes::<Few>()),
         ("many_jobs", 1_000_000, claim::indexes::<Many>()),
@@ -105,14 +122,7 @@ pub(crate) async fn run(db: &Database, rounds: usize) -> Result<(Case, Duration)
         times: Vec::new(),
         of: std::marker::PhantomData,
     };
-    let what = (
-        "claim: next and release",
-        "1M rows".to_owned(),
-        1,
-        "the same, 10,000 rows",
-    );
-    let case = Case::measure(what, rounds, &mut many, &mut few).await;
+    tell(case.measure(flags.rounds, &mut many, &mut few).await);
     many.times.sort();
-    let median = many.times[many.times.len() / 2];
-    Ok((case, median))
+    Some(per_mille(&many.times, 500))
 }

@@ -9,19 +9,27 @@ pub(crate) struct Flags {
     pub(crate) rounds: usize,
     /// Where the figures go as JSON.
     pub(crate) json: Option<PathBuf>,
+    /// What a case's line has to contain.
+    pub(crate) only: Option<String>,
+    /// The folder that plots are drawn into.
+    pub(crate) plots: Option<PathBuf>,
 }
 
 impl Flags {
     pub(crate) fn parse() -> Result<Self, lexopt::Error> {
         let mut flags = Self {
-            rounds: 15,
+            rounds: 12,
             json: None,
+            only: None,
+            plots: None,
         };
         let mut parser = lexopt::Parser::from_env();
         while let Some(arg) = parser.next()? {
             match arg {
                 Long("rounds") => flags.rounds = parser.value()?.parse()?,
                 Long("json") => flags.json = Some(parser.value()?.into()),
+                Long("only") => flags.only = Some(parser.value()?.string()?),
+                Long("plots") => flags.plots = Some(parser.value()?.into()),
                 other => return Err(other.unexpected()),
             }
         }
@@ -29,5 +37,12 @@ impl Flags {
             return Err("`--rounds` is at least 1".into());
         }
         Ok(flags)
+    }
+
+    /// Whether a case with this label is measured.
+    pub(crate) fn wants(&self, label: &str) -> bool {
+        self.only
+            .as_ref()
+            .is_none_or(|only| label.contains(only.as_str()))
     }
 }

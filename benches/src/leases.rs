@@ -1,21 +1,48 @@
 //! Acquire and release a lease nobody else wants: one row and two statements, against two tables and seven.
 
-use crate::case::{Case, Side};
-use crate::two_tables::TwoTables;
+use crate::case::{Case, Measured};
+use crate::flags::Flags;
+use crate::rivals::two_tables::TwoTables;
+use crate::setting::{Keys, Setting};
+use crate::side::{Beside, Operation};
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
 use std::error::Error;
-use std::time::Instant;
-use tokio::task::LocalSet;
 
 pub(crate) async fn run(
     db: &Database,
+    flags: &Flags,
+    tell: &mut dyn FnMut(Measured),
+) -> Result<(), Box<dyn Error>> {
+    // What it is for a program whose server is its own: the harness turns it off, for its server is gone at the end.
+    for (fsync, note) in [("off", "fsync off"), ("on", "fsync on")] {
+        db.run(&format!("ALTER SYSTEM SET fsync = {fsync}")).await;
+        db.run("SELECT pg_reload_conf()").await;
+        for connections in [1, 16] {
+            let case = Case {
+                case: "lease: acquire, release",
+                note,
+                setting: Setting::plain(connections),
+                rival: "two tables, advisory lock",
+            };
+            if flags.wants(&case.label()) {
+                tell(measure(case, db, connections, flags.rounds).await?);
+            }
+        }
+    }
+    db.run("ALTER SYSTEM SET fsync = off").await;
+    db.run("SELECT pg_reload_conf()").await;
+    Ok(())
+}
+
+async fn measure(
+    case: Case,
+    db: &Database,
     connections: usize,
-    fsync: &str,
     rounds: usize,
-) -> Result<Case, Box<dyn Error>> {
+) -> Result<Measured, Box<dyn Error>> {
     let table = Table::new();
     table.set_up(&mut db.connect().await).await?;
     TwoTables::set_up(db).await;
@@ -29,25 +56,16 @@ pub(crate) async fn run(
         });
         theirs.push(TwoTables::new(db.connect().await, key));
     }
-    let setting = format!("fsync {fsync}");
-    let what = (
-        "lease: acquire and release",
-        setting,
-        connections,
-        "two tables, advisory lock",
-    );
-    Ok(Case::measure(what, rounds, &mut Beside(ours), &mut Beside(theirs)).await)
+    let keys = Keys::Distinct;
+    let mut ours = Beside { each: ours, keys };
+    let mut theirs = Beside { each: theirs, keys };
+    Ok(case.measure(rounds, &mut ours, &mut theirs).await)
 }
 
 struct Ours {
     table: Table,
     conn: AsyncPgConnection,
     key: String,
-}
-
-/// One operation.
-pub(crate) trait Operation {
-    async fn operate(&mut self);
 }
 
 impl Operation for Ours {
@@ -57,35 +75,5 @@ impl Operation for Ours {
         let lease = lease.expect("nobody else wants it");
         let released = self.table.release(&mut self.conn, &lease).await;
         assert!(released.expect("the server answers"), "it was held");
-    }
-}
-
-/// Several that run beside each other, each on its own connection.
-struct Beside<O>(Vec<O>);
-
-impl<O: Operation + 'static> Side for Beside<O> {
-    async fn until(&mut self, end: Instant) -> usize {
-        let local = LocalSet::new();
-        let running: Vec<_> = std::mem::take(&mut self.0)
-            .into_iter()
-            .map(|mut one| {
-                local.spawn_local(async move {
-                    let mut operations = 0;
-                    while Instant::now() < end {
-                        one.operate().await;
-                        operations += 1;
-                    }
-                    (one, operations)
-                })
-            })
-            .collect();
-        local.await;
-        let mut sum = 0;
-        for one in running {
-            let (one, operations) = one.await.expect("an operation succeeds");
-            self.0.push(one);
-            sum += operations;
-        }
-        sum
     }
 }

@@ -1,23 +1,38 @@
-//! Ours beside the rivals: `cargo run --release -p advisory-benches -- [--rounds N] [--json FILE]`.
+//! Ours beside the rivals: `cargo run --release -p advisory-benches -- [--rounds N] [--only TEXT] [--json FILE] [--plots DIR]`.
 //!
-//! One run on one server that it starts itself. Each case is measured in pairs, ours and then the rival, round after round; what is
-//! printed is the median of the pairs' ratios, with the lowest and the highest in brackets. Client and server are pinned to one
-//! processor, where `taskset` is there: unpinned, the kernel's choice of a processor is a difference of three times.
+//! One run, on servers that it starts itself. Each case is measured in pairs, ours and then the rival, round after round; what is
+//! printed is the median of the pairs' ratios, and in brackets between which two it lies with 95 %. Client and server are pinned
+//! to one processor, where `taskset` is there: unpinned, the kernel's choice of a processor is a difference of three times.
+//! A delay is made by a forwarder in this process (`delay`), which both sides of a pair pay for alike.
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 
 mod case;
 mod claims;
+mod delay;
 mod flags;
 mod leases;
+mod locked;
+mod ours;
 mod pinned;
-mod two_tables;
-mod xact;
+mod plots;
+mod pooled;
+mod rivals;
+mod scale;
+mod server;
+mod setting;
+mod shown;
+mod side;
+mod spread;
+mod svg;
+mod waits;
 
 use advisory_tests::Database;
-use case::Case;
+use case::{Case, Measured};
 use flags::Flags;
+use server::Server;
 use std::error::Error;
 use std::fs;
+use waits::Waits;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = Flags::parse()?;
@@ -27,38 +42,38 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let cases = runtime.block_on(run(&flags))?;
+    let measured = runtime.block_on(run(&flags))?;
     if let Some(file) = &flags.json {
-        let cases: Vec<_> = cases.iter().map(Case::json).collect();
-        let text = serde_json::to_string_pretty(&serde_json::json!({ "cases": cases }))?;
-        fs::write(file, text + "\n")?;
+        fs::write(file, format!("{measured:#}\n"))?;
     }
     Ok(())
 }
 
-async fn run(flags: &Flags) -> Result<Vec<Case>, Box<dyn Error>> {
+async fn run(flags: &Flags) -> Result<serde_json::Value, Box<dyn Error>> {
+    let server = Server::start().await?;
     let db = Database::try_create().await?;
     println!("{}", Case::HEAD);
     let mut cases = Vec::new();
-    for is_durable in [false, true] {
-        // What it is for a program whose server is its own: the harness turns it off, for its server is gone at the end.
-        let fsync = if is_durable { "on" } else { "off" };
-        db.run(&format!("ALTER SYSTEM SET fsync = {fsync}")).await;
-        db.run("SELECT pg_reload_conf()").await;
-        for connections in [1, 16] {
-            let case = leases::run(&db, connections, fsync, flags.rounds).await?;
-            println!("{case}");
-            cases.push(case);
-        }
+    let tell = &mut |measured: Measured| {
+        println!("{measured}");
+        cases.push(measured);
+    };
+    locked::run(&server, flags, tell).await;
+    shown::run(&db, flags, tell).await;
+    leases::run(&db, flags, tell).await?;
+    if let Some(median) = claims::run(&db, flags, tell).await {
+        println!("one claim from 1M rows: {median:.0?} (median)");
     }
-    db.run("ALTER SYSTEM SET fsync = off").await;
-    db.run("SELECT pg_reload_conf()").await;
-    for case in xact::run(&db, flags.rounds).await? {
-        println!("{case}");
-        cases.push(case);
+    scale::run(&server, flags, tell).await?;
+    let waits = waits::run(&server, flags, tell).await?;
+    for waits in &waits {
+        println!("{waits}");
     }
-    let (case, median) = claims::run(&db, flags.rounds).await?;
-    println!("{case}\n\none claim from 1M rows: {median:.0?} (median)");
-    cases.push(case);
-    Ok(cases)
+    if let Some(folder) = &flags.plots {
+        plots::draw(&server, folder).await?;
+    }
+    Ok(serde_json::json!({
+        "cases": cases.iter().map(Measured::json).collect::<Vec<_>>(),
+        "waits": waits.iter().map(Waits::json).collect::<Vec<_>>(),
+    }))
 }

@@ -41,7 +41,7 @@ impl Bouncer {
     /// The address of a database through it.
     #[must_use]
     pub fn url(&self, database: &Database) -> String {
-        self.0.url(database.name())
+        self.0.url(database.name(), None)
     }
 }
 

@@ -51,8 +51,9 @@ impl Lifeline {
     }
 
     /// The address of a database behind the program's socket.
-    pub(crate) fn url(&self, database: &str) -> String {
+    pub(crate) fn url(&self, database: &str, port: Option<u16>) -> String {
         let folder = self.folder.replace('%', "%25").replace('/', "%2F");
-        format!("postgres://postgres@{folder}/{database}")
+        let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+        format!("postgres://postgres@{folder}{port}/{database}")
     }
 }

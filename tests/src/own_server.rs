@@ -1,5 +1,6 @@
 //! What is a server that a test may stop, in any way, and start again?
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
@@ -17,10 +18,24 @@ impl OwnServer {
     ///
     /// When there is no server to be had: the text says what to do.
     pub async fn start() -> Self {
-        match blocking(|| Server::start("primary")).await {
+        match blocking(|| Server::start("primary", None)).await {
             Ok(server) => Self(Arc::new(server)),
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Starts one that can be reached over TCP too; its address there is the second value.
+    pub async fn start_on_a_port() -> Result<(Self, String), HarnessError> {
+        blocking(|| {
+            // Free now; that it stays so for the blink of an eye is not promised.
+            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
+            let port = free.map_err(|error| HarnessError::new(format!("a free port: {error}")))?;
+            let server = Server::start("primary", Some(port.port()))?;
+            let password = server.password()?;
+            let url = format!("postgres://postgres:{password}@{port}/postgres");
+            Ok((Self(Arc::new(server)), url))
+        })
+        .await
     }
 
     /// The address of its one database.

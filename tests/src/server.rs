@@ -4,6 +4,7 @@
 //! `postgresql_embedded`: it needs a newer Rust than ours and downloads from release pages, not a registry.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -71,11 +72,11 @@ impl Server {
                 own: None,
             });
         }
-        Self::start("primary")
+        Self::start("primary", None)
     }
 
-    /// Starts a server of our own: a `primary`, or a `standby` of none.
-    pub(crate) fn start(kind: &str) -> Result<Self, HarnessError> {
+    /// Starts a server of our own: a `primary`, or a `standby` of none. With a port it can be reached over TCP too.
+    pub(crate) fn start(kind: &str, port: Option<u16>) -> Result<Self, HarnessError> {
         let account = Account::find()?;
         let choice = env::var_os(BINARIES);
         let download = choice
@@ -105,7 +106,8 @@ impl Server {
         shell
             .arg(&binaries.bin)
             .arg(temp_folder(account)?)
-            .arg(kind);
+            .arg(kind)
+            .args(port.map(|port| port.to_string()));
         let lifeline = Lifeline::start(shell).map_err(|why| {
             HarnessError::new(format!(
                 "PostgreSQL of {} did not start: {why}\nuse another one with {BINARIES}=<folder of its programs>, \
@@ -114,7 +116,7 @@ impl Server {
             ))
         })?;
         Ok(Self {
-            url: lifeline.url("postgres"),
+            url: lifeline.url("postgres", port),
             // Since 15 the default spares the disk by writing a log instead; with `fsync = off` copying is ten times faster.
             strategy: if binaries.version >= 15 {
                 "STRATEGY file_copy"
@@ -127,6 +129,16 @@ impl Server {
                 account,
             }),
         })
+    }
+
+    /// What our own server asks for where it is reached over TCP.
+    pub(crate) fn password(&self) -> Result<String, HarnessError> {
+        let Some(own) = &self.own else {
+            return Err(HarnessError::new("the server is not our own"));
+        };
+        let file = Path::new(own.lifeline.folder()).join("password");
+        fs::read_to_string(&file)
+            .map_err(|error| HarnessError::new(format!("{}: {error}", file.display())))
     }
 
     /// Says that our own server is a standby from its next start on.

@@ -1,5 +1,6 @@
-# Runs a PostgreSQL server for as long as standard input stays open: sh -c "…" NAME BIN TEMP KIND
-# Says "ready FOLDER" (data, log and socket are in it), or what went wrong, on standard output.
+# Runs a PostgreSQL server for as long as standard input stays open: sh -c "…" NAME BIN TEMP KIND [PORT]
+# Says "ready FOLDER" (data, log and socket are in it), or what went wrong, on standard output. With PORT it listens
+# on 127.0.0.1 too, and there asks for what is in FOLDER/password: a socket's folder is closed to others, a port is not.
 trap '' HUP INT PIPE QUIT TERM
 bin=$1
 folder=$(mktemp -d "$2/advisory-XXXXXX") || exit 1
@@ -8,13 +9,15 @@ export HOME="$folder"
 # Messages in another language, where this machine has them: no error may be known by its words.
 if localedef -i de_DE -f UTF-8 "$folder/de_DE.UTF-8" >/dev/null 2>&1; then export LOCPATH="$folder"; fi
 {
+    od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$folder/password" &&
     # No crash of this machine is survived, so nothing need reach its disk; the rest stays as PostgreSQL ships it,
     # but that transactions can be prepared: a lock that no session has.
-    "$bin/initdb" -D "$folder/data" -U postgres -A trust -E UTF8 --locale=C --no-sync --no-instructions &&
+    "$bin/initdb" -D "$folder/data" -U postgres --auth-local=trust --auth-host=scram-sha-256 --pwfile="$folder/password" \
+        -E UTF8 --locale=C --no-sync --no-instructions &&
     cat >>"$folder/data/postgresql.conf" <<CONF &&
-listen_addresses = ''
+listen_addresses = '${4:+127.0.0.1}'
 unix_socket_directories = '$folder'
-port = 5432
+port = ${4:-5432}
 max_connections = 300
 fsync = off
 max_prepared_transactions = 10

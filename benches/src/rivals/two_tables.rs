@@ -1,7 +1,7 @@
 //! The rival for leases: a table of locks and a table of fence counters, kept in step by an advisory lock, a transaction for each
 //! step. Written from the description of such a backend, on the same driver, each statement prepared once.
 
-use crate::leases::Operation;
+use crate::side::Operation;
 use advisory_tests::Database;
 use diesel::dsl::sql;
 use diesel::prelude::*;

@@ -1,0 +1,9 @@
+//! What ours is measured against, each as its users write it.
+
+pub(crate) mod diesel_async;
+pub(crate) mod diesel_blocking;
+#[cfg(feature = "distributed-lock")]
+pub(crate) mod distributed_lock;
+pub(crate) mod sqlx;
+pub(crate) mod tokio_postgres;
+pub(crate) mod two_tables;

@@ -1,0 +1,44 @@
+//! What it costs that a lock shows itself in the server's views: the same with and without.
+
+use crate::case::{Case, Measured};
+use crate::flags::Flags;
+use crate::ours::Xact;
+use crate::setting::{Keys, Setting};
+use crate::side::{Beside, Side};
+use advisory_runtime::monitor::{Shown, show};
+use advisory_tests::Database;
+use std::time::Duration;
+
+struct Showing {
+    side: Beside<Xact>,
+    shown: Shown,
+}
+
+impl Side for Showing {
+    async fn run(&mut self, length: Duration) -> f64 {
+        show(self.shown);
+        let speed = self.side.run(length).await;
+        show(Shown::Pattern);
+        speed
+    }
+}
+
+pub(crate) async fn run(db: &Database, flags: &Flags, tell: &mut dyn FnMut(Measured)) {
+    let showing = async |shown| Showing {
+        side: Beside::open(db.url(), 1, Keys::Distinct).await,
+        shown,
+    };
+    for (note, shown) in [("the pattern", Shown::Pattern), ("the key", Shown::Key)] {
+        let case = Case {
+            case: "xact: what showing costs",
+            note,
+            setting: Setting::plain(1),
+            rival: "showing nothing",
+        };
+        if flags.wants(&case.label()) {
+            let mut theirs = showing(Shown::Nothing).await;
+            let mut ours = showing(shown).await;
+            tell(case.measure(flags.rounds, &mut ours, &mut theirs).await);
+        }
+    }
+}
