@@ -36,7 +36,8 @@
 //! bytes that a name has: `booking-service [booking:<tenant_id>:<day>]`. Any tool shows it, and the server's log where
 //! `log_line_prefix` has `%a`. It goes with the begin, in no round trip of its own; the transaction's end takes it back, or the
 //! release of a session-level lock. It survives poolers, since it is as local as the lock. Of locks in one another the one that was
-//! taken last shows. On the server it costs about 8 µs a call, of about 45 ([`show`] turns it off).
+//! taken last shows. On a socket it costs a locked call an eighth of its speed, for the server tells the client of each change
+//! (`cargo run --release -p advisory-benches -- --only showing`); [`show`] turns it off.
 //!
 //! A pattern is part of the program. A rendered key can be personal data, and every role of the server reads application names:
 //! so it is shown only where [`show`] says [`Shown::Key`]. Nothing is shown of a lock that is a number.
