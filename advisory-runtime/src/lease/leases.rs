@@ -7,7 +7,6 @@ use crate::trail::Trail;
 use crate::{Error, LockKey};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -266,9 +265,4 @@ impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::As
 #[doc(hidden)]
 pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
     source.leases().acquire(request).await
-}
-
-/// How long a renewal waits for the pool, before it opens a connection of its own.
-pub(super) fn pool_patience(renew: Duration) -> Duration {
-    (renew / 8).clamp(Duration::from_millis(5), Duration::from_millis(500))
 }
