@@ -115,7 +115,7 @@
 //! Whatever is done with a claim is conditional on holding it: on `locked_by`, which is no worker's name but that name, `#`, and
 //! a UUID of this claim alone; and on `locked_until`, by the server's `clock_timestamp()`. So a worker that was stopped for too
 //! long completes nobody's job, not even one that it has claimed anew itself; it gets [`LockLost`](crate::Error::LockLost). What it does
-//! elsewhere no database can undo: [`keep`] and [`run`] drop it in time, by a clock that is pessimistic, unless it blocks its
+//! elsewhere no database can undo: [`keep`] and [`run`] drop it in time, by clocks that are pessimistic, unless it blocks its
 //! thread. To write results and complete the job at once, call [`complete`] in the transaction that writes them: its row
 //! is locked from then on, so nobody claims the job before the commit, however late that is.
 //!
@@ -135,8 +135,10 @@
 
 mod claimed;
 mod count;
+mod ending;
 mod finish;
 mod index;
+mod lent;
 mod renewal;
 mod run;
 mod send;

@@ -242,9 +242,6 @@ impl Error {
     }
 }
 
-/// released it. Of a lease: a renewal was refused, or the server was not reached until it expired; then the body was dropped.
-/// Of a [`claim`](crate::claim): it has expired, was taken over, or was finished before, and nothing was changed. What the
-/// body committed stays committed.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {

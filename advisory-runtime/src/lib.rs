@@ -133,6 +133,8 @@ mod convert;
 mod error;
 #[cfg(feature = "diesel")]
 mod error_message;
+#[cfg(feature = "diesel-async")]
+mod expiry;
 #[cfg(feature = "diesel")]
 mod finish;
 #[cfg(feature = "diesel")]

@@ -2,6 +2,8 @@
 
 use crate::{Connection, Error};
 use diesel_async::AsyncPgConnection;
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// A pool that lends connections: those of bb8 and deadpool, under the features of these names.
 pub trait Pool: Sync {
@@ -17,7 +19,8 @@ pub trait Pool: Sync {
     /// [`Error::Pool`] with the pool's own error.
     fn connection(&self) -> impl Future<Output = Result<Self::Lent<'_>, Error>> + Send;
 
-    /// Opens a connection as the pool's are, which the pool does not count: a lease is renewed on it where bodies hold the pool's.
+    /// Opens a connection as the pool's are, which the pool does not count: a lease or a claim is renewed on it where bodies hold
+    /// the pool's.
     ///
     /// # Errors
     ///
@@ -33,6 +36,14 @@ pub trait Pool: Sync {
     fn memory(&self) -> Option<&crate::lease::InMemory> {
         None
     }
+}
+
+/// Connections beside the pools': few, for a server has few.
+pub(crate) static BESIDE: Semaphore = Semaphore::const_new(2);
+
+/// How long a renewal waits for the pool, before it opens a connection of its own.
+pub(crate) fn patience(renew: Duration) -> Duration {
+    (renew / 8).clamp(Duration::from_millis(5), Duration::from_millis(500))
 }
 
 #[cfg(feature = "bb8")]

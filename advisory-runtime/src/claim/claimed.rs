@@ -2,14 +2,15 @@
 
 use super::table::{Claim, ttl};
 use crate::Error;
+use crate::expiry::Expiry;
 use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
 use diesel::sql_types::Text;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A row that is claimed. It reads as the row does; dropping it leaves the claim to expire.
@@ -21,8 +22,26 @@ struct Claimant<T> {
     row: T,
     locked_by: String,
     ttl: Duration,
-    until: Mutex<Instant>,
-    is_finished: AtomicBool,
+    standing: Mutex<Standing>,
+}
+
+/// Until when it is held, as far as this process knows, and whether it was ended.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    until: Expiry,
+    end: End,
+}
+
+/// Whether a claim was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nobody has tried.
+    No,
+    /// The statement has no answer yet.
+    Asked,
+    /// Since then in a transaction of the caller's, which may be rolled back: a renewal that is sent later tells.
+    Inside(Instant),
+    Yes,
 }
 
 impl<T: Claim> Claimed<T> {
@@ -32,8 +51,10 @@ impl<T: Claim> Claimed<T> {
             row: taken.row,
             locked_by: taken.locked_by,
             ttl,
-            until: Mutex::new(sent + ttl),
-            is_finished: AtomicBool::new(false),
+            standing: Mutex::new(Standing {
+                until: Expiry::after(sent, ttl),
+                end: End::No,
+            }),
         }))
     }
 
@@ -53,24 +74,55 @@ impl<T: Claim> Claimed<T> {
     /// tenth of it, at most a second. The server counts from a later moment, so the row is nobody else's before.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        let until = *self.0.until.lock().unwrap_or_else(PoisonError::into_inner);
-        let margin = (self.0.ttl / 10).min(Duration::from_secs(1));
-        until.checked_sub(margin).unwrap_or(until)
+        let until = self.standing().until.steady().into_std();
+        until.checked_sub(self.margin()).unwrap_or(until)
     }
 
-    /// Whether it was completed, failed or released by this value.
+    /// Whether it was completed, failed or released by this value. Where that was in a transaction that was rolled back, a renewal
+    /// finds it out.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.0.is_finished.load(Ordering::Acquire)
+        matches!(self.end(), End::Inside(_) | End::Yes)
+    }
+
+    /// Whether the deadline is over, by either clock: one of them stands still while a machine sleeps.
+    pub(super) fn is_overdue(&self) -> bool {
+        self.standing().until.is_over_within(self.margin())
+    }
+
+    /// Whether it can be another's.
+    pub(super) fn is_expired(&self) -> bool {
+        self.standing().until.is_over_within(Duration::ZERO)
+    }
+
+    pub(super) fn end(&self) -> End {
+        self.standing().end
     }
 
     pub(super) fn renewed(&self, sent: Instant) {
-        let mut until = self.0.until.lock().unwrap_or_else(PoisonError::into_inner);
-        *until = (*until).max(sent + self.0.ttl);
+        let mut standing = self.standing();
+        standing.until = standing.until.extended(Expiry::after(sent, self.0.ttl));
+        if matches!(standing.end, End::Inside(since) if since < sent) {
+            standing.end = End::No;
+        }
     }
 
-    pub(super) fn finished(&self) {
-        self.0.is_finished.store(true, Ordering::Release);
+    /// Says that a statement is sent that ends the claim.
+    pub(super) fn ending(&self) -> Ending<'_, T> {
+        let before = std::mem::replace(&mut self.standing().end, End::Asked);
+        Ending {
+            claim: self,
+            end: before,
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        let standing = self.0.standing.lock();
+        standing.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn margin(&self) -> Duration {
+        (self.0.ttl / 10).min(Duration::from_secs(1))
     }
 
     /// The same claim, for the task that renews it.
@@ -85,10 +137,47 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
+    /// What it is when a statement that ends it was not answered.
+    pub(super) fn unknown(&self, source: DieselError) -> Error {
+        Error::CommitUnknown {
+            lock: self.name().into(),
+            source,
+        }
+    }
+
     /// What errors call it.
-    pub(super) fn name(&self) -> String {
+    fn name(&self) -> String {
         format!("{} ({})", super::index::table_name::<T>(), self.0.locked_by)
     }
+}
+
+/// A statement on its way that ends a claim. Dropped, the claim is as it was before.
+pub(super) struct Ending<'a, T: Claim> {
+    claim: &'a Claimed<T>,
+    end: End,
+}
+
+impl<T: Claim> Ending<'_, T> {
+    /// It has ended the claim, inside a transaction or for good.
+    pub(super) fn done(mut self, is_inside: bool) {
+        self.end = if is_inside {
+            End::Inside(Instant::now())
+        } else {
+            End::Yes
+        };
+    }
+}
+
+impl<T: Claim> Drop for Ending<'_, T> {
+    fn drop(&mut self) {
+        self.claim.standing().end = self.end;
+    }
+}
+
+/// As if the connection was lost: it is closed then.
+pub(super) fn no_answer() -> DieselError {
+    let message = "no answer came while the claim lasted".to_owned();
+    DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(message))
 }
 
 impl<T> Deref for Claimed<T> {

@@ -6,6 +6,7 @@ use super::sql::{
     Changes, Complete, End, Fail, Finish, Held, Nothing, Parts, Release, Renew, With, millis,
 };
 use super::table::{Claim, Fails, KeyValue};
+use crate::link::depth;
 use crate::{Connection, Error};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
@@ -227,11 +228,13 @@ async fn finish<T: Claim, E: End, S: Changes>(
         message,
         changes,
     };
+    let is_inside = !matches!(depth(conn), Ok(None));
+    let ending = job.ending();
     let is_held = send::change(conn, &statement).await;
     if !is_held.map_err(Error::Database)? {
         return Err(job.lost());
     }
-    job.finished();
+    ending.done(is_inside);
     Ok(())
 }
 

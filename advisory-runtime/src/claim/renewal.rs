@@ -1,21 +1,25 @@
 //! The task that renews a claim while somebody works under it.
 
-use super::claimed::Claimed;
+use super::claimed::{Claimed, End};
 use super::finish::renew_on;
+use super::lent::Lent;
 use super::table::Claim;
-use crate::link::Link;
+use crate::pool::{self, BESIDE};
 use crate::{Connection, Error, Pool};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep_until, timeout_at};
+use tokio::time::{sleep_until, timeout, timeout_at};
 
 /// Between two renewals, and for one.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Renews until it is dropped, or the claim ends.
-pub(super) struct Renewal(JoinHandle<()>);
+pub(super) struct Renewal {
+    task: JoinHandle<()>,
+    is_ended: bool,
+}
 
 impl Renewal {
     pub(super) fn start<T, P>(pool: &P, job: &Claimed<T>) -> Self
@@ -23,18 +27,22 @@ impl Renewal {
         T: Claim,
         P: Pool + Clone + Send + 'static,
     {
-        Self(tokio::spawn(renew_until_lost(pool.clone(), job.share())))
+        Self {
+            task: tokio::spawn(renew_until_lost(pool.clone(), job.share())),
+            is_ended: false,
+        }
     }
 
-    /// Ready when the claim is not renewed any more.
-    pub(super) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.0).poll(context).map(drop)
+    /// Whether the claim is not renewed any more. Who asks is woken when that changes.
+    pub(super) fn is_ended(&mut self, context: &mut Context<'_>) -> bool {
+        self.is_ended |= !self.is_ended && Pin::new(&mut self.task).poll(context).is_ready();
+        self.is_ended
     }
 }
 
 impl Drop for Renewal {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -50,13 +58,13 @@ where
     loop {
         sleep_until(next.into()).await;
         let (started, deadline) = (Instant::now(), job.deadline());
-        if job.is_finished() || started >= deadline {
+        if job.end() == End::Yes || job.is_overdue() || started >= deadline {
             return;
         }
         // So that a connection that answers nothing leaves the time to try another one.
         let patience = (deadline - started) / 2;
         let end = started + patience.max(SHORTEST);
-        next = match timeout_at(end.into(), renew(&pool, &job)).await {
+        next = match timeout_at(end.into(), renew(&pool, &job, pause)).await {
             Ok(Ok(())) => started + pause,
             Ok(Err(Error::LockLost { .. })) => return,
             Ok(Err(_)) | Err(_) => {
@@ -66,23 +74,37 @@ where
     }
 }
 
-async fn renew<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>) -> Result<(), Error> {
-    let mut lent = Unanswered(Some(pool.connection().await?));
-    let Some(conn) = &mut lent.0 else {
-        return Ok(());
-    };
-    let renewed = renew_on(conn.pg(), job).await;
-    lent.0 = None;
-    renewed
-}
-
-/// A connection whose statement has no answer yet: dropped so, its pool does not lend it again.
-struct Unanswered<C: Connection>(Option<C>);
-
-impl<C: Connection> Drop for Unanswered<C> {
-    fn drop(&mut self) {
-        if let Some(conn) = &mut self.0 {
-            conn.pg().status().set_in_error();
+/// On a connection that the pool lends at once, else on one of its own, and where there are none on what the pool lends.
+async fn renew<T: Claim, P: Pool>(
+    pool: &P,
+    job: &Claimed<T>,
+    pause: Duration,
+) -> Result<(), Error> {
+    if let Ok(Ok(conn)) = timeout(pool::patience(pause), pool.connection()).await {
+        return renew_over(conn, job).await;
+    }
+    {
+        let _one = BESIDE.acquire().await;
+        if let Ok(conn) = pool.dedicated().await {
+            return match renew_over(conn, job).await {
+                // What the pool sets on its connections this one has not, so it may not see the row: a `search_path`, a role, the
+                // transaction of a test.
+                Err(Error::LockLost { .. }) => {
+                    Err(Error::Pool("it lent none for a renewal".into()))
+                }
+                renewed => renewed,
+            };
         }
     }
+    renew_over(pool.connection().await?, job).await
+}
+
+async fn renew_over<T: Claim>(conn: impl Connection, job: &Claimed<T>) -> Result<(), Error> {
+    let mut lent = Lent::new(conn);
+    let Some(conn) = lent.pg() else {
+        return Ok(());
+    };
+    let renewed = renew_on(conn, job).await;
+    lent.answered();
+    renewed
 }

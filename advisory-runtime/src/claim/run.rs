@@ -1,16 +1,14 @@
 //! Work under a claim: renewed while it goes on, stopped before the row can be another's, and ended as the work ends.
 
-use super::claimed::Claimed;
-use super::finish::{complete_on, fail_on, release_on};
+use super::claimed::{Claimed, End, no_answer};
+use super::ending::{Ending, end};
 use super::renewal::Renewal;
 use super::table::{Claim, MaybeColumn};
-use crate::error::is_connection_lost;
-use crate::{Connection, Error, Pool};
+use crate::{Error, Pool};
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll};
 use tokio::time::sleep_until;
 
 /// What becomes of a job whose work returns `Err`.
@@ -32,16 +30,18 @@ pub enum OnErr {
 ///
 /// # Locking
 ///
-/// Every `#[claim(renew = …)]` the statement of [`renew`](super::renew), on a connection that the pool lends for it: a pool whose
-/// connections are all held by work renews nothing. At the end that of [`complete`](super::complete), [`fail`](super::fail) or
-/// [`release`](super::release), tried again while the claim lasts when the pool lends no connection or the connection is lost.
+/// Every `#[claim(renew = …)]` the statement of [`renew`](super::renew), on a connection that the pool lends at once; where work
+/// holds them all on one that is opened beside it, at most two at a time in a process. At the end that of
+/// [`complete`](super::complete), [`fail`](super::fail) or [`release`](super::release), tried again when the pool lends no connection
+/// or the connection is lost, for as long as the claim lasted when the work was over.
 /// After a panic the claim expires, as after a crash: what panics always is tried once a ttl and not all the time.
 ///
 /// # Errors
 ///
 /// The work's own error as it is, also where failing or releasing the job has failed; then it expires. For the others
 /// `E: From<Error>`: [`Error::LockLost`] when the claim was lost, so that somebody else may do the job: the work was dropped, or
-/// has returned too late. [`Error::CommitUnknown`] when the connection was lost while the job was completed, and it may be.
+/// has returned too late. [`Error::CommitUnknown`] when the connection was lost, or did not answer in time, while the job was
+/// completed, and it may be.
 /// [`Error::Pool`], [`Error::Database`].
 ///
 /// # Panics
@@ -67,27 +67,33 @@ where
     E: From<Error> + Display,
 {
     let mut given_back = GivenBack(Some((pool, job)));
-    let ended = keep(pool, job, async {
-        match work.await {
-            Ok(result) => {
-                complete(pool, job).await?;
-                Ok(result)
-            }
-            Err(error) => {
-                // The work's own error is not lost to what becomes of the claim.
-                drop(give_up(pool, job, on_err, &error).await);
-                Err(error)
-            }
+    // To the very end: that the job is ended takes as long as it takes.
+    let mut renewal = Some(Renewal::start(pool, job));
+    let ended = match watch(&mut renewal, job, work).await {
+        Ok(Ok(result)) => match end(pool, job, Ending::Complete).await {
+            Ok(()) => Ok(result),
+            Err(error) => Err(error.into()),
+        },
+        Ok(Err(error)) => {
+            let message = error.to_string();
+            let ending = match on_err {
+                OnErr::Fail if T::FailedAt::COLUMN.is_some() => Ending::Fail(&message),
+                OnErr::Fail | OnErr::Release => Ending::Release,
+            };
+            // The work's own error is not lost to what becomes of the claim.
+            drop(end(pool, job, ending).await);
+            Err(error)
         }
-    })
-    .await;
+        Err(lost) => Err(lost.into()),
+    };
     given_back.0 = None;
-    ended.unwrap_or_else(|lost| Err(lost.into()))
+    ended
 }
 
 /// Works under a claim as [`run`] does, and leaves the end of the job to the work or the caller.
 ///
-/// Once the work has finished the job through `job`, it is neither renewed nor stopped any more.
+/// Once the work has finished the job through `job`, it is neither renewed nor stopped any more; unless that was in a transaction
+/// that is rolled back.
 ///
 /// # Locking
 ///
@@ -95,7 +101,8 @@ where
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] when the claim was lost; the work was dropped. What the work returns is inside the `Ok`.
+/// [`Error::LockLost`] when the claim was lost: the work was dropped, or has kept its thread until the claim had expired.
+/// [`Error::CommitUnknown`] when it was dropped while it waited for the end of the job. What the work returns is inside the `Ok`.
 ///
 /// # Panics
 ///
@@ -135,70 +142,61 @@ where
     T: Claim,
     P: Pool + Clone + Send + 'static,
 {
-    let mut renewal = Some(Renewal::start(pool, job));
-    // Behind the renewal, so that it is dropped before it.
+    let result = watch(&mut Some(Renewal::start(pool, job)), job, work).await?;
+    // What has kept its thread could not be dropped.
+    if !job.is_finished() && job.is_expired() {
+        return Err(job.lost());
+    }
+    Ok(result)
+}
+
+/// Works until the claim is lost: until then it is renewed, and until it is ended.
+async fn watch<T: Claim, R>(
+    renewal: &mut Option<Renewal>,
+    job: &Claimed<T>,
+    work: impl Future<Output = R>,
+) -> Result<R, Error> {
     let mut work = pin!(work);
     let mut deadline = job.deadline();
     let mut alarm = pin!(sleep_until(deadline.into()));
     poll_fn(|context| {
-        if let Some(running) = &mut renewal {
-            let is_ended = running.poll_ended(context).is_ready();
-            // Each renewal has moved it; the alarm is set anew once it rings.
-            while alarm.as_mut().poll(context).is_ready() && job.deadline() > deadline {
-                deadline = job.deadline();
-                alarm.as_mut().reset(deadline.into());
-            }
-            if job.is_finished() {
-                renewal = None;
-            } else if is_ended || Instant::now() >= job.deadline() {
-                return Poll::Ready(Err(job.lost()));
-            }
+        if let Some(lost) = lost(renewal, job, context) {
+            return Poll::Ready(Err(lost));
         }
-        work.as_mut().poll(context).map(Ok)
+        // Each renewal has moved it; the alarm is set anew once it rings.
+        while alarm.as_mut().poll(context).is_ready() && job.deadline() > deadline {
+            deadline = job.deadline();
+            alarm.as_mut().reset(deadline.into());
+        }
+        if let Poll::Ready(result) = work.as_mut().poll(context) {
+            return Poll::Ready(Ok(result));
+        }
+        // The work may have tried to end the job, and been refused.
+        match lost(renewal, job, context) {
+            Some(lost) => Poll::Ready(Err(lost)),
+            None => Poll::Pending,
+        }
     })
     .await
 }
 
-/// Completes the job, however long it takes to reach the server: [`keep`] ends it in time.
-async fn complete<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>) -> Result<(), Error> {
-    // An answer was lost, so that a refusal can be that of a job which is completed.
-    let mut unknown = None;
-    loop {
-        let error = match attempt(pool, job).await {
-            Err(Error::Database(source)) if is_connection_lost(&source) => {
-                let lock = job.name().into();
-                unknown = Some(Error::CommitUnknown { lock, source });
-                None
-            }
-            Err(error @ Error::Pool(_)) => Some(error),
-            Err(error @ Error::LockLost { .. }) => return Err(unknown.unwrap_or(error)),
-            done => return done,
-        };
-        let again = Instant::now() + Duration::from_millis(100);
-        if again >= job.deadline() {
-            return Err(unknown.or(error).unwrap_or_else(|| job.lost()));
-        }
-        sleep_until(again.into()).await;
-    }
-}
-
-async fn attempt<T: Claim, P: Pool>(pool: &P, job: &Claimed<T>) -> Result<(), Error> {
-    complete_on(pool.connection().await?.pg(), job).await
-}
-
-async fn give_up<T: Claim, P: Pool>(
-    pool: &P,
+/// Why the claim is nothing to work under any more. Once it was ended there is nothing to lose, nor to renew.
+fn lost<T: Claim>(
+    renewal: &mut Option<Renewal>,
     job: &Claimed<T>,
-    on_err: OnErr,
-    error: &impl Display,
-) -> Result<(), Error> {
-    let message = error.to_string();
-    let mut conn = pool.connection().await?;
-    if on_err == OnErr::Fail && T::FailedAt::COLUMN.is_some() {
-        fail_on(conn.pg(), job, &message).await
-    } else {
-        release_on(conn.pg(), job).await
+    context: &mut Context<'_>,
+) -> Option<Error> {
+    let is_ended = renewal.as_mut()?.is_ended(context);
+    match job.end() {
+        End::No if is_ended || job.is_overdue() => return Some(job.lost()),
+        // Where the statement has ended the job, renewals are refused before its answer is here.
+        End::Asked if job.is_overdue() => return Some(job.unknown(no_answer())),
+        // Refused since, so it was committed.
+        End::Inside(_) if is_ended => *renewal = None,
+        End::Yes => *renewal = None,
+        End::No | End::Asked | End::Inside(_) => {}
     }
+    None
 }
 
 /// Gives the job back when its work is dropped, not when it panics.
@@ -215,15 +213,11 @@ where
     fn drop(&mut self) {
         if let Some((pool, job)) = self.0.take()
             && !std::thread::panicking()
-            && !job.is_finished()
+            && job.end() != End::Yes
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (pool, job) = (pool.clone(), job.share());
-            runtime.spawn(async move {
-                if let Ok(mut conn) = pool.connection().await {
-                    drop(release_on(conn.pg(), &job).await);
-                }
-            });
+            runtime.spawn(async move { drop(end(&pool, &job, Ending::Release).await) });
         }
     }
 }

@@ -58,11 +58,12 @@ pub trait Claim: Sized + Send + Sync + 'static {
     fn key(&self) -> Self::KeyValue<'_>;
 }
 
-/// How long a claim lasts, as both clocks can count it.
+/// How long a claim lasts, as both clocks can count it: the server takes whole milliseconds.
 pub(super) fn ttl<T: Claim>() -> Duration {
     const SHORTEST: Duration = Duration::from_millis(1);
     const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-    T::TTL.clamp(SHORTEST, LONGEST)
+    let ttl = T::TTL.clamp(SHORTEST, LONGEST);
+    Duration::new(ttl.as_secs(), ttl.subsec_millis() * 1_000_000)
 }
 
 /// Division is not yet `const` for `Duration`.

@@ -3,18 +3,17 @@
 //! One task from the first try on, so that a grant whose caller is gone meanwhile is released like any other.
 
 use super::acquire::Grant;
-use super::leases::pool_patience;
 use super::patience::{Patience, Refusal};
 use super::{Event, Lease, Leases, Request};
 use crate::link::Link;
-use crate::pool::Pool;
+use crate::pool::{self, BESIDE, Pool};
 use crate::{Connection, Error};
 use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// How a lease ends.
@@ -32,9 +31,6 @@ enum Step {
     Release,
     Keep(Duration),
 }
-
-/// Connections beside the pools': few, for a server has few.
-static BESIDE: Semaphore = Semaphore::const_new(2);
 
 /// A server that does not answer for so long is not reached.
 const UNANSWERED: Duration = Duration::from_secs(10);
@@ -259,7 +255,7 @@ async fn step<P: Pool + Clone + Send + 'static>(
     let patience = if lease.is_test {
         answer
     } else {
-        pool_patience(every)
+        pool::patience(every)
     };
     let mut is_sent = false;
     if let Ok(Ok(mut conn)) = timeout(patience, leases.pool.connection()).await {

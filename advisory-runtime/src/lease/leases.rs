@@ -321,8 +321,3 @@ impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::As
 pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
     source.leases().followed(request).await
 }
-
-/// How long a renewal waits for the pool, before it opens a connection of its own.
-pub(super) fn pool_patience(renew: Duration) -> Duration {
-    (renew / 8).clamp(Duration::from_millis(5), Duration::from_millis(500))
-}

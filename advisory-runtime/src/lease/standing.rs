@@ -3,11 +3,12 @@
 use super::statement::Value;
 use super::{FencingToken, Table};
 use crate::Error;
+use crate::expiry::Expiry;
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -77,7 +78,7 @@ impl Lease {
 /// Until when a lease is held, as far as this process can know.
 #[derive(Debug)]
 pub(super) struct Standing {
-    until: Mutex<(Instant, SystemTime)>,
+    until: Mutex<Expiry>,
     is_lost: AtomicBool,
     /// Why the server was not reached.
     reason: Mutex<Option<DieselError>>,
@@ -88,7 +89,7 @@ pub(super) struct Standing {
 impl Standing {
     pub(super) fn new(sent: Instant, ttl: Duration) -> Self {
         Self {
-            until: Mutex::new(until(sent, ttl)),
+            until: Mutex::new(Expiry::after(sent, ttl)),
             is_lost: AtomicBool::new(false),
             reason: Mutex::new(None),
             margin: (ttl / 10).min(LONGEST_MARGIN),
@@ -99,10 +100,7 @@ impl Standing {
     /// A grant counts from before it was asked for.
     pub(super) fn extend(&self, sent: Instant, ttl: Duration) {
         let mut held = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        let renewed = until(sent, ttl);
-        if renewed.0 > held.0 {
-            *held = renewed;
-        }
+        *held = held.extended(Expiry::after(sent, ttl));
     }
 
     pub(super) fn lose(&self) {
@@ -130,22 +128,18 @@ impl Standing {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner).0
+        self.expiry().steady()
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.is_over_within(Duration::ZERO)
     }
 
-    /// Two clocks, since one of them stands still while a machine sleeps, and the other one can be set.
     pub(super) fn is_over_within(&self, margin: Duration) -> bool {
-        let (deadline, wall) = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_lost() || Instant::now() + margin >= deadline || SystemTime::now() + margin >= wall
+        self.is_lost() || self.expiry().is_over_within(margin)
     }
-}
 
-fn until(sent: Instant, ttl: Duration) -> (Instant, SystemTime) {
-    let passed = sent.elapsed();
-    let wall = SystemTime::now() + ttl.saturating_sub(passed);
-    (sent + ttl, wall)
+    fn expiry(&self) -> Expiry {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

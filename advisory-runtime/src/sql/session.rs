@@ -62,7 +62,7 @@ pub(super) fn acquire_for(
         if wait != Wait::Never && request.shown.is_some() && (before == 0 || is_handed_over) {
             // While it waits, too; an error takes it back.
             sql.push_str(";SELECT 1");
-            push_session_shown(&mut sql, request, is_handed_over);
+            push_session_shown(&mut sql, token, request, is_handed_over);
         }
         if wait == Wait::Never {
             put!(
@@ -91,7 +91,7 @@ pub(super) fn acquire_for(
                     ",CASE WHEN pg_catalog.current_setting('advisory.step',true) OPERATOR(pg_catalog.=) '{token}.{next}' \
                      THEN pg_catalog.concat(1"
                 );
-                push_session_shown(&mut sql, request, false);
+                push_session_shown(&mut sql, token, request, false);
                 sql.push_str(") END");
             }
         }
@@ -137,32 +137,50 @@ fn push_session_hold(sql: &mut String, token: u64, hold: Duration) {
     }
 }
 
-/// Adds columns that show the lock until [`release`], or for the transaction that waits for it. The session's own name is kept
-/// beside; of locks in one another the outermost keeps it.
-fn push_session_shown(sql: &mut String, request: &Request, is_local: bool) {
+/// Adds columns that show the lock until [`release`], or for the transaction that waits for it. Of what is shown until then, and of
+/// the name before, a line each is put on a stack, since a body can acquire more.
+fn push_session_shown(sql: &mut String, token: u64, request: &Request, is_local: bool) {
     if !is_local {
-        put!(
-            sql,
-            ",CASE WHEN {KEPT} OPERATOR(pg_catalog.=) '' THEN pg_catalog.set_config('advisory.application_name',\
-             pg_catalog.concat('=',pg_catalog.current_setting('application_name')),false) END"
-        );
+        push_line(sql, "");
     }
     push_shown(sql, request.shown.as_ref(), is_local);
+    if !is_local {
+        push_line(sql, &format!("{token} "));
+    }
 }
 
-/// The session's own application name behind a `=`, or nothing.
-const KEPT: &str = "COALESCE(pg_catalog.current_setting('advisory.application_name',true),'')";
+/// Names shown and names before them, line by line; no application name has an end of a line.
+const NAMES: &str = "COALESCE(pg_catalog.current_setting('advisory.application_name',true),'')";
 
-/// Adds columns that give the session its own name back, if it is kept.
+/// Adds a column that puts the application name of now on top.
+fn push_line(sql: &mut String, before: &str) {
+    put!(
+        sql,
+        ",pg_catalog.set_config('advisory.application_name',pg_catalog.concat('{before}',\
+         pg_catalog.current_setting('application_name'),pg_catalog.chr(10),{NAMES}),false)"
+    );
+}
+
+/// Adds columns that give the session the name back that it had before this lock, unless somebody else has set another one.
 fn push_session_unshown(sql: &mut String, request: &Held<'_>) {
     if !request.is_shown {
         return;
     }
+    let token = request.token;
+    let line = |nth| format!("pg_catalog.split_part({NAMES},pg_catalog.chr(10),{nth})");
+    let is_ours = format!(
+        "pg_catalog.split_part({},' ',1) OPERATOR(pg_catalog.=) '{token}'",
+        line(1)
+    );
     put!(
         sql,
-        ",CASE WHEN {KEPT} OPERATOR(pg_catalog.<>) '' THEN pg_catalog.concat(\
-         pg_catalog.set_config('application_name',pg_catalog.substr({KEPT},2),false),\
-         pg_catalog.set_config('advisory.application_name','',false)) END"
+        ",CASE WHEN {is_ours} AND {shown} OPERATOR(pg_catalog.=) \
+         pg_catalog.concat('{token} ',pg_catalog.current_setting('application_name')) \
+         THEN pg_catalog.set_config('application_name',{own},false) END,\
+         CASE WHEN {is_ours} THEN pg_catalog.set_config('advisory.application_name',pg_catalog.substr({NAMES},\
+         pg_catalog.length({shown}) OPERATOR(pg_catalog.+) pg_catalog.length({own}) OPERATOR(pg_catalog.+) 3),false) END",
+        shown = line(1),
+        own = line(2),
     );
 }
 

@@ -6,6 +6,7 @@ use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
 use advisory_runtime::{Error, Pool};
 use advisory_tests::Database;
 use diesel::prelude::*;
+use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
 use std::sync::Arc;
@@ -157,12 +158,24 @@ async fn work_that_returns_after_its_claim_was_lost_is_told_so() {
     .await;
 }
 
+/// A pool that opens no connection that it does not count.
+#[derive(Clone)]
+struct Counted(bb8::Pool<AsyncPgConnection>);
+
+impl Pool for Counted {
+    type Lent<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
+
+    async fn connection(&self) -> Result<Self::Lent<'_>, Error> {
+        self.0.connection().await
+    }
+}
+
 #[tokio::test]
 async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     let db = database(1).await;
-    let (pool, mut conn) = (db.bb8(1).await, db.connect().await);
-    // The pool's only connection is lent for good.
-    let lent = Pool::connection(&pool).await.unwrap();
+    let (pool, mut conn) = (Counted(db.bb8(1).await), db.connect().await);
+    // The pool's only connection is lent for good, and it opens none beside.
+    let lent = pool.connection().await.unwrap();
     let claimed = Instant::now();
     let job = claim::next::<Steady, _>(&mut conn, "worker")
         .await

@@ -24,6 +24,7 @@ mod blocking_waits;
 mod bookings;
 mod cancel;
 mod claims;
+mod claims_end;
 mod claims_exclusion;
 mod claims_plan;
 mod claims_pooler;

@@ -127,9 +127,19 @@ async fn of_locks_in_one_another_the_inner_one_shows_and_the_own_name_comes_back
     session::release(inner, Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
+    // Which is held still.
+    until_named(&db, pid, "shop [room:<room>]").await;
     session::release(outer, Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
+    until_named(&db, pid, "shop [blue]").await;
+    let mut outer = session::acquire(&mut conn, room(1)).await.unwrap();
+    let inner = session::acquire(outer.conn(), room(2).wait(Wait::Never))
+        .await
+        .unwrap();
+    drop(inner);
+    until_named(&db, pid, "shop [room:<room>]").await;
+    drop(outer);
     until_named(&db, pid, "shop [blue]").await;
     conn.batch_execute("SET application_name = ''")
         .await
@@ -137,6 +147,30 @@ async fn of_locks_in_one_another_the_inner_one_shows_and_the_own_name_comes_back
     let held = xact::begin(&mut conn, room(1)).await.unwrap();
     until_named(&db, pid, " [room:<room>]").await;
     drop(held);
+}
+
+#[tokio::test]
+async fn a_name_that_a_body_sets_stays() {
+    let db = database().await;
+    let (mut conn, pid) = connect(&db).await;
+    let mut held = xact::begin(&mut conn, room(1)).await.unwrap();
+    let set = held.conn().batch_execute("SET application_name = 'one'");
+    set.await.unwrap();
+    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
+    until_named(&db, pid, "one").await;
+    for (wait, name) in [(Wait::Session, "two"), (Wait::Never, "three")] {
+        let mut held = session::acquire(&mut conn, room(1).wait(wait))
+            .await
+            .unwrap();
+        let sql = format!("SET application_name = '{name}'");
+        held.conn().batch_execute(&sql).await.unwrap();
+        session::release(held, Ok::<_, advisory_runtime::Error>(()))
+            .await
+            .unwrap();
+        until_named(&db, pid, name).await;
+    }
 }
 
 /// Does nothing where it is not called by another test.

@@ -1,0 +1,77 @@
+//! How a job is ended whose work is over, however long it takes to reach the server.
+
+use super::claimed::{Claimed, no_answer};
+use super::finish::{complete_on, fail_on, release_on};
+use super::lent::Lent;
+use super::table::Claim;
+use crate::error::is_connection_lost;
+use crate::{Error, Pool};
+use std::time::{Duration, Instant};
+use tokio::time::{sleep_until, timeout_at};
+
+/// What becomes of the job.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ending<'a> {
+    Complete,
+    Fail(&'a str),
+    Release,
+}
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Ends the job, and tries again where the pool lends no connection or the connection is lost; for as long as the claim lasts now,
+/// since renewals alone could go on for ever.
+pub(super) async fn end<T: Claim, P: Pool>(
+    pool: &P,
+    job: &Claimed<T>,
+    ending: Ending<'_>,
+) -> Result<(), Error> {
+    // An answer was lost, so that a refusal can be that of a job which is ended.
+    let mut unknown = None;
+    let until = job.deadline();
+    loop {
+        let error = match attempt(pool, job, ending, until).await {
+            Err(Error::Database(source)) if is_connection_lost(&source) => {
+                unknown = Some(job.unknown(source));
+                None
+            }
+            Err(error @ Error::Pool(_)) => Some(error),
+            Err(error @ Error::LockLost { .. }) => return Err(unknown.unwrap_or(error)),
+            done => return done,
+        };
+        let again = Instant::now() + PAUSE;
+        if again >= until {
+            return Err(unknown.or(error).unwrap_or_else(|| job.lost()));
+        }
+        sleep_until(again.into()).await;
+    }
+}
+
+async fn attempt<T: Claim, P: Pool>(
+    pool: &P,
+    job: &Claimed<T>,
+    ending: Ending<'_>,
+    until: Instant,
+) -> Result<(), Error> {
+    let conn = timeout_at(until.into(), pool.connection()).await;
+    let mut lent = Lent::new(conn.map_err(|late| Error::Pool(Box::new(late)))??);
+    let Some(conn) = lent.pg() else {
+        return Ok(());
+    };
+    let sent = async {
+        match ending {
+            Ending::Complete => complete_on(conn, job).await,
+            Ending::Fail(message) => fail_on(conn, job, message).await,
+            Ending::Release => release_on(conn, job).await,
+        }
+    };
+    match timeout_at(until.into(), sent).await {
+        Ok(ended) => {
+            lent.answered();
+            ended
+        }
+        // The connection is closed behind it.
+        Err(_) => Err(Error::Database(no_answer())),
+    }
+}

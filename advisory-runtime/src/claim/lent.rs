@@ -1,0 +1,38 @@
+//! A connection that a statement of a claim's is sent on, when nobody can say that its answer will come.
+
+use crate::link::Link;
+use crate::{Connection, cancel};
+use diesel_async::AsyncPgConnection;
+use tokio::runtime::Handle;
+
+/// A connection that is put back with [`answered`](Self::answered). Dropped instead, its statement is cancelled, so that no session
+/// goes on waiting for a row, and its pool does not lend it again.
+pub(super) struct Lent<C: Connection>(Option<C>);
+
+impl<C: Connection> Lent<C> {
+    pub(super) const fn new(conn: C) -> Self {
+        Self(Some(conn))
+    }
+
+    pub(super) fn pg(&mut self) -> Option<&mut AsyncPgConnection> {
+        self.0.as_mut().map(Connection::pg)
+    }
+
+    /// Nothing runs on it any more.
+    pub(super) fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<C: Connection> Drop for Lent<C> {
+    fn drop(&mut self) {
+        let Some(conn) = self.pg() else { return };
+        conn.status().set_in_error();
+        let token = conn.cancel_token();
+        if let Ok(runtime) = Handle::try_current()
+            && cancel::is_possible(&token)
+        {
+            drop(runtime.spawn(cancel::request(token)));
+        }
+    }
+}

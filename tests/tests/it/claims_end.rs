@@ -1,0 +1,244 @@
+//! How work under a claim ends when something is in its way: no error of the work's is lost, nothing that may be done is called
+//! lost, and nobody goes on with a claim that was let go.
+
+use crate::claims::{database, state_of};
+use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
+use advisory_runtime::{Error, Pool};
+use advisory_tests::{Database, Proxy};
+use diesel::prelude::*;
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::future::pending;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = crate::claims::sync_jobs)]
+#[claim(ttl = "1s", renew = "100ms")]
+struct Brief {
+    id: i64,
+}
+
+async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
+    let job: Claimed<Brief> = claim::next(conn, "worker").await.unwrap().unwrap();
+    assert_eq!(job.id, 1);
+    job
+}
+
+async fn until(db: &Database, what: &str, condition: &str) {
+    let sql =
+        format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
+    db.until_empty(Duration::from_secs(10), what, &sql).await;
+}
+
+#[derive(Debug)]
+enum WorkError {
+    Own,
+    Claim(Error),
+}
+
+impl From<Error> for WorkError {
+    fn from(error: Error) -> Self {
+        Self::Claim(error)
+    }
+}
+
+impl std::fmt::Display for WorkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Own => f.write_str("the work's own error"),
+            Self::Claim(error) => error.fmt(f),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_works_own_error_is_returned_also_where_the_pool_lends_nothing() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.deadpool(1), db.connect().await);
+    let lent = Pool::connection(&pool).await.unwrap();
+    let job = brief(&mut conn).await;
+    let result: Result<(), WorkError> =
+        claim::run(&pool, &job, OnErr::Fail, async { Err(WorkError::Own) }).await;
+    let error = result.unwrap_err();
+    assert!(matches!(error, WorkError::Own), "{error:?}");
+    drop(lent);
+}
+
+#[tokio::test]
+async fn a_job_fails_also_where_the_first_connection_for_it_is_lost() {
+    let db = database(1).await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = bb8::Pool::builder().max_size(1).build(manager).await;
+    let (pool, mut conn) = (pool.unwrap(), db.connect().await);
+    for (on_err, state) in [
+        (OnErr::Release, State::Available),
+        (OnErr::Fail, State::Failed),
+    ] {
+        let job = crate::claims::next(&mut conn).await;
+        proxy.cut_before("advisory_claim");
+        let result: Result<(), WorkError> =
+            claim::run(&pool, &job, on_err, async { Err(WorkError::Own) }).await;
+        assert!(matches!(result, Err(WorkError::Own)), "{result:?}");
+        assert_eq!(state_of(&mut conn, 1).await, state);
+    }
+}
+
+#[tokio::test]
+async fn a_completion_without_an_answer_is_not_called_lost() {
+    let db = database(1).await;
+    let (pool, mut conn, mut other) = (db.bb8(4).await, db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
+        // Whoever has the row keeps it for longer than the claim lasts.
+        other
+            .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
+            .await?;
+        Ok(())
+    })
+    .await;
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    drop(other);
+}
+
+#[tokio::test]
+async fn renewals_that_get_no_answer_leave_no_session_waiting() {
+    let db = database(1).await;
+    let (pool, mut conn, mut other) = (db.bb8(9).await, db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    other
+        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
+        .await
+        .unwrap();
+    let result: Result<(), Error> =
+        claim::run(&pool, &job, OnErr::Fail, async { pending().await }).await;
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    let waiting = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+         AND datname = current_database()";
+    db.until_empty(
+        Duration::from_secs(5),
+        "no session that waits for the row",
+        waiting,
+    )
+    .await;
+    drop(other);
+}
+
+#[tokio::test]
+async fn a_claim_whose_completion_was_rolled_back_is_renewed_on() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    db.run("CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
+        .await;
+    let kept = claim::keep(&pool, &job, async {
+        let mut conn = Pool::connection(&pool).await?;
+        let undone: Result<(), Error> = conn
+            .transaction(async |conn| {
+                claim::complete(conn, &job).await?;
+                Err(Error::Database(diesel::result::Error::RollbackTransaction))
+            })
+            .await;
+        undone.unwrap_err();
+        until(
+            &db,
+            "a renewal past the first ttl",
+            "clock_timestamp() > (SELECT locked_until + interval '500 ms' FROM first)",
+        )
+        .await;
+        claim::complete(&mut conn, &job).await
+    })
+    .await;
+    kept.unwrap().unwrap();
+    assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+}
+
+#[tokio::test]
+async fn work_whose_completion_was_rolled_back_is_dropped_when_its_claim_is_taken_over() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let (told, rolled_back) = oneshot::channel();
+    let work = claim::keep(&pool, &job, async {
+        {
+            let mut conn = Pool::connection(&pool).await.unwrap();
+            let undone: Result<(), Error> = conn
+                .transaction(async |conn| {
+                    claim::complete(conn, &job).await?;
+                    Err(Error::Database(diesel::result::Error::RollbackTransaction))
+                })
+                .await;
+            undone.unwrap_err();
+        }
+        told.send(()).unwrap();
+        pending::<()>().await;
+    });
+    let taken_over = async {
+        rolled_back.await.unwrap();
+        db.run("CREATE TABLE first AS SELECT locked_until FROM sync_jobs")
+            .await;
+        until(
+            &db,
+            "a renewal",
+            "locked_until > (SELECT locked_until FROM first)",
+        )
+        .await;
+        db.run("UPDATE sync_jobs SET locked_by = 'another'").await;
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), async {
+        tokio::join!(work, taken_over)
+    });
+    let (kept, ()) = ended.await.expect("the work goes on for ever");
+    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+}
+
+#[tokio::test]
+async fn a_claim_is_renewed_also_where_work_has_all_the_pools_connections() {
+    let db = database(1).await;
+    db.run("CREATE TABLE first AS SELECT clock_timestamp() AS at")
+        .await;
+    let mut conn = db.connect().await;
+    macro_rules! renewed_on {
+        ($pool:expr) => {
+            let pool = $pool;
+            let job = brief(&mut conn).await;
+            let result: Result<(), Error> = claim::keep(&pool, &job, async {
+                let _lent = Pool::connection(&pool).await?;
+                until(
+                    &db,
+                    "a renewal past the first ttl",
+                    "locked_until > (SELECT at + interval '2 s' FROM first)",
+                )
+                .await;
+                Ok(())
+            })
+            .await
+            .and_then(|result| result);
+            result.unwrap();
+            claim::release(&mut conn, &job).await.unwrap();
+            db.run("UPDATE first SET at = clock_timestamp()").await;
+        };
+    }
+    renewed_on!(db.bb8(1).await);
+    renewed_on!(db.deadpool(1));
+}
+
+#[tokio::test]
+async fn what_work_returns_that_has_kept_its_thread_until_the_claim_expired_is_refused() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(1).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let claimed = Instant::now();
+    let kept = claim::keep(&pool, &job, async {
+        // No other task of this thread runs meanwhile, so nothing is renewed.
+        while Instant::now() < claimed + Duration::from_millis(1100) {
+            std::thread::yield_now();
+        }
+        7
+    })
+    .await;
+    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+}
