@@ -44,7 +44,7 @@ async fn call<C: Connection>(conn: &mut C, scope: Scope, wait: Wait) -> Result<(
 }
 
 /// Polls the future so often, each time after it was woken; `true` when it was ready by then.
-async fn is_ready_within<T>(polls: usize, future: impl Future<Output = T>) -> bool {
+pub(crate) async fn is_ready_within<T>(polls: usize, future: impl Future<Output = T>) -> bool {
     let mut future = pin!(future);
     let mut polled = 0;
     poll_fn(|context| {

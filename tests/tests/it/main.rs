@@ -34,6 +34,7 @@ mod connections;
 mod drops;
 mod errors;
 mod every_poll;
+mod every_poll_rows;
 mod exclusion;
 mod hold;
 mod hold_settings;
