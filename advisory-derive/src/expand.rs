@@ -198,7 +198,10 @@ fn on_held(
     let here = Span::mixed_site();
     let krate = &site.krate;
     quote_spanned!(here=>
-        let error = 'held: { return { #locked }; };
+        let error = 'held: {
+            let result = { #locked };
+            return result;
+        };
         if #krate::Error::is_busy(&error) {
             let instead: #output = #on_held;
             return instead;

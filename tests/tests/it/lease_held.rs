@@ -4,7 +4,6 @@ use crate::lease::{database, expire, key};
 use advisory_runtime::Error;
 use advisory_runtime::lease::{Event, Held, Leases, Request};
 use advisory_tests::Database;
-use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 use std::future::pending;
@@ -251,6 +250,6 @@ async fn errors_say_what_to_do() {
     let pool = Pool::<AsyncPgConnection>::builder(manager).build().unwrap();
     let error = Leases::new(pool).acquire(key("k")).await.unwrap_err();
     assert!(matches!(error, Error::Pool(_)), "{error:?}");
-    let query: QueryResult<()> = Err(diesel::result::Error::from(error));
-    assert!(Error::find(&query.unwrap_err()).is_some());
+    let wrapped = diesel::result::Error::from(error);
+    assert!(Error::find(&wrapped).is_some());
 }

@@ -211,11 +211,10 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
         let (renewed, failed) = (Arc::clone(&renewed), Arc::clone(&failed));
         let proxy = Arc::clone(&proxy);
         move |event: Event<'_>| match event {
-            Event::Acquired(_) => proxy.cut_before("GREATEST"),
             Event::Renewed(_) if renewed.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
                 proxy.cut_after_forwarding("GREATEST");
             }
-            Event::Renewed(_) => proxy.cut_before("GREATEST"),
+            Event::Acquired(_) | Event::Renewed(_) => proxy.cut_before("GREATEST"),
             Event::RenewalFailed(..) => drop(failed.fetch_add(1, Ordering::Relaxed)),
             _ => {}
         }
