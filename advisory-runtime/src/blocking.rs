@@ -17,9 +17,11 @@ use diesel::pg::{Pg, PgConnection};
 use diesel::sql_types::{Nullable, Text};
 use diesel::{Connection as _, RunQueryDsl};
 
-/// The live locks by name: see [`crate::monitor`] for what is seen. Leases are not here: their table is read with diesel-async.
+/// The live locks by name: see [`crate::monitor`] for what is seen.
 pub mod monitor {
     pub use crate::monitor::blocking::{cancel, locks, terminate};
+    #[cfg(feature = "diesel-async")]
+    pub use crate::monitor::blocking::{claims, leases};
 }
 
 /// One lock or several, held on a blocking connection. Dropping it, as a panic does, rolls back and releases at once.

@@ -149,6 +149,8 @@ mod take;
 mod time;
 
 pub use claimed::Claimed;
+#[cfg(feature = "postgres")]
+pub(crate) use count::counts_blocking;
 pub use count::{Counts, counts};
 pub use finish::{complete, complete_with, fail, release, renew};
 pub use index::indexes;

@@ -49,19 +49,32 @@ pub struct Counts {
 /// ```
 pub async fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Error> {
     let statement = Count::<T>(Parts::new());
-    let rows: Result<Vec<(State, i64)>, _> = RunQueryDsl::load(statement, conn.pg()).await;
-    let mut counts = Counts::default();
-    for (state, rows) in rows.map_err(Error::Database)? {
-        let count = match state {
-            State::Available => &mut counts.available,
-            State::Running => &mut counts.running,
-            State::Expired => &mut counts.expired,
-            State::Completed => &mut counts.completed,
-            State::Failed => &mut counts.failed,
-        };
-        *count = rows.unsigned_abs();
+    let rows = RunQueryDsl::load(statement, conn.pg()).await;
+    Ok(Counts::of(rows.map_err(Error::Database)?))
+}
+
+/// [`counts`] on a connection of Diesel's own.
+#[cfg(feature = "postgres")]
+pub(crate) fn counts_blocking<T: Claim>(conn: &mut diesel::PgConnection) -> Result<Counts, Error> {
+    let rows = diesel::RunQueryDsl::load(Count::<T>(Parts::new()), conn);
+    Ok(Counts::of(rows.map_err(Error::Database)?))
+}
+
+impl Counts {
+    fn of(rows: Vec<(State, i64)>) -> Self {
+        let mut counts = Self::default();
+        for (state, rows) in rows {
+            let count = match state {
+                State::Available => &mut counts.available,
+                State::Running => &mut counts.running,
+                State::Expired => &mut counts.expired,
+                State::Completed => &mut counts.completed,
+                State::Failed => &mut counts.failed,
+            };
+            *count = rows.unsigned_abs();
+        }
+        counts
     }
-    Ok(counts)
 }
 
 struct Count<T: Claim>(Parts<T>);
@@ -85,3 +98,6 @@ impl<T: Claim> QueryId for Count<T> {
     type QueryId = Self;
     const HAS_STATIC_QUERY_ID: bool = true;
 }
+
+#[cfg(feature = "postgres")]
+impl<T: Claim, C> diesel::RunQueryDsl<C> for Count<T> {}

@@ -138,3 +138,18 @@ impl Table {
         }
     }
 }
+
+#[cfg(feature = "postgres")]
+impl Table {
+    /// [`list`](Self::list) on a connection of Diesel's own.
+    pub(crate) fn list_blocking(&self, conn: &mut diesel::PgConnection) -> Result<Vec<Row>, Error> {
+        use diesel::RunQueryDsl;
+        use diesel::sql_types::{Nullable, Text};
+        let rows = diesel::dsl::sql::<Nullable<Text>>(&self.0.texts.list).load(conn);
+        let rows: Vec<Option<String>> = rows.map_err(Error::Database)?;
+        let rows = rows.iter().flatten();
+        let mut rows: Vec<Row> = rows.filter_map(|row| Row::parse(row)).collect();
+        rows.sort_by_key(|row| row.expires_at);
+        Ok(rows)
+    }
+}

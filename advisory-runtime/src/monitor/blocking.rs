@@ -19,6 +19,30 @@ pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error>
     Ok(Locks::of(rows.map_err(Error::Database)?, names))
 }
 
+/// Lists every lease of a table that is held: see [`monitor::leases`](crate::monitor::leases).
+///
+/// # Errors
+///
+/// [`Error::Database`].
+#[cfg(feature = "diesel-async")]
+pub fn leases<C: Connection>(
+    conn: &mut C,
+    table: &crate::lease::Table,
+    names: &Names,
+) -> Result<Vec<super::Lease>, Error> {
+    Ok(super::leases::named(table.list_blocking(conn.pg())?, names))
+}
+
+/// Counts the rows of a table by the states of their claims: see [`monitor::claims`](crate::monitor::claims).
+///
+/// # Errors
+///
+/// [`Error::Database`].
+#[cfg(feature = "diesel-async")]
+pub fn claims<T: crate::claim::Claim, C: Connection>(conn: &mut C) -> Result<super::Claims, Error> {
+    crate::claim::counts_blocking::<T>(conn.pg())
+}
+
 /// Ends the statement that a backend runs: see [`monitor::cancel`](crate::monitor::cancel).
 ///
 /// # Errors

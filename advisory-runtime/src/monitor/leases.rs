@@ -28,10 +28,13 @@ pub async fn leases<C: Connection>(
     table: &Table,
     names: &Names,
 ) -> Result<Vec<Lease>, Error> {
-    let rows = table.list(conn).await?.into_iter();
-    let shown = rows.map(|row| Lease {
+    Ok(named(table.list(conn).await?, names))
+}
+
+pub(super) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {
+    let shown = rows.into_iter().map(|row| Lease {
         names: names.of_lease(row.key_hash, row.key.as_deref()),
         row,
     });
-    Ok(shown.collect())
+    shown.collect()
 }

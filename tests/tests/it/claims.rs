@@ -431,6 +431,9 @@ async fn rows_are_counted_by_their_state() {
     let counts = advisory_runtime::monitor::claims::<SyncJob, _>(&mut conn)
         .await
         .unwrap();
+    let mut blocking = db.establish();
+    let same = advisory_runtime::blocking::monitor::claims::<SyncJob, _>(&mut blocking).unwrap();
+    assert_eq!(same, counts);
     let seen = [
         counts.available,
         counts.running,

@@ -267,6 +267,15 @@ async fn leases_are_named_by_a_fixed_key_or_by_the_text_that_the_table_keeps() {
         );
     }
     let leases = monitor::leases(&mut conn, &table, &names()).await.unwrap();
+    let (mut blocking, twin) = (db.establish(), names());
+    let seen = advisory_runtime::blocking::monitor::leases(&mut blocking, &table, &twin).unwrap();
+    let tokens = |leases: &[monitor::Lease]| -> Vec<_> {
+        leases
+            .iter()
+            .map(|lease| (lease.row.key_hash, lease.names.clone()))
+            .collect()
+    };
+    assert_eq!(tokens(&seen), tokens(&leases));
     let mut found: Vec<(Option<&str>, Vec<&str>)> = leases
         .iter()
         .map(|lease| {
