@@ -58,7 +58,7 @@ impl Setting {
         Duration::from_millis(match (self.delay_ms, self.keys) {
             (0, _) => 100,
             (_, Keys::Distinct) => 150,
-            (_, Keys::Hot) => 300,
+            (_, Keys::Hot) => 200,
         })
     }
 
