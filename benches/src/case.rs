@@ -7,7 +7,7 @@ use std::fmt;
 
 /// What is compared with what.
 pub(crate) struct Case {
-    pub(crate) case: &'static str,
+    pub(crate) what: &'static str,
     /// What the setting does not say.
     pub(crate) note: &'static str,
     pub(crate) setting: Setting,
@@ -30,7 +30,7 @@ impl Case {
     pub(crate) fn label(&self) -> String {
         format!(
             "{} {} {} {}",
-            self.case, self.note, self.setting, self.rival
+            self.what, self.note, self.setting, self.rival
         )
     }
 
@@ -70,14 +70,14 @@ impl Case {
 impl Measured {
     pub(crate) fn json(&self) -> serde_json::Value {
         let Case {
-            case,
+            what,
             note,
             setting,
             rival,
         } = &self.case;
         let (ratio, low, high) = spread(&self.ratios);
         serde_json::json!({
-            "case": case,
+            "case": what,
             "note": note,
             "transport": setting.transport.name(),
             "connections": setting.connections,
@@ -96,7 +96,7 @@ impl Measured {
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case {
-            case,
+            what,
             note,
             setting,
             rival,
@@ -105,7 +105,7 @@ impl fmt::Display for Measured {
         let ops = median(&self.ours);
         write!(
             f,
-            "{case:<26} {note:<16} {setting} {ops:>7.0}  {rival:<30} {ratio:>6.2} ({low:.2} to {high:.2})"
+            "{what:<26} {note:<16} {setting} {ops:>7.0}  {rival:<30} {ratio:>6.2} ({low:.2} to {high:.2})"
         )
     }
 }

@@ -91,7 +91,7 @@ pub(crate) async fn run(
     tell: &mut dyn FnMut(Measured),
 ) -> Option<Duration> {
     let case = Case {
-        case: "claim: next, release",
+        what: "claim: next, release",
         note: "1M rows",
         setting: Setting::plain(1),
         rival: "the same, 10,000 rows",

@@ -55,12 +55,12 @@ pub(crate) fn unix(folder: &Path, server: Origin, each_way: Duration) -> io::Res
 }
 
 /// Forwards from a port of this machine, which it says, to the server's.
-pub(crate) fn tcp(server: Origin, each_way: Duration) -> io::Result<u16> {
+pub(crate) fn tcp(server: u16, each_way: Duration) -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            if let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)) {
+            if let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) {
                 both_ways(Socket::Tcp(client), Socket::Tcp(server), each_way);
             }
         }

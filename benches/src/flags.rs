@@ -18,7 +18,7 @@ pub(crate) struct Flags {
 impl Flags {
     pub(crate) fn parse() -> Result<Self, lexopt::Error> {
         let mut flags = Self {
-            rounds: 12,
+            rounds: 10,
             json: None,
             only: None,
             plots: None,

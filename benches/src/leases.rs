@@ -22,7 +22,7 @@ pub(crate) async fn run(
         db.run("SELECT pg_reload_conf()").await;
         for connections in [1, 16] {
             let case = Case {
-                case: "lease: acquire, release",
+                what: "lease: acquire, release",
                 note,
                 setting: Setting::plain(connections),
                 rival: "two tables, advisory lock",

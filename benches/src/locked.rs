@@ -60,10 +60,10 @@ pub(crate) async fn run(server: &Server, flags: &Flags, tell: &mut dyn FnMut(Mea
 }
 
 impl Pairs<'_> {
-    fn case(&self, case: &'static str, rival: &'static str) -> Option<Case> {
+    fn case(&self, what: &'static str, rival: &'static str) -> Option<Case> {
         let (note, setting) = ("", self.setting);
         let case = Case {
-            case,
+            what,
             note,
             setting,
             rival,
@@ -71,12 +71,12 @@ impl Pairs<'_> {
         self.flags.wants(&case.label()).then_some(case)
     }
 
-    async fn pair<O, R>(&mut self, case: &'static str, rival: &'static str)
+    async fn pair<O, R>(&mut self, what: &'static str, rival: &'static str)
     where
         O: Open + Operation + 'static,
         R: Open + Operation + 'static,
     {
-        let Some(case) = self.case(case, rival) else {
+        let Some(case) = self.case(what, rival) else {
             return;
         };
         let Setting {
@@ -91,8 +91,8 @@ impl Pairs<'_> {
         );
     }
 
-    async fn threads<O: Blocking, R: Blocking>(&mut self, case: &'static str, rival: &'static str) {
-        let Some(case) = self.case(case, rival) else {
+    async fn threads<O: Blocking, R: Blocking>(&mut self, what: &'static str, rival: &'static str) {
+        let Some(case) = self.case(what, rival) else {
             return;
         };
         let Setting {

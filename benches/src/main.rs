@@ -32,6 +32,7 @@ use flags::Flags;
 use server::Server;
 use std::error::Error;
 use std::fs;
+use std::time::Instant;
 use waits::Waits;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -50,6 +51,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn run(flags: &Flags) -> Result<serde_json::Value, Box<dyn Error>> {
+    let start = Instant::now();
+    if flags.only.is_none() {
+        println!(
+            "This takes about five minutes, half of it with a delay; `--only TEXT` picks the lines with this text."
+        );
+    }
     let server = Server::start().await?;
     let db = Database::try_create().await?;
     println!("{}", Case::HEAD);
@@ -72,6 +79,7 @@ async fn run(flags: &Flags) -> Result<serde_json::Value, Box<dyn Error>> {
     if let Some(folder) = &flags.plots {
         plots::draw(&server, folder).await?;
     }
+    println!("{:.0?} in all", start.elapsed());
     Ok(serde_json::json!({
         "cases": cases.iter().map(Measured::json).collect::<Vec<_>>(),
         "waits": waits.iter().map(Waits::json).collect::<Vec<_>>(),

@@ -6,7 +6,7 @@ use crate::server::Server;
 use crate::setting::{Keys, Setting};
 use crate::side::{Beside, Open, Operation, Side};
 use crate::spread::{median, per_mille};
-use crate::svg::{Chart, Line};
+use crate::svg::{Chart, Line, Scale};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
@@ -47,6 +47,7 @@ pub(crate) async fn draw(server: &Server, folder: &Path) -> Result<(), Box<dyn E
             .map(|connections| connections.to_string())
             .into(),
         lines: lines(throughput),
+        scale: Scale::Even,
     };
     fs::write(folder.join("throughput.svg"), chart.svg())?;
     let chart = Chart {
@@ -54,6 +55,7 @@ pub(crate) async fn draw(server: &Server, folder: &Path) -> Result<(), Box<dyn E
         across: "of the calls took no longer",
         places: SHARES.map(|(_, name)| name.to_owned()).into(),
         lines: lines(latency),
+        scale: Scale::Doublings,
     };
     fs::write(folder.join("latency.svg"), chart.svg())?;
     Ok(())

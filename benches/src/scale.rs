@@ -25,7 +25,7 @@ pub(crate) async fn run(
     let setting = Setting::plain(CONNECTIONS);
     let url = server.url(&setting);
     let case = Case {
-        case: "scale: calls at once",
+        what: "scale: calls at once",
         note: "10,000",
         setting,
         rival: "16 calls at a time",
@@ -37,12 +37,12 @@ pub(crate) async fn run(
             tasks,
         };
         // Each half is a second or so.
-        let rounds = flags.rounds.min(4);
+        let rounds = flags.rounds.min(3);
         let (mut ours, mut theirs) = (at_once(CALLS), at_once(16));
         tell(case.measure(rounds, &mut ours, &mut theirs).await);
     }
     let case = Case {
-        case: "scale: distinct keys",
+        what: "scale: distinct keys",
         note: "100,000",
         setting,
         rival: "16 keys",

@@ -24,7 +24,7 @@ impl Server {
         let folder = Folder::create()?;
         let each_way = Duration::from_millis(1);
         delay::unix(&folder.0, origin.clone(), each_way)?;
-        let port = delay::tcp(origin.clone(), each_way)?;
+        let port = delay::tcp(origin.port, each_way)?;
         let far_unix = unix.replacen(&escaped(&origin.folder), &escaped(&folder.0), 1);
         let far_tcp = tcp.replacen(&format!(":{}/", origin.port), &format!(":{port}/"), 1);
         Ok(Self {

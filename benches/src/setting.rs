@@ -57,8 +57,8 @@ impl Setting {
     pub(crate) fn half(&self) -> Duration {
         Duration::from_millis(match (self.delay_ms, self.keys) {
             (0, _) => 100,
-            (_, Keys::Distinct) => 150,
-            (_, Keys::Hot) => 300,
+            (_, Keys::Distinct) => 120,
+            (_, Keys::Hot) => 200,
         })
     }
 
@@ -67,7 +67,7 @@ impl Setting {
         if self.delay_ms == 0 {
             rounds
         } else {
-            rounds.div_ceil(2)
+            rounds / 2 + 1
         }
     }
 }

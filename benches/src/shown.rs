@@ -30,7 +30,7 @@ pub(crate) async fn run(db: &Database, flags: &Flags, tell: &mut dyn FnMut(Measu
     };
     for (note, shown) in [("the pattern", Shown::Pattern), ("the key", Shown::Key)] {
         let case = Case {
-            case: "xact: what showing costs",
+            what: "xact: what showing costs",
             note,
             setting: Setting::plain(1),
             rival: "showing nothing",

@@ -103,7 +103,7 @@ impl<O: Blocking> Side for Threads<O> {
                     })
                 })
                 .collect();
-            let laps = running.into_iter().map(|one| one.join());
+            let laps = running.into_iter().map(std::thread::ScopedJoinHandle::join);
             laps.map(|lap| lap.expect("an operation succeeds"))
                 .collect::<Vec<_>>()
         });

@@ -8,6 +8,16 @@ pub(crate) struct Chart {
     pub(crate) across: &'static str,
     pub(crate) places: Vec<String>,
     pub(crate) lines: Vec<Line>,
+    pub(crate) scale: Scale,
+}
+
+/// What the way up stands for.
+#[derive(Clone, Copy)]
+pub(crate) enum Scale {
+    /// As much for each unit, from zero.
+    Even,
+    /// As much for each doubling: what is a hundred times as long still fits, and what is short is still seen.
+    Doublings,
 }
 
 pub(crate) struct Line {
@@ -30,8 +40,10 @@ const COLOURS: [&str; 6] = [
 impl Chart {
     pub(crate) fn svg(&self) -> String {
         let values = self.lines.iter().flat_map(|line| &line.values);
-        let top = round_up(values.copied().fold(0.0, f64::max));
-        let y = |value: f64| HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM);
+        let ticks = self.scale.ticks(values.copied());
+        let y = |value: f64| {
+            HEIGHT - BOTTOM - self.scale.share(value, &ticks) * (HEIGHT - TOP - BOTTOM)
+        };
         let mut svg = String::new();
         let mut put = |text: std::fmt::Arguments<'_>| {
             // Writing to a `String` cannot fail.
@@ -49,8 +61,7 @@ impl Chart {
             r#"<text x="{LEFT}" y="26" font-size="15">{title}</text>"#
         ));
         let right = WIDTH - RIGHT;
-        for step in 0..=5 {
-            let value = top * f64::from(step) / 5.0;
+        for &value in &ticks {
             let (line, text) = (y(value), y(value) + 4.0);
             put(format_args!(
                 r##"<path d="M{LEFT} {line:.1}H{right}" stroke="#ddd"/><text x="{:.1}" y="{text:.1}" text-anchor="end">{}</text>"##,
@@ -97,6 +108,37 @@ impl Chart {
     fn across(&self) -> impl Iterator<Item = f64> {
         let step = (WIDTH - LEFT - RIGHT) / self.places.len() as f64;
         (0..self.places.len()).map(move |index| LEFT + step * (index as f64 + 0.5))
+    }
+}
+
+impl Scale {
+    /// The values that lines are drawn at, the lowest and the highest among them.
+    fn ticks(self, values: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
+        let highest = values.clone().fold(0.0, f64::max);
+        match self {
+            Self::Even => {
+                let top = round_up(highest);
+                (0..=5).map(|step| top * f64::from(step) / 5.0).collect()
+            }
+            Self::Doublings => {
+                let lowest = values.fold(highest, f64::min);
+                let tens = (-6..6).map(|ten| 10_f64.powi(ten));
+                let steps = tens.flat_map(|ten| [ten, 2.0 * ten, 5.0 * ten]);
+                let above = steps.skip_while(|step| step * 2.5 <= lowest);
+                let mut ticks: Vec<f64> = above.take_while(|step| *step < highest).collect();
+                ticks.push(round_up(highest));
+                ticks
+            }
+        }
+    }
+
+    /// How far up a value is, the lowest tick being 0 and the highest 1.
+    fn share(self, value: f64, ticks: &[f64]) -> f64 {
+        let (low, high) = (ticks[0], ticks[ticks.len() - 1]);
+        match self {
+            Self::Even => (value - low) / (high - low),
+            Self::Doublings => (value / low).log2() / (high / low).log2(),
+        }
     }
 }
 

@@ -21,8 +21,8 @@ const LENGTH: Duration = Duration::from_millis(500);
 /// What the callers of one key saw.
 pub(crate) struct Waits {
     is_queued: bool,
-    /// Sorted.
-    waits: Vec<Duration>,
+    /// How long each call waited, sorted.
+    calls: Vec<Duration>,
     /// How long the calls for another key took, sorted.
     others: Vec<Duration>,
     /// How often each caller had its turn, sorted.
@@ -39,7 +39,7 @@ pub(crate) async fn run(
         ..Setting::plain(CONNECTIONS)
     };
     let case = Case {
-        case: "queue: one key",
+        what: "queue: one key",
         note: "64 callers",
         setting,
         rival: "without the queue",
@@ -77,14 +77,14 @@ impl Load {
 
     fn waits(self) -> Waits {
         let mut turns: Vec<usize> = self.waits.iter().map(Vec::len).collect();
-        let mut waits = self.waits.concat();
+        let mut calls = self.waits.concat();
         let mut others = self.others;
         turns.sort_unstable();
-        waits.sort_unstable();
+        calls.sort_unstable();
         others.sort_unstable();
         Waits {
             is_queued: self.is_queued,
-            waits,
+            calls,
             others,
             turns,
         }
@@ -134,12 +134,12 @@ impl Waits {
             "callers": CALLERS,
             "connections": CONNECTIONS,
             "queue": self.is_queued,
-            "calls": self.waits.len(),
+            "calls": self.calls.len(),
             "wait_us": {
-                "p50": micros(&self.waits, 500),
-                "p90": micros(&self.waits, 900),
-                "p99": micros(&self.waits, 990),
-                "max": micros(&self.waits, 1000),
+                "p50": micros(&self.calls, 500),
+                "p90": micros(&self.calls, 900),
+                "p99": micros(&self.calls, 990),
+                "max": micros(&self.calls, 1000),
             },
             "turns_of_a_caller": { "min": per_mille(&self.turns, 0), "max": per_mille(&self.turns, 1000) },
             "other_key_us": { "p50": micros(&self.others, 500), "p99": micros(&self.others, 990) },
@@ -150,7 +150,7 @@ impl Waits {
 impl fmt::Display for Waits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = if self.is_queued { "with" } else { "without" };
-        let wait = |share| per_mille(&self.waits, share);
+        let wait = |share| per_mille(&self.calls, share);
         let (least, most) = (per_mille(&self.turns, 0), per_mille(&self.turns, 1000));
         let other = |share| per_mille(&self.others, share);
         write!(

@@ -80,13 +80,13 @@ side!(
     Pipelined,
     |prepared| async {
         let client = &prepared.client;
-        let begin = prepared.lock_and_begin();
-        let (begun, one, committed) = tokio::join!(
-            client.batch_execute(&begin),
+        let lock = prepared.lock_and_begin();
+        let (locked, one, committed) = tokio::join!(
+            client.batch_execute(&lock),
             client.query_one(&prepared.one, &[]),
             client.batch_execute("COMMIT"),
         );
-        begun?;
+        locked?;
         one?;
         committed
     }
