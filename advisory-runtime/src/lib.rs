@@ -26,6 +26,7 @@
 //! [`monitor`] shows by name who holds a lock right now, and who waits.
 //! On a plain `fn` the attribute works with Diesel's own connections, as do the functions of [`blocking`].
 //!
+//! [`lease`] is for work that outlives a transaction and a connection: a key is held for a time, under a token that grows.
 //! [`claim`] is for work that is a row of a table: jobs and checkpoints that one worker at a time takes, for so long.
 //!
 //! # In tests
