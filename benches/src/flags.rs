@@ -41,8 +41,11 @@ impl Flags {
 
     /// Whether a case with this label is measured.
     pub(crate) fn wants(&self, label: &str) -> bool {
+        // The table pads with spaces.
+        let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let label = plain(label);
         self.only
             .as_ref()
-            .is_none_or(|only| label.contains(only.as_str()))
+            .is_none_or(|only| label.contains(&plain(only)))
     }
 }
