@@ -31,6 +31,10 @@ struct Labels {
     mode: &'static str,
 }
 
+/// Without the features a lock carries nothing for them.
+#[cfg(not(any(feature = "tracing", feature = "metrics")))]
+const _: () = assert!(size_of::<Trail>() == 0 && !std::mem::needs_drop::<Trail>());
+
 /// How a lock ended that was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
