@@ -27,7 +27,7 @@ impl fmt::Display for Error {
             ),
             Self::LockLost { lock, .. } => write!(
                 f,
-                "advisory lock `{lock}` was lost before the call under it had returned: another session may have run beside it"
+                "`{lock}` was lost before the work under it had ended: somebody else may have run beside it"
             ),
             Self::InTransaction { lock } => write!(
                 f,
