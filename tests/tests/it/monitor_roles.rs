@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 /// A role of this test's own: roles are the server's, not the database's.
 async fn role(db: &Database, name: &str) -> String {
-    let role = format!("{name}_{}", std::process::id());
+    let role = format!("monitor_{name}_{}", std::process::id());
     db.run(&format!("CREATE ROLE {role} LOGIN")).await;
     role
 }
