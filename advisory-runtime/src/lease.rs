@@ -54,7 +54,7 @@
 //! - **It is released** at the end, after an error, a panic and a drop, and where the process dies when it expires.
 //! - **It works behind a pooler in transaction mode**: each step is one statement. Behind one that does not track prepared statements
 //!   (pgbouncer before 1.21) each is sent as plain text, and an acquisition says its answer in the text of an error, which the
-//!   server's log shows.
+//!   server's log shows. Where the connection requires TLS a pooler is not recognised, and has to track them.
 //!
 //! What no single server can promise: one that fails over to a standby that had not received the last writes, or is restored from a
 //! backup, has forgotten grants. A forgotten grant's token is issued again. The holder from before is refused at its next renewal,
