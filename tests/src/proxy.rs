@@ -94,7 +94,8 @@ impl Proxy {
     /// not counted.
     ///
     /// One simple query or one `Sync` is one, however many statements are in it, and so are several that were sent without
-    /// waiting in between. It is counted before the answer is passed on. An error reaches the client before that, so count behind a statement that succeeds. A client that drops a prepared statement tells the server later, and nobody waits: that is not counted.
+    /// waiting in between. It is counted before the answer is passed on. A client that drops a prepared statement tells the
+    /// server later, and nobody waits: that is not counted.
     #[must_use]
     pub fn round_trips(&self) -> usize {
         self.record.seen().round_trips
@@ -240,12 +241,16 @@ async fn requests(
 }
 
 /// Passes on what the server answers, until a cut or its end.
+///
+/// The server sends an error before the `ReadyForQuery` behind it. They are passed on together: else a client that goes on
+/// at once would be counted as one that did not wait.
 async fn answers(
     mut server: impl AsyncRead + Unpin,
     mut client: impl AsyncWrite + Unpin,
     record: &Record,
     exchange: &Mutex<Exchange>,
 ) -> std::io::Result<()> {
+    let mut error = Vec::new();
     while let Some(message) = wire::message(&mut server).await? {
         let is_end = wire::is_ready_for_query(&message);
         let is_lost = {
@@ -261,13 +266,17 @@ async fn answers(
             is_lost
         };
         if !is_lost {
-            record.until_flowing().await;
-            client.write_all(&message).await?;
+            error.extend(message);
+            if is_end || !wire::is_error(&error) {
+                record.until_flowing().await;
+                client.write_all(&mem::take(&mut error)).await?;
+            }
         } else if is_end {
             break;
         }
     }
-    Ok(())
+    // Nothing follows an error that ends the session.
+    client.write_all(&error).await
 }
 
 impl Record {

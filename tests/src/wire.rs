@@ -91,6 +91,11 @@ pub(crate) fn is_ready_for_query(answer: &[u8]) -> bool {
     answer.first() == Some(&b'Z')
 }
 
+/// Whether this is an `ErrorResponse`: with `ReadyForQuery` or the end of the connection to follow.
+pub(crate) fn is_error(answer: &[u8]) -> bool {
+    answer.first() == Some(&b'E')
+}
+
 /// Whether the server will say `ReadyForQuery` to this: Query, Sync and `FunctionCall` of the client.
 pub(crate) fn asks_for_ready(request: &[u8]) -> bool {
     matches!(request.first(), Some(b'Q' | b'S' | b'F'))
