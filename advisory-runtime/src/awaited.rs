@@ -1,6 +1,7 @@
 //! diesel-async's connection as a [`Link`], and the one request that travels beside it: to cancel what runs.
 
 use crate::link::{Cancel, Link, Sent};
+use crate::prepared::Session;
 use crate::sql;
 use diesel::QueryResult;
 use diesel::connection::TransactionManagerStatus;
@@ -21,6 +22,10 @@ impl Link for AsyncPgConnection {
 
     fn runtime() -> Option<Handle> {
         Handle::try_current().ok()
+    }
+
+    fn session(&mut self) -> Option<Session> {
+        crate::cancel::session(&self.cancel_token())
     }
 
     async fn execute(&mut self, message: &str) -> QueryResult<()> {
@@ -82,6 +87,9 @@ impl Link for AsyncPgConnection {
     }
 
     async fn settle(&mut self) {
+        if !crate::cancel::is_any_left() {
+            return;
+        }
         let token = self.cancel_token();
         if crate::cancel::is_left(&token) && self.batch_execute(sql::PROBE).await.is_ok() {
             crate::cancel::forget_left(&token);

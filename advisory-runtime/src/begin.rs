@@ -5,8 +5,9 @@ use crate::guard::{Held, Phase, Place, Scope};
 use crate::holding::held_by_this_task;
 use crate::kept::{self, Standing};
 use crate::link::{Link, depth, enter};
+use crate::prepared;
 use crate::refusal::{Refused, refused, take_back, undo};
-use crate::sql;
+use crate::sql::{self, Around, Prepared};
 use crate::taken::Taken;
 use crate::trail::Trail;
 use crate::{Error, Isolation, Request, Wait, order};
@@ -37,8 +38,7 @@ async fn begun<O: ?Sized, L: Link>(
     let token = held.token;
     match held.outer {
         None if request.isolation == Isolation::ReadCommitted => {
-            let message = sql::begin(token, &request);
-            let sent = send(&mut held, &request, &message).await;
+            let sent = send_shortest(&mut held, &request, sql::begin_prepared, sql::begin).await;
             sent.map_err(Refused::error)?;
         }
         None => {
@@ -105,8 +105,12 @@ async fn taken<O: ?Sized, L: Link>(
     held.pg().settle().await;
     refuse_self_deadlock(&mut held, &request).await?;
     note_order(&mut held, &request).await;
-    let message = sql::acquire(held.token, &request, held.around());
-    if let Err(refused) = send(&mut held, &request, &message).await {
+    let in_full = match held.around() {
+        Around::Nothing => sql::acquire,
+        Around::TestTransaction => sql::acquire_in_test,
+    };
+    let sent = send_shortest(&mut held, &request, sql::acquire_prepared, in_full).await;
+    if let Err(refused) = sent {
         return Err(Box::pin(take_back(held, refused)).await);
     }
     Ok(held)
@@ -213,6 +217,37 @@ async fn still_held<O: ?Sized, L: Link>(
     doubtful
         .into_iter()
         .partition(|_| letters.next() == Some('1'))
+}
+
+/// Sends a begin or an acquisition: by statements that the session has prepared where it can be told from others, and where
+/// it turns out to have none by the same `in_full`.
+async fn send_shortest<O: ?Sized, L: Link>(
+    held: &mut Held<'_, O, L>,
+    request: &Request,
+    prepared: fn(u64, &Request, Prepared) -> String,
+    in_full: fn(u64, &Request) -> String,
+) -> Result<(), Refused> {
+    let (token, is_session) = (held.token, held.scope == Scope::Session);
+    if held.outer.is_none()
+        && let Some(needed) = Prepared::needed(request, is_session)
+        && let Some(session) = held.pg().session()
+        && let Some(missing) = prepared::missing(session, needed)
+    {
+        let message = prepared(token, request, missing);
+        if missing != Prepared::default() {
+            // Already now: they stand before the wait for the lock, which can be refused or dropped.
+            prepared::has(session, needed);
+        }
+        match send(held, request, &message).await {
+            Err(refused) if refused.is_by_name() => prepared::loses(session),
+            sent => {
+                held.is_prepared = true;
+                return sent;
+            }
+        }
+    }
+    let message = in_full(token, request);
+    send(held, request, &message).await
 }
 
 /// Sends the message.

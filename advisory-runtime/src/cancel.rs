@@ -9,6 +9,7 @@
 //! advisory_runtime::cancel::use_tls(tokio_postgres_rustls::MakeRustlsConnect::new(config));
 //! ```
 
+use crate::prepared::Session;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,13 +58,18 @@ pub(crate) fn is_pooled(token: &CancelToken) -> bool {
     identity(token).is_some_and(|(pid, _)| pid > LARGEST_PID)
 }
 
+/// The session, where it is the connection's own.
+pub(crate) fn session(token: &CancelToken) -> Option<Session> {
+    identity(token).filter(|(pid, _)| *pid <= LARGEST_PID)
+}
+
 /// Linux numbers processes up to 2^22, other systems lower. One random number of a thousand is below.
 const LARGEST_PID: u32 = 1 << 22;
 
 /// The process id and the secret that the session was told at its start. The token keeps them to itself, but writes them into any
 /// stream; unless the connection requires TLS.
-fn identity(token: &CancelToken) -> Option<(u32, u32)> {
-    let mut written = Vec::new();
+fn identity(token: &CancelToken) -> Option<Session> {
+    let mut written = Vec::with_capacity(16);
     {
         let stream = tokio::io::join(tokio::io::empty(), &mut written);
         let request = pin!(token.cancel_query_raw(stream, NoTls));
@@ -78,7 +84,7 @@ fn identity(token: &CancelToken) -> Option<(u32, u32)> {
 }
 
 /// The sessions that a dropped call has left with statements to run, and since when.
-static LEFT: Mutex<Vec<((u32, u32), Instant)>> = Mutex::new(Vec::new());
+static LEFT: Mutex<Vec<(Session, Instant)>> = Mutex::new(Vec::new());
 /// How many they are, so that a call that follows no drop asks nothing.
 static LEFT_COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -96,13 +102,17 @@ pub(crate) fn note_left(token: &CancelToken) {
     LEFT_COUNT.store(left.len(), Ordering::Release);
 }
 
+/// Whether [`note_left`] was told of any session.
+pub(crate) fn is_any_left() -> bool {
+    LEFT_COUNT.load(Ordering::Acquire) > 0
+}
+
 /// Whether [`note_left`] was told of the session.
 pub(crate) fn is_left(token: &CancelToken) -> bool {
-    LEFT_COUNT.load(Ordering::Acquire) > 0
-        && identity(token).is_some_and(|session| {
-            let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-            left.iter().any(|(other, _)| *other == session)
-        })
+    identity(token).is_some_and(|session| {
+        let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        left.iter().any(|(other, _)| *other == session)
+    })
 }
 
 /// What was left has run.

@@ -53,13 +53,18 @@ async fn finished<O: ?Sized, L: Link>(mut held: Held<'_, O, L>, is_ok: bool) -> 
         Scope::Session => release(&mut held).await,
         Scope::Xact => {
             let is_bounded = held.max_hold.is_some();
+            let commits = if held.is_prepared {
+                sql::commit_prepared
+            } else {
+                sql::commit
+            };
             let conn = held.pg();
             match outer {
                 _ if !is_ok || is_over => {
                     roll_back(conn, outer, token).await;
                     Ok(())
                 }
-                None => commit(conn, token, lock).await,
+                None => commit(conn, &commits(token), lock).await,
                 Some(outer) => release_savepoint(conn, outer, token, lock, is_bounded).await,
             }
         }
@@ -120,8 +125,8 @@ fn unbalanced<O: ?Sized, L: Link>(
     }
 }
 
-async fn commit<L: Link>(conn: &mut L, token: u64, lock: LockName) -> Result<(), Error> {
-    let Err(error) = conn.execute(&sql::commit(token)).await else {
+async fn commit<L: Link>(conn: &mut L, message: &str, lock: LockName) -> Result<(), Error> {
+    let Err(error) = conn.execute(message).await else {
         return_to(conn, None);
         return Ok(());
     };
@@ -186,9 +191,23 @@ async fn release_savepoint<L: Link>(
 /// Releases session-level locks, and reads what the server says to it.
 async fn release<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) -> Result<(), Error> {
     let lock = held.lock.text();
+    let mut sent = None;
+    if held.is_prepared {
+        let message = sql::release_prepared(&held.for_release());
+        match held.pg().execute(&message).await {
+            Ok(()) => return Ok(()),
+            // The body has taken the statements away.
+            Err(error) if error::has_marker(&error, sql::PREPARED) => {}
+            Err(error) => sent = Some(error),
+        }
+    }
     let message = sql::release(&held.for_release(), held.around());
-    let Err(error) = held.pg().execute(&message).await else {
-        return Ok(());
+    let error = match sent {
+        Some(error) => error,
+        None => match held.pg().execute(&message).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        },
     };
     if error::has_marker(&error, sql::LOST) {
         if held.max_hold.is_some() {

@@ -44,6 +44,8 @@ pub struct Held<'o, O: ?Sized, L: Link> {
     pub(crate) waited: Duration,
     pub(crate) max_hold: Option<Duration>,
     is_shown: bool,
+    /// Begun by statements that the session has prepared.
+    pub(crate) is_prepared: bool,
     /// What the connection is known to hold ends with the value too.
     pub(crate) standing: Standing,
     /// Ends with the value, if it does not end before.
@@ -93,6 +95,7 @@ impl<'o, O: ?Sized, L: Link> Held<'o, O, L> {
             waited: Duration::ZERO,
             max_hold: request.max_hold,
             is_shown: request.shown.is_some(),
+            is_prepared: false,
             standing: Standing::default(),
             trail: None,
             runtime: L::runtime(),

@@ -159,6 +159,8 @@ mod order;
 #[cfg(feature = "diesel-async")]
 mod pool;
 #[cfg(feature = "diesel")]
+mod prepared;
+#[cfg(feature = "diesel")]
 mod queue;
 #[cfg(feature = "diesel")]
 mod refusal;

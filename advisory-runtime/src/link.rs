@@ -1,6 +1,7 @@
 //! How messages reach the server, so that everything above is written once: awaited on diesel-async's connection, or answered
 //! at once on Diesel's blocking one.
 
+use crate::prepared::Session;
 use diesel::QueryResult;
 use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
 use std::num::NonZeroU32;
@@ -26,6 +27,11 @@ pub trait Link: Send + Sized {
     type Runtime: Send;
 
     fn runtime() -> Self::Runtime;
+
+    /// Which session of the server it is, where that can be told, and where it is the connection's own.
+    fn session(&mut self) -> Option<Session> {
+        None
+    }
 
     /// Sends one message of several statements.
     fn execute(&mut self, message: &str) -> impl Future<Output = QueryResult<()>> + Send;

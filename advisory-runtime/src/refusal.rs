@@ -23,6 +23,11 @@ impl Refused {
     pub(crate) fn error(self) -> Error {
         self.error
     }
+
+    /// Whether a statement was not there that the session was believed to have prepared, or was there already.
+    pub(crate) fn is_by_name(&self) -> bool {
+        matches!(&self.error, Error::Database(source) if error::has_marker(source, sql::PREPARED))
+    }
 }
 
 /// Leaves the refusal behind, and tells what it means.

@@ -15,12 +15,16 @@ macro_rules! put {
 mod ask;
 mod fragment;
 mod leave;
+mod prepared;
 mod session;
 
 pub(crate) use ask::*;
 pub(crate) use leave::*;
+pub(crate) use prepared::{
+    PREPARED, Prepared, acquire_prepared, begin_prepared, commit_prepared, release_prepared,
+};
 pub(crate) use session::{
-    Held, ROLLBACK_TO_ACQUIRE, Taken, acquire, release, release_taken, restore,
+    Held, ROLLBACK_TO_ACQUIRE, Taken, acquire, acquire_in_test, release, release_taken, restore,
 };
 
 use crate::request::milliseconds;
@@ -139,7 +143,7 @@ pub(crate) fn begin_nested(
         }
         fresh.push(')');
     }
-    push_check(&mut sql, &[(STALE, &fresh)], "1", "int4");
+    push_check(&mut sql, &[(STALE, &fresh)], "'1'", "int4");
     push_shown(&mut sql, request.shown.as_ref(), true);
     push_wait(&mut sql, request.budget());
     if let Some(hold) = request.max_hold {
@@ -235,9 +239,9 @@ fn push_checked(sql: &mut String, key: &Key, conditions: &[(&str, &str)]) {
         return;
     }
     let (first, rest) = match key {
-        Key::BigInt(key) => (key.to_string(), String::new()),
+        Key::BigInt(key) => (format!("'{key}'"), String::new()),
         Key::IntInt(first, second) => (
-            first.to_string(),
+            format!("'{first}'"),
             format!(",CAST('{second}' AS pg_catalog.int4)"),
         ),
     };

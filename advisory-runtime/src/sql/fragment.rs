@@ -47,11 +47,11 @@ pub(super) const fn unlock(mode: Mode) -> &'static str {
     }
 }
 
-/// Adds a number, or an expression that fails with the first marker whose condition is not true.
+/// Adds an expression for `value`, a text, as a number, which fails with the first marker whose condition is not true.
 pub(super) fn push_check(
     sql: &mut String,
     conditions: &[(&str, &str)],
-    number: &str,
+    value: &str,
     sql_type: &str,
 ) {
     put!(
@@ -61,7 +61,7 @@ pub(super) fn push_check(
     for (marker, condition) in conditions {
         put!(sql, " WHEN NOT ({condition}) THEN '{marker}'");
     }
-    put!(sql, " ELSE '{number}' END AS pg_catalog.{sql_type})");
+    put!(sql, " ELSE {value} END AS pg_catalog.{sql_type})");
 }
 
 /// Adds columns that set `lock_timeout` for the locks that follow.
@@ -123,15 +123,31 @@ pub(super) fn push_at_most(sql: &mut String, setting: &str, hold: Duration, is_l
 }
 
 /// How much of an application name there is: what is longer is cut by the server (`NAMEDATALEN`).
-const LONGEST_NAME: usize = 63;
+pub(super) const LONGEST_NAME: usize = 63;
 /// How much of the session's own is left before what a lock shows.
 const OWN_NAME: usize = 16;
 
 /// Adds a column that sets the application name to the session's own and what the request shows, in brackets.
 pub(super) fn push_shown(sql: &mut String, shown: Option<&Cow<'static, str>>, is_local: bool) {
     let Some(shown) = shown else { return };
-    // The server takes printable ASCII alone.
-    let mut letters = String::from(" [");
+    let letters = letters(shown);
+    let own = LONGEST_NAME - letters.len();
+    put!(
+        sql,
+        ",pg_catalog.set_config('application_name',pg_catalog.left({OWN_NAME_NOW},{own}) OPERATOR(pg_catalog.||) "
+    );
+    push_letters(sql, shown, &letters);
+    put!(sql, ",{is_local})");
+}
+
+/// The session's own application name, without what a lock shows.
+pub(super) const OWN_NAME_NOW: &str =
+    "pg_catalog.split_part(pg_catalog.current_setting('application_name'),' [',1)";
+
+/// What a request shows, in brackets and in the letters of an application name: printable ASCII.
+pub(super) fn letters(shown: &str) -> String {
+    let mut letters = String::with_capacity(LONGEST_NAME);
+    letters.push_str(" [");
     letters.extend(shown.chars().map(|letter| match letter {
         '\'' | '\\' => '?',
         ' '..='~' => letter,
@@ -139,23 +155,20 @@ pub(super) fn push_shown(sql: &mut String, shown: Option<&Cow<'static, str>>, is
     }));
     letters.push(']');
     letters.truncate(LONGEST_NAME - OWN_NAME);
-    let own = LONGEST_NAME - letters.len();
-    put!(
-        sql,
-        ",pg_catalog.set_config('application_name',pg_catalog.left(pg_catalog.split_part(\
-         pg_catalog.current_setting('application_name'),' [',1),{own}) OPERATOR(pg_catalog.||) "
-    );
+    letters
+}
+
+/// Adds the letters of `shown` as a text. Digits stand for one of the run time.
+pub(super) fn push_letters(sql: &mut String, shown: &Cow<'static, str>, letters: &str) {
     if let Cow::Borrowed(_) = shown {
         put!(sql, "'{letters}'");
-    } else {
-        // Digits stand for a text of the run time.
-        sql.push_str("pg_catalog.encode(pg_catalog.decode('");
-        for letter in letters.bytes() {
-            put!(sql, "{letter:02x}");
-        }
-        sql.push_str("','hex'),'escape')");
+        return;
     }
-    put!(sql, ",{is_local})");
+    sql.push_str("pg_catalog.encode(pg_catalog.decode('");
+    for letter in letters.bytes() {
+        put!(sql, "{letter:02x}");
+    }
+    sql.push_str("','hex'),'escape')");
 }
 
 /// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.

@@ -14,8 +14,13 @@ use std::time::Duration;
 /// an error on the way takes none of those before it back.
 ///
 /// With the last key the server is told how long it may be held: a client that stops while it waits is bounded too.
-pub(crate) fn acquire(token: u64, request: &Request, around: Around) -> String {
-    acquire_for(token, request, around, false)
+pub(crate) fn acquire(token: u64, request: &Request) -> String {
+    acquire_for(token, request, Around::Nothing, false)
+}
+
+/// The same inside the transaction that a test began.
+pub(crate) fn acquire_in_test(token: u64, request: &Request) -> String {
+    acquire_for(token, request, Around::TestTransaction, false)
 }
 
 pub(super) fn acquire_for(
@@ -35,19 +40,7 @@ pub(super) fn acquire_for(
                 sql,
                 "SELECT {NOTICE_DEAD_CLIENT},pg_catalog.set_config('advisory.step','{token}.0',false),"
             );
-            let pooled = "COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') \
-                 OPERATOR(pg_catalog.<>) 'transaction'";
-            match around {
-                Around::Nothing => {
-                    push_check(
-                        &mut sql,
-                        &[(FOREIGN, OWN_TRANSACTION), (POOLED, pooled)],
-                        "1",
-                        "int4",
-                    );
-                }
-                Around::TestTransaction => push_check(&mut sql, &[(POOLED, pooled)], "1", "int4"),
-            }
+            push_check(&mut sql, conditions(around), "'1'", "int4");
             push_wait(&mut sql, wait);
             put!(sql, ";{open}");
         } else {
@@ -100,7 +93,19 @@ pub(super) fn acquire_for(
     sql
 }
 
-const fn brackets(around: Around) -> (&'static str, &'static str) {
+/// What has to be so before a session-level lock is asked for.
+pub(super) const fn conditions(around: Around) -> &'static [(&'static str, &'static str)] {
+    const POOLED_NOT: (&str, &str) = (
+        POOLED,
+        "COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.<>) 'transaction'",
+    );
+    match around {
+        Around::Nothing => &[(FOREIGN, OWN_TRANSACTION), POOLED_NOT],
+        Around::TestTransaction => &[POOLED_NOT],
+    }
+}
+
+pub(super) const fn brackets(around: Around) -> (&'static str, &'static str) {
     match around {
         Around::Nothing => ("BEGIN;SAVEPOINT advisory_acquire", "COMMIT"),
         Around::TestTransaction => (
@@ -141,41 +146,38 @@ fn push_session_hold(sql: &mut String, token: u64, hold: Duration) {
 /// the name before, a line each is put on a stack, since a body can acquire more.
 fn push_session_shown(sql: &mut String, token: u64, request: &Request, is_local: bool) {
     if !is_local {
-        push_line(sql, "");
+        push_line(sql, "''");
     }
     push_shown(sql, request.shown.as_ref(), is_local);
     if !is_local {
-        push_line(sql, &format!("{token} "));
+        push_line(sql, &format!("'{token} '"));
     }
 }
 
 /// Names shown and names before them, line by line; no application name has an end of a line.
 const NAMES: &str = "COALESCE(pg_catalog.current_setting('advisory.application_name',true),'')";
 
-/// Adds a column that puts the application name of now on top.
-fn push_line(sql: &mut String, before: &str) {
+/// Adds a column that puts the application name of now on top, behind texts.
+pub(super) fn push_line(sql: &mut String, before: &str) {
     put!(
         sql,
-        ",pg_catalog.set_config('advisory.application_name',pg_catalog.concat('{before}',\
+        ",pg_catalog.set_config('advisory.application_name',pg_catalog.concat({before},\
          pg_catalog.current_setting('application_name'),pg_catalog.chr(10),{NAMES}),false)"
     );
 }
 
-/// Adds columns that give the session the name back that it had before this lock, unless somebody else has set another one.
-fn push_session_unshown(sql: &mut String, request: &Held<'_>) {
-    if !request.is_shown {
-        return;
-    }
-    let token = request.token;
+/// Adds columns that give the session the name back that it had before the lock of this token, a text, unless somebody else has
+/// set another one.
+pub(super) fn push_session_unshown(sql: &mut String, token: &str) {
     let line = |nth| format!("pg_catalog.split_part({NAMES},pg_catalog.chr(10),{nth})");
     let is_ours = format!(
-        "pg_catalog.split_part({},' ',1) OPERATOR(pg_catalog.=) '{token}'",
+        "pg_catalog.split_part({},' ',1) OPERATOR(pg_catalog.=) {token}",
         line(1)
     );
     put!(
         sql,
         ",CASE WHEN {is_ours} AND {shown} OPERATOR(pg_catalog.=) \
-         pg_catalog.concat('{token} ',pg_catalog.current_setting('application_name')) \
+         pg_catalog.concat({token},' ',pg_catalog.current_setting('application_name')) \
          THEN pg_catalog.set_config('application_name',{own},false) END,\
          CASE WHEN {is_ours} THEN pg_catalog.set_config('advisory.application_name',pg_catalog.substr({NAMES},\
          pg_catalog.length({shown}) OPERATOR(pg_catalog.+) pg_catalog.length({own}) OPERATOR(pg_catalog.+) 3),false) END",
@@ -186,11 +188,13 @@ fn push_session_unshown(sql: &mut String, request: &Held<'_>) {
 
 /// Adds columns that give back what [`push_session_hold`] has put on the stack, if it is there.
 fn push_session_restored(sql: &mut String, request: &Held<'_>) {
-    push_session_unshown(sql, request);
+    let token = request.token;
+    if request.is_shown {
+        push_session_unshown(sql, &format!("'{token}'"));
+    }
     if !request.is_bounded {
         return;
     }
-    let token = request.token;
     let stack = "pg_catalog.current_setting('advisory.hold',true)";
     let is_ours = format!("pg_catalog.split_part({stack},' ',1) OPERATOR(pg_catalog.=) '{token}'");
     for (index, setting) in HOLD.iter().enumerate() {

@@ -12,17 +12,28 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scope {
     Xact,
+    /// With statements that the session may have prepared.
+    One,
+    OneOfSession,
     Nested,
     Strict,
     Session,
 }
 
-const SCOPES: [Scope; 4] = [Scope::Xact, Scope::Nested, Scope::Strict, Scope::Session];
+const SCOPES: [Scope; 6] = [
+    Scope::Xact,
+    Scope::One,
+    Scope::OneOfSession,
+    Scope::Nested,
+    Scope::Strict,
+    Scope::Session,
+];
 
 fn request(scope: Scope, wait: Wait) -> Request {
     let request = Request::all([7, 8]).wait(wait);
     match scope {
         Scope::Strict => request.isolation(Isolation::Serializable),
+        Scope::One | Scope::OneOfSession => Request::new(7).wait(wait),
         _ => request,
     }
 }
@@ -31,7 +42,7 @@ fn request(scope: Scope, wait: Wait) -> Request {
 async fn call<C: Connection>(conn: &mut C, scope: Scope, wait: Wait) -> Result<(), Error> {
     let request = request(scope, wait);
     let mut held = match scope {
-        Scope::Session => session::acquire(conn, request).await?,
+        Scope::Session | Scope::OneOfSession => session::acquire(conn, request).await?,
         _ => xact::begin(conn, request).await?,
     };
     let conn = held.conn().pg();
@@ -79,6 +90,8 @@ async fn a_connection_of_the_callers_own_goes_on_after_a_drop_at_any_poll() {
     let db = database().await;
     let mut conn = db.connect().await;
     for scope in SCOPES {
+        call(&mut conn, scope, Wait::Session).await.unwrap();
+        db.run("DELETE FROM booking").await;
         for wait in [
             Wait::Session,
             Wait::Never,
@@ -174,6 +187,9 @@ async fn a_dropped_waiter_leaves_no_waiter_and_its_connection_goes_on() {
     for key in [7, 8] {
         let held = xact::begin(&mut holder, key).await.unwrap();
         for scope in SCOPES {
+            if key == 8 && matches!(scope, Scope::One | Scope::OneOfSession) {
+                continue;
+            }
             for wait in [Wait::Session, Wait::For(Duration::from_secs(30))] {
                 let after = format!("{scope:?}, {wait:?}, waiting for {key}");
                 tokio::select! {
@@ -201,7 +217,9 @@ async fn a_long_statement_of_a_dropped_body_is_cancelled() {
         let after = format!("{scope:?} in a long statement");
         let long = async {
             let mut held = match scope {
-                Scope::Session => session::acquire(&mut conn, 7).await.unwrap(),
+                Scope::Session | Scope::OneOfSession => {
+                    session::acquire(&mut conn, 7).await.unwrap()
+                }
                 _ => xact::begin(&mut conn, request(scope, Wait::Session))
                     .await
                     .unwrap(),

@@ -65,6 +65,7 @@ mod postgres_locks;
 mod postgres_settings;
 mod postgres_snapshots;
 mod postgres_timeouts;
+mod prepared;
 mod round_trips;
 mod search_path;
 mod session;
