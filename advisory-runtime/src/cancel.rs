@@ -9,12 +9,13 @@
 //! advisory_runtime::cancel::use_tls(tokio_postgres_rustls::MakeRustlsConnect::new(config));
 //! ```
 
+use crate::identity::Identity;
 use crate::prepared::Session;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::{CancelToken, Socket};
@@ -47,40 +48,21 @@ where
 /// is closed instead. Either the pooler closes the session too, which `client_connection_check_interval` notices, or the session
 /// stays in the queue until its turn, and ends then.
 pub(crate) fn is_possible(token: &CancelToken) -> bool {
-    match identity(token) {
-        Some((pid, _)) => pid.cast_signed() > 0 && pid <= LARGEST_PID,
-        None => TLS.get().is_some(),
-    }
+    let has_tls = TLS.get().is_some();
+    Identity::of(token).map_or(has_tls, |identity| {
+        identity.is_of_a_process() && (has_tls || !identity.needs_tls)
+    })
 }
 
-/// Whether the session was told a process id that no process has, as by a pooler. Not known where the connection requires TLS.
+/// Whether the session was told a process id that no process has, as by a pooler.
 pub(crate) fn is_pooled(token: &CancelToken) -> bool {
-    identity(token).is_some_and(|(pid, _)| pid > LARGEST_PID)
+    Identity::of(token).is_some_and(|identity| !identity.is_of_a_process())
 }
 
 /// The session, where it is the connection's own.
 pub(crate) fn session(token: &CancelToken) -> Option<Session> {
-    identity(token).filter(|(pid, _)| *pid <= LARGEST_PID)
-}
-
-/// Linux numbers processes up to 2^22, other systems lower. One random number of a thousand is below.
-const LARGEST_PID: u32 = 1 << 22;
-
-/// The process id and the secret that the session was told at its start. The token keeps them to itself, but writes them into any
-/// stream; unless the connection requires TLS.
-fn identity(token: &CancelToken) -> Option<Session> {
-    let mut written = Vec::with_capacity(16);
-    {
-        let stream = tokio::io::join(tokio::io::empty(), &mut written);
-        let request = pin!(token.cancel_query_raw(stream, NoTls));
-        let sent = request.poll(&mut Context::from_waker(Waker::noop()));
-        if !matches!(sent, Poll::Ready(Ok(()))) {
-            return None;
-        }
-    }
-    // Length, request code, process id, secret.
-    let number = |bytes: Option<&[u8]>| bytes?.try_into().ok().map(u32::from_be_bytes);
-    Some((number(written.get(8..12))?, number(written.get(12..16))?))
+    let identity = Identity::of(token).filter(|identity| identity.is_of_a_process())?;
+    Some(identity.session)
 }
 
 /// The sessions that a dropped call has left with statements to run, and since when.
@@ -93,7 +75,7 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// Notes that statements are on their way that a cancel request can hit in the place of what comes behind them.
 pub(crate) fn note_left(token: &CancelToken) {
-    let Some(session) = identity(token) else {
+    let Some(Identity { session, .. }) = Identity::of(token) else {
         return;
     };
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,15 +91,15 @@ pub(crate) fn is_any_left() -> bool {
 
 /// Whether [`note_left`] was told of the session.
 pub(crate) fn is_left(token: &CancelToken) -> bool {
-    identity(token).is_some_and(|session| {
+    Identity::of(token).is_some_and(|identity| {
         let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        left.iter().any(|(other, _)| *other == session)
+        left.iter().any(|(other, _)| *other == identity.session)
     })
 }
 
 /// What was left has run.
 pub(crate) fn forget_left(token: &CancelToken) {
-    let Some(session) = identity(token) else {
+    let Some(Identity { session, .. }) = Identity::of(token) else {
         return;
     };
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);

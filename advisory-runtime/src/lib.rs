@@ -142,6 +142,8 @@ mod finish;
 mod guard;
 #[cfg(feature = "diesel")]
 mod holding;
+#[cfg(feature = "diesel-async")]
+mod identity;
 #[cfg(feature = "diesel")]
 mod kept;
 #[cfg(feature = "diesel")]

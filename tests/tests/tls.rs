@@ -144,5 +144,17 @@ async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else()
         conn.batch_execute("SELECT pg_sleep(0.01)").await.unwrap();
     }
     xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+
+    // Which session it is can be told all the same, so its statements are prepared once.
+    let mut conn = connect(proxy.url()).await;
+    for prepares in [true, false] {
+        proxy.reset();
+        let held = xact::begin(&mut conn, 7).await.unwrap();
+        let said = proxy.queries().concat();
+        assert_eq!(said.contains("PREPARE "), prepares, "{said}");
+        assert!(said.contains("EXECUTE "), "{said}");
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    }
+    drop(conn);
     db.until_quiet().await;
 }
