@@ -29,17 +29,6 @@
 //! [`lease`] is for work that outlives a transaction and a connection: a key is held for a time, under a token that grows.
 //! [`claim`] is for work that is a row of a table: jobs and checkpoints that one worker at a time takes, for so long.
 //!
-//! # In tests
-//!
-//! Locked functions work inside `begin_test_transaction`, as a nested call; for session-level locks, `nested = "refuse"` and
-//! `isolation` it counts as no transaction, and the level is the test's own. What a test locks stays locked to the end of its
-//! transaction, so tests that run beside each other on one database wait for each other's keys: give each its own, or a `wait`.
-//! `test_transaction` opens an ordinary transaction, in which what needs to be outside of one is refused.
-//!
-//! [`testing`] asserts what a call holds and waits for, and runs two calls in a chosen interleaving;
-//! [`lease::Leases::in_memory`] is for functions under a lease. [`inventory::assert_lock_order`] fails where locks were taken in
-//! two orders.
-//!
 //! # Keys
 //!
 //! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
@@ -57,45 +46,9 @@
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
 //! | `r2d2` | [`blocking::Connection`] for its pooled connections |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
-//! | `tracing`, `metrics` | a span for each lock and events; counters and histograms; see [Watching](#watching) |
+//! | `tracing`, `metrics` | a span for each lock and events; counters and histograms: see [`guide::watching`] |
 //! | `testing` | [`testing`], which looks at locks in a test's database, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
-//!
-//! # Watching
-//!
-//! With the feature `tracing` each lock is a span `advisory_lock` at debug level, in which its body runs: `pattern`, `scope`, `mode`,
-//! and at its end `outcome`, `waited_ms` and `held_ms`. Events in it: `acquired` and contention at debug; a deadlock, a body that took
-//! too long, an error that a body swallowed, and a call that was dropped (its leak prevented) at warn; a lock that was lost at error.
-//!
-//! With the feature `metrics`, through the facade of that name:
-//!
-//! | metric | labels |
-//! | --- | --- |
-//! | `advisory_acquired_total` | `pattern`, `scope` (`xact`, `session`, `lease`), `mode` |
-//! | `advisory_refused_total` | the same, and `reason`: `not_available`, `timed_out`, `queue_full`, `deadlock`, …; `scope` is `queue` for the line in this process |
-//! | `advisory_ended_total` | the same, and `outcome`: `done`, `failed` (the body's own error), `dropped`, `rolled_back`, `lost`, … |
-//! | `advisory_wait_seconds`, `advisory_hold_seconds` | histograms, `pattern`, `scope`, `mode` |
-//!
-//! Labels are patterns, never keys: a key can be personal data, and there is no end of them. A lock that is a number is `number`.
-//! What to be woken for, in Prometheus' rules:
-//!
-//! ```yaml
-//! groups:
-//!   - name: advisory-locks
-//!     rules:
-//!       - alert: LockLost # somebody else may have run beside the body
-//!         expr: increase(advisory_ended_total{outcome="lost"}[5m]) > 0
-//!       - alert: SwallowedError # a body returned Ok after a statement had failed
-//!         expr: increase(advisory_ended_total{outcome=~"rolled_back|transaction_ended"}[15m]) > 0
-//!       - alert: LockContended # a tenth of the calls gives up
-//!         expr: |
-//!           sum by (pattern) (rate(advisory_refused_total{reason=~"not_available|timed_out|queue_full"}[5m]))
-//!             > 0.1 * sum by (pattern) (rate(advisory_acquired_total[5m]))
-//!         for: 10m
-//!       - alert: LockHeldLong
-//!         expr: histogram_quantile(0.99, sum by (pattern, le) (rate(advisory_hold_seconds_bucket[5m]))) > 5
-//!         for: 10m
-//! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "testing", feature = "postgres")),
