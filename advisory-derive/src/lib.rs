@@ -22,6 +22,8 @@ mod key_part;
 mod lease;
 mod literal;
 mod locked;
+#[cfg(test)]
+mod page;
 mod params;
 mod receiver;
 mod record;
@@ -149,36 +151,38 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
+/// The arguments of `#[advisory_lock]`.
+const KNOWN: [&str; 24] = [
+    "key",
+    "keys",
+    "with",
+    "scope",
+    "mode",
+    "wait",
+    "on_held",
+    "max_hold",
+    "isolation",
+    "nested",
+    "queue",
+    "handle",
+    "conn",
+    "pool",
+    "ttl",
+    "renew",
+    "keep",
+    "derivation",
+    "max_keys",
+    "allow_ambiguous",
+    "name",
+    "component",
+    "allow_overlap",
+    "crate",
+];
+
 fn lock(
     args: proc_macro2::TokenStream,
     item: proc_macro2::TokenStream,
 ) -> Result<proc_macro2::TokenStream, Errors> {
-    const KNOWN: [&str; 24] = [
-        "key",
-        "keys",
-        "with",
-        "scope",
-        "mode",
-        "wait",
-        "on_held",
-        "max_hold",
-        "isolation",
-        "nested",
-        "queue",
-        "handle",
-        "conn",
-        "pool",
-        "ttl",
-        "renew",
-        "keep",
-        "derivation",
-        "max_keys",
-        "allow_ambiguous",
-        "name",
-        "component",
-        "allow_overlap",
-        "crate",
-    ];
     let mut errors = Errors::default();
     let args = Args::parse(args, &KNOWN, &mut errors);
     let function = function::parse(item, &mut errors);
