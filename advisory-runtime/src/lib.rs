@@ -20,14 +20,22 @@
 //! transaction, the lock is gone when the function has returned. Called inside one, it nests as Diesel's transactions do:
 //! `Ok` keeps the lock to the end of the outer transaction, `Err` frees it with the savepoint.
 //!
-//! The attribute expands to [`xact::begin`], the body and [`xact::finish`], which can be called without it, with a [`Request`] that
-//! says what else is wanted: [`Wait`], [`Mode`], [`Isolation`]. [`session`] has session-level locks, for work that is no
-//! transaction. [`Held`] says what becomes of a call that is dropped, and [`cancel`] what servers that accept only TLS need.
-//! [`monitor`] shows by name who holds a lock right now, and who waits.
-//! On a plain `fn` the attribute works with Diesel's own connections, as do the functions of [`blocking`].
+//! # Where to begin
 //!
-//! [`lease`] is for work that outlives a transaction and a connection: a key is held for a time, under a token that grows.
-//! [`claim`] is for work that is a row of a table: jobs and checkpoints that one worker at a time takes, for so long.
+//! The [`guide`] has a page for each question, and each page opens with its answer. First of all
+//! [whether a lock is needed](guide::when_not_to_lock), then [which scope](guide::scopes), [which key](guide::keys) and
+//! [how long to wait](guide::waiting); [what can go wrong](guide::guarantees) argues every promise, and [moving](guide::moving) is for who
+//! has locks already.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | lock for a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
+//! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], which take a [`Request`] |
+//! | hold a key for longer than a connection | [`lease`]: for a time, under a token that grows |
+//! | share out the rows of a table | [`claim`]: jobs and checkpoints that one worker at a time takes, for so long |
+//! | see who holds what | [`monitor`], and [`guide::watching`] for spans and metrics |
+//! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
+//! | accept only TLS | [`cancel::use_tls`], once |
 //!
 //! # Keys
 //!
