@@ -1,10 +1,12 @@
-//! What the guide says and no other test holds: time inside a body, and how keys and tokens of other programs are taken over.
+//! What the guide says and no other test holds: what needs no lock, time inside a body, and how keys and tokens of other programs are
+//! taken over.
 
 use crate::bookings::{bookings, committed, database, execute, insert};
 use crate::lease;
 use advisory_runtime::lease::{Request as LeaseRequest, Table};
 use advisory_runtime::{Error, Isolation, Key, LockKey, Request, advisory_lock, xact};
 use diesel::QueryResult;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 /// What another program makes of a text that a locked function makes a `sha256` key of: PostgreSQL's `hashtext`.
@@ -62,6 +64,39 @@ async fn a_program_of_the_roll_out_waits_for_old_programs_and_they_for_it() {
     xact::finish(held, Ok::<_, Error>(())).await.unwrap();
     waiting.await.unwrap().unwrap();
     assert_eq!(committed(&db, 7).await, 1);
+}
+
+/// PostgreSQL's own words, as Diesel tells them.
+#[tokio::test]
+async fn what_a_constraint_or_a_row_can_hold_needs_no_lock() {
+    let db = database().await;
+    let (mut one, mut other) = (db.connect().await, db.connect().await);
+    db.run(
+        "CREATE TABLE stay (during int4range, EXCLUDE USING gist (during WITH &&));
+         CREATE TABLE account (id int8 PRIMARY KEY); INSERT INTO account VALUES (1);
+         CREATE TABLE payment (account int8 REFERENCES account)",
+    )
+    .await;
+    let stay = "INSERT INTO stay VALUES ('[1,5)')";
+    assert_eq!(execute(&mut one, stay).await, Ok(1));
+    let overlaps = execute(&mut one, stay).await;
+    let kind = DatabaseErrorKind::ExclusionViolation;
+    assert!(
+        matches!(&overlaps, Err(DieselError::DatabaseError(found, _)) if *found == kind),
+        "{overlaps:?}"
+    );
+    execute(&mut other, "SET lock_timeout = '50ms'")
+        .await
+        .unwrap();
+    for (lock, may_refer) in [("FOR NO KEY UPDATE", true), ("FOR UPDATE", false)] {
+        execute(&mut one, "BEGIN").await.unwrap();
+        execute(&mut one, &format!("SELECT FROM account {lock}"))
+            .await
+            .unwrap();
+        let referred = execute(&mut other, "INSERT INTO payment VALUES (1)").await;
+        assert_eq!(referred.is_ok(), may_refer, "{lock}: {referred:?}");
+        execute(&mut one, "ROLLBACK").await.unwrap();
+    }
 }
 
 #[tokio::test]
