@@ -23,10 +23,13 @@ fn each_mistake_is_told_what_to_write() {
 }
 
 #[test]
-fn the_readme_shows_an_error_as_the_compiler_prints_it() {
+fn the_readme_and_the_guide_show_an_error_as_the_compiler_prints_it() {
     let readme = include_str!("../../README.md");
     let error = include_str!("../ui/collision_of_two_patterns.stderr");
     assert!(readme.contains(error.trim_end()), "{error}");
+    let page = include_str!("../../advisory-runtime/docs/collisions.md");
+    let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
+    assert!(page.contains(message), "{message}");
 }
 
 #[test]
