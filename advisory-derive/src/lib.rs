@@ -1,5 +1,13 @@
-//! The `#[advisory_lock]` attribute. Use it through `advisory_runtime::advisory_lock`, where it is documented with what it
-//! runs and how long the lock is held.
+//! The macros of [`advisory-runtime`](https://docs.rs/advisory-runtime), which is the crate to depend on: it re-exports them, and what they
+//! emit calls it. Nothing here is meant to be named by a program.
+//!
+//! | macro | use it as |
+//! | --- | --- |
+//! | [`macro@advisory_lock`] | `advisory_runtime::advisory_lock` |
+//! | [`macro@LockKey`] | `advisory_runtime::LockKey` |
+//! | [`macro@KeyPart`] | `advisory_runtime::KeyPart` |
+//! | [`lock_key!`] | `advisory_runtime::lock_key` |
+//! | [`macro@Claim`] | `advisory_runtime::claim::Claim` |
 #![forbid(unsafe_code)]
 
 mod args;
@@ -22,6 +30,8 @@ mod key_part;
 mod lease;
 mod literal;
 mod locked;
+#[cfg(test)]
+mod page;
 mod params;
 mod receiver;
 mod record;
@@ -52,6 +62,12 @@ use quote::quote;
 /// On an `async fn` it works with diesel-async, on a plain `fn` with Diesel's own connections, with the same meaning. The
 /// function's signature and the type of its future stay as they are written.
 ///
+/// This page is the reference. `advisory_runtime::guide` has a page for each question: whether a lock is needed at all, which scope, which
+/// key, what waiting costs, what the attribute expands to. Without the attribute the same is said with
+/// `advisory_runtime::xact`, `session` and `lease`.
+///
+/// # Arguments
+///
 /// | argument | values, the default first | meaning |
 /// | --- | --- | --- |
 /// | `key` | a string literal: a key pattern; else an expression that is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what is locked |
@@ -79,7 +95,9 @@ use quote::quote;
 /// | `allow_ambiguous` | none; `"reason"` | a deployed key that cannot change, whose values can render one key |
 /// | `crate` | `::advisory_runtime`, a path | where the runtime is, if it was renamed |
 ///
-/// **Key patterns.** Text, and placeholders in angle brackets: a path from any name that a parameter binds
+/// # Key patterns
+///
+/// Text, and placeholders in angle brackets: a path from any name that a parameter binds
 /// (`<req.tenant_id>`, `<self.tenant>`, `<id.0>`), an optional shape (`<tenant_id: uuid>`) and filters
 /// (`<email|trim|lower>`). `<<` is a literal `<`. In a text value `%` and `:` are written `%25` and `%3A`, so different
 /// values never render one key; a pattern whose placeholders cannot be told apart does not compile. `<ids*>` takes a slice and
@@ -87,10 +105,14 @@ use quote::quote;
 /// derivation says, for a fleet that shares the key with other code. `fnv1a32` and `hashtext` have 32 bits: of 1,000 keys two
 /// are the same number in one of 8,600 fleets, of 77,000 in every second one.
 ///
-/// **The connection.** A place (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression
+/// # The connection
+///
+/// A place (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression
 /// (`conn = self.pool.get().await?`, in a plain `fn` `conn = self.pool.get()?`) is evaluated by the function, with its own
 /// error conversion, and bound as `conn` in the body. A body under a transaction-level lock that never uses the connection
 /// is warned of: what it does on another one is not protected by the transaction.
+///
+/// # Locking
 ///
 /// **Scope `"xact"`.** One message begins the transaction and takes the lock; see `advisory_runtime::xact::begin` for the
 /// SQL. On `Ok` the transaction commits, on `Err` and on a panic it rolls back. Inside an open transaction a savepoint takes
@@ -107,7 +129,9 @@ use quote::quote;
 /// lease is lost, the body is dropped before another process can have it. A lease is one key and has one holder: `keys`,
 /// `<ids*>` and `mode` are refused, and so is a plain `fn`, which nothing could drop.
 ///
-/// **Waiting.** `wait = "never"` asks once. A time counts for everything together: the queue in this process, all keys, the
+/// # Waiting
+///
+/// `wait = "never"` asks once. A time counts for everything together: the queue in this process, all keys, the
 /// server. When it is over the function returns `on_held`, and without one the error `NotAvailable` or `TimedOut`, of which
 /// `is_busy()` is true. `on_held` is evaluated after the wait, with the function's parameters; it is not returned for other
 /// errors, such as a lost connection.
@@ -117,24 +141,32 @@ use quote::quote;
 /// line full gets `QueueFull`, which is busy too. The line is for the key as a number: a program that takes the same key in
 /// two databases has one line for both.
 ///
-/// **Panics.** On an `async fn`, `max_hold`, and `queue` together with a `wait` that ends, need a tokio runtime whose timer is
-/// enabled, and panic without one.
+/// # The longest run
 ///
-/// **`max_hold`.** An async body is dropped when it has held the lock for so long, its statement cancelled and its transaction
+/// With `max_hold` an async body is dropped when it has held the lock for so long, its statement cancelled and its transaction
 /// rolled back: `HoldExceeded`. Nothing can drop a blocking body: it runs to its end, and then its commit is refused. Where the
 /// process has stopped or its packets are dropped, the server ends the session one second after the bound: since PostgreSQL
 /// 17 counted from the lock, also while a statement runs; before 17, inside an open transaction, and for session-level locks
 /// counted from the last statement. `advisory_runtime::Request::max_hold` has the table. A blocking body whose session the
 /// server has ended goes on until it asks the database something.
 ///
-/// **Errors.** The function returns a `Result` whose error has `From<diesel::result::Error>`,
+/// # Errors
+///
+/// The function returns a `Result` whose error has `From<diesel::result::Error>`,
 /// `From<advisory_runtime::Error>`, or both. Database errors go through the first where there is one, the lock's own errors
 /// through the second; where one is missing, the other takes its part. A function that returns `QueryResult` sees a database
 /// error of the begin or the commit as it is, `diesel::result::Error::DatabaseError` for one, and an outcome of the lock as
 /// `diesel::result::Error::QueryBuilderError`, which boxes the `advisory_runtime::Error`;
-/// `advisory_runtime::Error::find(&error)` takes it out.
+/// `advisory_runtime::Error::find(&error)` takes it out. Each outcome and its SQLSTATE stand at `advisory_runtime::Error`.
 ///
-/// **Cancel safety.** Dropping the future leaves no lock, no waiting backend and no open transaction. A pooled connection is
+/// # Panics
+///
+/// On an `async fn`, `max_hold`, and `queue` together with a `wait` that ends, need a tokio runtime whose timer is
+/// enabled, and panic without one.
+///
+/// # Cancel safety
+///
+/// Dropping the future leaves no lock, no waiting backend and no open transaction. A pooled connection is
 /// closed, and the pool opens another; one of your own goes on, its next statement a tenth of a second later, or up to 0.85
 /// seconds behind a statement that had to be cancelled. After a drop during the commit it is not known whether it happened.
 #[proc_macro_attribute]
@@ -149,36 +181,38 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
+/// The arguments of `#[advisory_lock]`.
+const KNOWN: [&str; 24] = [
+    "key",
+    "keys",
+    "with",
+    "scope",
+    "mode",
+    "wait",
+    "on_held",
+    "max_hold",
+    "isolation",
+    "nested",
+    "queue",
+    "handle",
+    "conn",
+    "pool",
+    "ttl",
+    "renew",
+    "keep",
+    "derivation",
+    "max_keys",
+    "allow_ambiguous",
+    "name",
+    "component",
+    "allow_overlap",
+    "crate",
+];
+
 fn lock(
     args: proc_macro2::TokenStream,
     item: proc_macro2::TokenStream,
 ) -> Result<proc_macro2::TokenStream, Errors> {
-    const KNOWN: [&str; 24] = [
-        "key",
-        "keys",
-        "with",
-        "scope",
-        "mode",
-        "wait",
-        "on_held",
-        "max_hold",
-        "isolation",
-        "nested",
-        "queue",
-        "handle",
-        "conn",
-        "pool",
-        "ttl",
-        "renew",
-        "keep",
-        "derivation",
-        "max_keys",
-        "allow_ambiguous",
-        "name",
-        "component",
-        "allow_overlap",
-        "crate",
-    ];
     let mut errors = Errors::default();
     let args = Args::parse(args, &KNOWN, &mut errors);
     let function = function::parse(item, &mut errors);

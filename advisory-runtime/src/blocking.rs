@@ -223,6 +223,20 @@ pub mod session {
     /// # Errors
     ///
     /// As [`crate::session::acquire`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, Request, Wait, blocking::session};
+    /// use diesel::pg::PgConnection;
+    ///
+    /// fn f(conn: &mut PgConnection) -> Result<(), Error> {
+    ///     let mut held = session::acquire(conn, Request::new(42).wait(Wait::Never))?;
+    ///     let result: Result<(), Error> = work(held.conn());
+    ///     session::release(held, result)
+    /// }
+    /// # fn work(_: &mut PgConnection) -> Result<(), Error> { Ok(()) }
+    /// ```
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn acquire<C: Connection>(
         conn: &mut C,

@@ -5,8 +5,11 @@
 //! there is no such request: the statement goes on until it ends by itself, and the connection is closed behind it. A program
 //! whose connections require TLS says once, before its first lock, how to make one:
 //!
-//! ```ignore
-//! advisory_runtime::cancel::use_tls(tokio_postgres_rustls::MakeRustlsConnect::new(config));
+//! ```no_run
+//! # fn start<T>(connector: T) where T: tokio_postgres::tls::MakeTlsConnect<tokio_postgres::Socket, Stream: Send, TlsConnect: Send + tokio_postgres::tls::TlsConnect<tokio_postgres::Socket, Future: Send>> + Clone + Send + Sync + 'static {
+//! // Such as `tokio_postgres_rustls::MakeRustlsConnect::new(config)`.
+//! advisory_runtime::cancel::use_tls(connector);
+//! # }
 //! ```
 
 use crate::identity::Identity;

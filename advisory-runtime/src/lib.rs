@@ -20,25 +20,22 @@
 //! transaction, the lock is gone when the function has returned. Called inside one, it nests as Diesel's transactions do:
 //! `Ok` keeps the lock to the end of the outer transaction, `Err` frees it with the savepoint.
 //!
-//! The attribute expands to [`xact::begin`], the body and [`xact::finish`], which can be called without it, with a [`Request`] that
-//! says what else is wanted: [`Wait`], [`Mode`], [`Isolation`]. [`session`] has session-level locks, for work that is no
-//! transaction. [`Held`] says what becomes of a call that is dropped, and [`cancel`] what servers that accept only TLS need.
-//! [`monitor`] shows by name who holds a lock right now, and who waits.
-//! On a plain `fn` the attribute works with Diesel's own connections, as do the functions of [`blocking`].
+//! # Where to begin
 //!
-//! [`lease`] is for work that outlives a transaction and a connection: a key is held for a time, under a token that grows.
-//! [`claim`] is for work that is a row of a table: jobs and checkpoints that one worker at a time takes, for so long.
+//! The [`guide`] has a page for each question, and each page opens with its answer. First of all
+//! [whether a lock is needed](guide::when_not_to_lock), then [which scope](guide::scopes), [which key](guide::keys) and
+//! [how long to wait](guide::waiting); [what can go wrong](guide::guarantees) argues every promise, and [moving](guide::moving) is for who
+//! has locks already.
 //!
-//! # In tests
-//!
-//! Locked functions work inside `begin_test_transaction`, as a nested call; for session-level locks, `nested = "refuse"` and
-//! `isolation` it counts as no transaction, and the level is the test's own. What a test locks stays locked to the end of its
-//! transaction, so tests that run beside each other on one database wait for each other's keys: give each its own, or a `wait`.
-//! `test_transaction` opens an ordinary transaction, in which what needs to be outside of one is refused.
-//!
-//! [`testing`] asserts what a call holds and waits for, and runs two calls in a chosen interleaving;
-//! [`lease::Leases::in_memory`] is for functions under a lease. [`inventory::assert_lock_order`] fails where locks were taken in
-//! two orders.
+//! | to | use |
+//! | --- | --- |
+//! | lock for a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
+//! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], which take a [`Request`] |
+//! | hold a key for longer than a connection | [`lease`]: for a time, under a token that grows |
+//! | share out the rows of a table | [`claim`]: jobs and checkpoints that one worker at a time takes, for so long |
+//! | see who holds what | [`monitor`], and [`guide::watching`] for spans and metrics |
+//! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
+//! | accept only TLS | [`cancel::use_tls`], once |
 //!
 //! # Keys
 //!
@@ -57,45 +54,9 @@
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
 //! | `r2d2` | [`blocking::Connection`] for its pooled connections |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
-//! | `tracing`, `metrics` | a span for each lock and events; counters and histograms; see [Watching](#watching) |
+//! | `tracing`, `metrics` | a span for each lock and events; counters and histograms: see [`guide::watching`] |
 //! | `testing` | [`testing`], which looks at locks in a test's database, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
-//!
-//! # Watching
-//!
-//! With the feature `tracing` each lock is a span `advisory_lock` at debug level, in which its body runs: `pattern`, `scope`, `mode`,
-//! and at its end `outcome`, `waited_ms` and `held_ms`. Events in it: `acquired` and contention at debug; a deadlock, a body that took
-//! too long, an error that a body swallowed, and a call that was dropped (its leak prevented) at warn; a lock that was lost at error.
-//!
-//! With the feature `metrics`, through the facade of that name:
-//!
-//! | metric | labels |
-//! | --- | --- |
-//! | `advisory_acquired_total` | `pattern`, `scope` (`xact`, `session`, `lease`), `mode` |
-//! | `advisory_refused_total` | the same, and `reason`: `not_available`, `timed_out`, `queue_full`, `deadlock`, …; `scope` is `queue` for the line in this process |
-//! | `advisory_ended_total` | the same, and `outcome`: `done`, `failed` (the body's own error), `dropped`, `rolled_back`, `lost`, … |
-//! | `advisory_wait_seconds`, `advisory_hold_seconds` | histograms, `pattern`, `scope`, `mode` |
-//!
-//! Labels are patterns, never keys: a key can be personal data, and there is no end of them. A lock that is a number is `number`.
-//! What to be woken for, in Prometheus' rules:
-//!
-//! ```yaml
-//! groups:
-//!   - name: advisory-locks
-//!     rules:
-//!       - alert: LockLost # somebody else may have run beside the body
-//!         expr: increase(advisory_ended_total{outcome="lost"}[5m]) > 0
-//!       - alert: SwallowedError # a body returned Ok after a statement had failed
-//!         expr: increase(advisory_ended_total{outcome=~"rolled_back|transaction_ended"}[15m]) > 0
-//!       - alert: LockContended # a tenth of the calls gives up
-//!         expr: |
-//!           sum by (pattern) (rate(advisory_refused_total{reason=~"not_available|timed_out|queue_full"}[5m]))
-//!             > 0.1 * sum by (pattern) (rate(advisory_acquired_total[5m]))
-//!         for: 10m
-//!       - alert: LockHeldLong
-//!         expr: histogram_quantile(0.99, sum by (pattern, le) (rate(advisory_hold_seconds_bucket[5m]))) > 5
-//!         for: 10m
-//! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "testing", feature = "postgres")),
@@ -109,6 +70,9 @@
 #[cfg(any(feature = "chrono", feature = "time", feature = "jiff"))]
 mod date_time;
 mod digits;
+// Only where it is read: a user's program compiles none of it.
+#[cfg(doc)]
+pub mod guide;
 pub mod inventory;
 mod key;
 pub mod migration;

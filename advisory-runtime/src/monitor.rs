@@ -77,13 +77,22 @@ use crate::link::{Link, depth};
 
 /// Looks at the advisory locks of the connection's database, in both key spaces.
 ///
+/// # Locking
+///
+/// One `SELECT` of `pg_locks` beside what `pg_stat_activity` has; in an open transaction `pg_stat_clear_snapshot()` before it, so that it
+/// shows what is and not what was. No lock is taken or waited for. Ages are by the server's clock.
+///
 /// # Errors
 ///
-/// [`Error::Database`].
+/// [`Error::Database`]. Not what the role may not see: that is [`Activity::Hidden`].
 ///
 /// # Cancel safety
 ///
 /// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// The page of [the module](self) has one.
 #[cfg(feature = "diesel-async")]
 pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
     let conn = conn.pg();
@@ -96,13 +105,38 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
 ///
 /// Only that backend: not a later one of its process id.
 ///
+/// # Locking
+///
+/// `SELECT pg_cancel_backend(pid)`. Its client sees SQLSTATE 57014, and its transaction can only be rolled back.
+///
 /// # Errors
 ///
-/// [`Error::Database`].
+/// [`Error::Database`]. A role that may not is no error: [`Signal`] says so.
 ///
 /// # Cancel safety
 ///
 /// Not cancel safe: the statement may be ended or not.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, monitor::{self, Names, Signal}};
+/// use diesel_async::AsyncPgConnection;
+///
+/// /// Ends the statements of all who hold this lock.
+/// async fn free(conn: &mut AsyncPgConnection, key: i64) -> Result<Vec<Signal>, Error> {
+///     let seen = monitor::locks(conn, &Names::none()).await?;
+///     let mut ended = Vec::new();
+///     for lock in seen.locks.iter().filter(|lock| lock.key == key.into()) {
+///         for holder in &lock.holders {
+///             if let monitor::By::Backend(pid) = holder.by && let Some(backend) = seen.backend(pid) {
+///                 ended.push(monitor::cancel(conn, backend).await?);
+///             }
+///         }
+///     }
+///     Ok(ended)
+/// }
+/// ```
 #[cfg(feature = "diesel-async")]
 pub async fn cancel<C: crate::Connection>(
     conn: &mut C,
@@ -115,13 +149,21 @@ pub async fn cancel<C: crate::Connection>(
 ///
 /// Only that backend: not a later one of its process id.
 ///
+/// # Locking
+///
+/// `SELECT pg_terminate_backend(pid, 5000)`. Its client sees SQLSTATE 57P01, or a lost connection.
+///
 /// # Errors
 ///
-/// [`Error::Database`].
+/// [`Error::Database`]. A role that may not is no error: [`Signal`] says so.
 ///
 /// # Cancel safety
 ///
 /// Not cancel safe: the session may be ended or not.
+///
+/// # Examples
+///
+/// As [`cancel`].
 #[cfg(feature = "diesel-async")]
 pub async fn terminate<C: crate::Connection>(
     conn: &mut C,

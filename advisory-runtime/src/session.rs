@@ -75,6 +75,10 @@ pub async fn acquire_at<O: ?Sized>(
 /// # Cancel safety
 ///
 /// Cancel safe in that nothing is left: the release is on its way.
+///
+/// # Examples
+///
+/// The page of [`acquire`] has one.
 pub async fn release<T, E, O>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E>
 where
     E: From<Error>,
@@ -101,6 +105,20 @@ where
 /// # Cancel safety
 ///
 /// Not cancel safe: the connections are left with what was taken. Drop them, or the pool.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[cfg(feature = "deadpool")]
+/// # mod start {
+/// use advisory_runtime::{Error, session};
+/// use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
+///
+/// async fn start(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
+///     session::verify(pool).await
+/// }
+/// # }
+/// ```
 pub async fn verify<P: crate::pool::Pool + ?Sized>(pool: &P) -> Result<(), Error> {
     let mut first = pool.connection().await?;
     let mut second = pool.connection().await?;

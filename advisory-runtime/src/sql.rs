@@ -253,3 +253,24 @@ fn push_checked(sql: &mut String, key: &Key, conditions: &[(&str, &str)]) {
     );
     sql.push_str(&rest);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{begin, commit};
+    use crate::Request;
+    use advisory_pattern::Derivation;
+
+    /// The guide's page is the snapshot of what one call sends.
+    #[test]
+    fn the_page_shows_what_is_sent() {
+        let page = include_str!("../docs/expansion.md");
+        let shown = page.split("```sql").skip(1).map(|block| {
+            let (statements, _) = block.split_once("```").unwrap_or_default();
+            statements.split_whitespace().collect::<String>()
+        });
+        let key = Derivation::Sha256.key("room:7");
+        let request = Request::one("room:<room>", key.into());
+        let sent = [begin(17, &request), commit(17)].map(|sent| sent.replace(' ', ""));
+        assert_eq!(shown.collect::<Vec<_>>(), sent);
+    }
+}

@@ -50,10 +50,6 @@ pub type Held<'o, O> = crate::guard::Held<'o, O, AsyncPgConnection>;
 /// another. Where the cancel request does not arrive (see [`cancel`](crate::cancel) for TLS), a statement that waits goes on
 /// until it ends by itself, and holds up what comes behind it.
 ///
-/// # Panics
-///
-/// Never. (The attribute's `max_hold` on an `async fn` needs a tokio runtime with its timer enabled, and panics without.)
-///
 /// # Examples
 ///
 /// ```no_run
@@ -108,6 +104,10 @@ pub async fn begin_at<O: ?Sized>(
 ///
 /// Not cancel safe: whether a dropped commit happened is not known. No lock and no open transaction is left, as for
 /// [`begin`].
+///
+/// # Examples
+///
+/// The page of [`begin`] has one.
 pub async fn finish<T, E, O>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E>
 where
     E: From<Error>,

@@ -30,11 +30,30 @@ impl Table {
     ///
     /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::KeyTooLong`], [`Error::InvalidLease`], [`Error::InTransaction`]
     /// inside a transaction, whose end would decide on it (one that was begun by SQL and not by Diesel is not found out);
-    /// [`Error::MissingTable`], [`Error::Standby`], [`Error::BrokenConnection`], [`Error::Database`].
+    /// [`Error::MissingTable`] (42P01), [`Error::Standby`], [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
     ///
     /// Not cancel safe: a lease that was granted meanwhile lasts for its ttl. [`Leases::acquire`](super::Leases::acquire) is.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, Wait, lease::{Request, Table}};
+    /// use diesel_async::AsyncPgConnection;
+    /// use std::time::Duration;
+    ///
+    /// async fn report(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    ///     let (table, ttl) = (Table::new(), Duration::from_secs(60));
+    ///     let lease = table.acquire(conn, Request::text("report:2026-11").ttl(ttl).wait(Wait::Never)).await?;
+    ///     // … the first half …
+    ///     if table.renew(conn, &lease, ttl).await? {
+    ///         // … the second half, each of its writes behind `lease.fence(…)` …
+    ///     }
+    ///     table.release(conn, &lease).await?;
+    ///     Ok(())
+    /// }
+    /// ```
     pub async fn acquire<C: Connection>(
         &self,
         conn: &mut C,

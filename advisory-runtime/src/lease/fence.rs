@@ -82,6 +82,20 @@ impl Lease {
     /// # Locking
     ///
     /// `EXISTS (SELECT … FOR KEY SHARE)`: nobody else is granted the key until the statement's transaction ends.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use advisory_runtime::lease::Lease;
+    /// use diesel::prelude::*;
+    /// use diesel_async::{AsyncPgConnection, RunQueryDsl};
+    /// # diesel::table! { report (id) { id -> BigInt, state -> Text } }
+    ///
+    /// async fn publish(conn: &mut AsyncPgConnection, lease: &Lease) -> QueryResult<bool> {
+    ///     let own = report::table.filter(lease.is_current());
+    ///     Ok(diesel::update(own).set(report::state.eq("published")).execute(conn).await? > 0)
+    /// }
+    /// ```
     #[must_use]
     pub fn is_current(&self) -> IsCurrent {
         IsCurrent {

@@ -71,6 +71,10 @@ impl Held {
     /// # Cancel safety
     ///
     /// Dropping it drops the body, and the lease goes on.
+    ///
+    /// # Examples
+    ///
+    /// The page of [`Leases::acquire`](super::Leases::acquire) has one.
     pub async fn run<F: Future>(&mut self, body: F) -> Result<F::Output, Error> {
         let outcome = self.watch(body).await;
         if matches!(outcome, Err(Error::HoldExceeded { .. })) {
@@ -140,7 +144,8 @@ impl Held {
     ///
     /// # Locking
     ///
-    /// One `UPDATE`, on a connection of the pool.
+    /// One `UPDATE`, on a connection of the pool: that of [`Table::release`](super::Table::release), or of
+    /// [`Table::keep`](super::Table::keep).
     ///
     /// # Errors
     ///

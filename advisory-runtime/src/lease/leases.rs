@@ -18,6 +18,20 @@ pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 ///
 /// A lease takes a connection only for each round trip. Where the pool does not lend one at once to a renewal or a release, because
 /// bodies hold them all, a connection is opened beside the pool, and closed again; at most two at a time in a process.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{Error, Pool, lease::{Leases, Table}};
+///
+/// # async fn f<P: Pool + Clone + Send + 'static>(pool: P) -> Result<(), Error> {
+/// let leases = Leases::new(pool).table(Table::new().held_by("worker-7")?);
+/// for row in leases.list().await? {
+///     println!("{} holds token {} for {:?}", row.holder, row.token, row.remaining);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Leases<P> {
     pub(super) table: Table,

@@ -8,15 +8,31 @@ use crate::{Connection, Error, LockKey};
 use diesel_async::AsyncPgConnection;
 
 impl Table {
-    /// Who holds the lease on a key.
+    /// Who holds the lease on a key; `None` when nobody does. To act on the answer acquire the lease: a moment later it can be
+    /// another's.
+    ///
+    /// # Locking
+    ///
+    /// `SELECT … WHERE key_hash = $1 AND expires_at > clock_timestamp()`, by the server's clock. It locks nothing and waits for nobody.
     ///
     /// # Errors
     ///
-    /// [`Error::MissingTable`], [`Error::Database`].
+    /// [`Error::MissingTable`] (42P01), [`Error::Database`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use advisory_runtime::{Error, lease::Table};
+    /// # use diesel_async::AsyncPgConnection;
+    /// async fn who(conn: &mut AsyncPgConnection) -> Result<Option<String>, Error> {
+    ///     let row = Table::new().find_text(conn, "report:2026-11").await?;
+    ///     Ok(row.map(|row| format!("{} for {:?}", row.holder, row.remaining)))
+    /// }
+    /// ```
     pub async fn find<C: Connection>(
         &self,
         conn: &mut C,
@@ -25,7 +41,7 @@ impl Table {
         self.find_text(conn, &key.rendered()).await
     }
 
-    /// As [`find`](Self::find), by the key's text.
+    /// As [`find`](Self::find), by the key's text, byte for byte as the pattern renders it.
     ///
     /// # Errors
     ///
@@ -44,7 +60,7 @@ impl Table {
         Ok(rows.into_iter().next())
     }
 
-    /// Whether anybody holds the lease on a key.
+    /// Whether anybody holds the lease on a key, by the server's clock.
     ///
     /// # Errors
     ///
@@ -61,7 +77,12 @@ impl Table {
         Ok(self.find(conn, key).await?.is_some())
     }
 
-    /// Every lease that is held, soonest to expire first. It reads the whole table: for administrators.
+    /// Every lease that is held, soonest to expire first. It reads the whole table: for administrators. With names beside the rows it is
+    /// [`monitor::leases`](crate::monitor::leases).
+    ///
+    /// # Locking
+    ///
+    /// `SELECT … WHERE expires_at > clock_timestamp()`. It locks nothing and waits for nobody.
     ///
     /// # Errors
     ///
@@ -94,6 +115,10 @@ impl Table {
 
     /// Erases the texts of keys whose holders died without a release. Rows and tokens stay. It reads the whole table: for a
     /// nightly job, where [`with_text`](Self::with_text) is used.
+    ///
+    /// # Locking
+    ///
+    /// `UPDATE … SET key = NULL WHERE key IS NOT NULL AND expires_at <= clock_timestamp()`, in a transaction of its own.
     ///
     /// # Errors
     ///

@@ -13,16 +13,26 @@ use tokio::time::Instant;
 
 impl Table {
     /// Makes a lease last its ttl from now on; `false` when it is not held any more, and then it never is again. It never gets
-    /// shorter. A fencing token stays what it is.
+    /// shorter. A fencing token stays what it is. [`Leases::acquire`](super::Leases::acquire) does it in the background.
+    ///
+    /// # Locking
+    ///
+    /// One statement: the row is locked (`SELECT … FOR NO KEY UPDATE`), and then `UPDATE … SET expires_at = clock_timestamp() + ttl` where
+    /// it is still this grant's and has not expired. It passes by a [`fence`](Lease::fence), and waits for nobody but a statement that
+    /// changes the row. `synchronous_commit` is forced for it. The ttl is whole milliseconds, rounded up.
     ///
     /// # Errors
     ///
-    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::MissingTable`], [`Error::Standby`],
+    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::MissingTable`] (42P01), [`Error::Standby`],
     /// [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it is renewed or not, and the lease's own clock counts from before.
+    ///
+    /// # Examples
+    ///
+    /// The page of [`Table::acquire`] has one.
     pub async fn renew<C: Connection>(
         &self,
         conn: &mut C,
@@ -44,7 +54,10 @@ impl Table {
 
     /// Releases a lease; `false` when it was not held any more. The row stays, and with it the token.
     ///
-    /// It does not wait for the disk: a crash of the server that forgets a release leaves the key taken until the ttl is over.
+    /// # Locking
+    ///
+    /// `UPDATE … SET expires_at = clock_timestamp(), key = NULL` where it is still this grant's. It does not wait for the disk: a crash of
+    /// the server that forgets a release leaves the key taken until the ttl is over.
     ///
     /// # Errors
     ///
@@ -63,7 +76,11 @@ impl Table {
     }
 
     /// Leaves the key taken for so long from now on, by nobody who could renew, release or write under it; `false` when it was
-    /// not held any more. Who asks again keeps it anew.
+    /// not held any more. Who asks again keeps it anew. In whole milliseconds, rounded up.
+    ///
+    /// # Locking
+    ///
+    /// As [`renew`](Self::renew), and the grant's number becomes nobody's.
     ///
     /// # Errors
     ///
@@ -88,6 +105,10 @@ impl Table {
 
     /// Whether this lease is still held, by the server's word. A moment later it may not be: to write under it use
     /// [`Lease::fence`].
+    ///
+    /// # Locking
+    ///
+    /// `SELECT … WHERE expires_at > clock_timestamp()`, of this grant. It locks nothing and waits for nobody.
     ///
     /// # Errors
     ///

@@ -36,6 +36,7 @@ mod errors;
 mod every_poll;
 mod every_poll_rows;
 mod exclusion;
+mod guide;
 mod hold;
 mod hold_settings;
 mod hygiene;

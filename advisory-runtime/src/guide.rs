@@ -1,0 +1,62 @@
+//! The guide: a page for each question that comes up with locks, each of which opens with its answer.
+//!
+//! | you want to know | page |
+//! | --- | --- |
+//! | whether you need a lock at all | [`when_not_to_lock`] |
+//! | transaction, session, lease or claim | [`scopes`] |
+//! | what to write as `key` | [`keys`] |
+//! | why two locks do not compile together, and how they are made one | [`collisions`] |
+//! | how long a call waits, and what that does to the pool | [`waiting`] |
+//! | what the body reads, at which isolation level | [`isolation`] |
+//! | what happens when locked functions call each other | [`nesting`] |
+//! | whether it works with your pool, your pooler, your server | [`connections`] |
+//! | what a dropped future or a panic leaves behind | [`cancellation`] |
+//! | what `Ok` means, and what to do when the answer to a commit is lost | [`commits`] |
+//! | how to hold a key for longer than a transaction | [`leases`] |
+//! | how workers share a job table | [`claims`] |
+//! | who holds it right now, and what to be woken for | [`watching`] |
+//! | how to test all that | [`testing`] |
+//! | how to come from SQL by hand, sqlx, Django, Ruby or `SyncGuard` | [`moving`] |
+//! | what is promised, by which mechanism, and what is not | [`guarantees`] |
+//! | what the compiler sees in the attribute's place | [`expansion`] |
+//!
+//! The pages are part of the documentation alone: a program that uses this crate does not compile them.
+
+/// Declares each page beside its file. The examples of some are tests only where all is there that they use.
+macro_rules! pages {
+    ($($page:ident = $file:literal;)*) => { $(
+        #[cfg_attr(
+            any(
+                not(doctest),
+                all(
+                    feature = "testing",
+                    feature = "bb8",
+                    feature = "deadpool",
+                    feature = "r2d2",
+                    feature = "uuid"
+                )
+            ),
+            doc = include_str!(concat!("../docs/", $file, ".md"))
+        )]
+        pub mod $page {}
+    )* };
+}
+pages! {
+    when_not_to_lock = "when-not-to-lock";
+    scopes = "scopes";
+    keys = "keys";
+    collisions = "collisions";
+    waiting = "waiting";
+    isolation = "isolation";
+    nesting = "nesting";
+    connections = "connections";
+    cancellation = "cancellation";
+    commits = "commits";
+    leases = "leases";
+    claims = "claims";
+    watching = "watching";
+    testing = "testing";
+    moving = "moving";
+    guarantees = "guarantees";
+    expansion = "expansion";
+}
