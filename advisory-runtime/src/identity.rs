@@ -32,13 +32,9 @@ impl Identity {
             }
         }
         // Length, request code, process id, secret.
-        let [.., a, b, c, d, e, f, g, h] = *paper.written else {
-            return None;
-        };
-        let session = (
-            u32::from_be_bytes([a, b, c, d]),
-            u32::from_be_bytes([e, f, g, h]),
-        );
+        let (rest, secret) = paper.written.split_last_chunk()?;
+        let (_, process) = rest.split_last_chunk()?;
+        let session = (u32::from_be_bytes(*process), u32::from_be_bytes(*secret));
         Some(Self { session, needs_tls })
     }
 

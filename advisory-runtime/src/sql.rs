@@ -256,7 +256,7 @@ fn push_checked(sql: &mut String, key: &Key, conditions: &[(&str, &str)]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{begin, commit};
+    use super::{Prepared, begin, begin_prepared, commit, commit_prepared};
     use crate::Request;
     use advisory_pattern::Derivation;
 
@@ -270,7 +270,13 @@ mod tests {
         });
         let key = Derivation::Sha256.key("room:7");
         let request = Request::one("room:<room>", key.into());
-        let sent = [begin(17, &request), commit(17)].map(|sent| sent.replace(' ', ""));
+        let sent = [
+            begin(17, &request),
+            commit(17),
+            begin_prepared(17, &request, Prepared::default()),
+            commit_prepared(17),
+        ];
+        let sent = sent.map(|sent| sent.replace(' ', ""));
         assert_eq!(shown.collect::<Vec<_>>(), sent);
     }
 }

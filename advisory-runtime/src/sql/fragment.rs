@@ -136,7 +136,7 @@ pub(super) fn push_shown(sql: &mut String, shown: Option<&Cow<'static, str>>, is
         sql,
         ",pg_catalog.set_config('application_name',pg_catalog.left({OWN_NAME_NOW},{own}) OPERATOR(pg_catalog.||) "
     );
-    push_letters(sql, shown, &letters);
+    push_letters(sql, &letters, matches!(shown, Cow::Owned(_)));
     put!(sql, ",{is_local})");
 }
 
@@ -158,9 +158,9 @@ pub(super) fn letters(shown: &str) -> String {
     letters
 }
 
-/// Adds the letters of `shown` as a text. Digits stand for one of the run time.
-pub(super) fn push_letters(sql: &mut String, shown: &Cow<'static, str>, letters: &str) {
-    if let Cow::Borrowed(_) = shown {
+/// Adds letters as a text. Digits stand for those of the run time.
+pub(super) fn push_letters(sql: &mut String, letters: &str, is_of_run_time: bool) {
+    if !is_of_run_time {
         put!(sql, "'{letters}'");
         return;
     }

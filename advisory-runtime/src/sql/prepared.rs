@@ -12,6 +12,7 @@ use super::session::{Held, brackets, conditions, push_line, push_session_unshown
 use super::{Around, ENDED, FOREIGN, LOST};
 use crate::request::milliseconds;
 use crate::{Key, Mode, Request, Wait};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// What stands in each of the names, and so in an error about one.
@@ -172,7 +173,7 @@ fn push_timeout(sql: &mut String, request: &Request) {
 
 fn push_shown_or_null(sql: &mut String, request: &Request) {
     match &request.shown {
-        Some(shown) => push_letters(sql, shown, &letters(shown)),
+        Some(shown) => push_letters(sql, &letters(shown), matches!(shown, Cow::Owned(_))),
         None => sql.push_str("NULL"),
     }
 }

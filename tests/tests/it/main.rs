@@ -31,6 +31,7 @@ mod claims_pooler;
 mod claims_run;
 mod commit;
 mod connections;
+mod cost;
 mod drops;
 mod errors;
 mod every_poll;
