@@ -5,6 +5,7 @@
 use std::env;
 use std::process::{Command, Output};
 
+mod balance_payment;
 mod booking_race;
 mod hot_key;
 
@@ -16,7 +17,7 @@ fn run(example: &str, flags: &[&str]) -> Output {
     Command::new(program)
         .args(flags)
         .output()
-        .expect("`cargo test` builds the examples of its package")
+        .expect("`cargo test` without `--test` builds the examples of its package")
 }
 
 /// Runs an example that has to succeed: what it printed.
