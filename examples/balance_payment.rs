@@ -7,7 +7,6 @@
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
 use std::error::Error;
-use std::fmt;
 use std::process::ExitCode;
 
 use advisory_runtime::{LockKey, advisory_lock};
@@ -16,6 +15,11 @@ use diesel::prelude::*;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use tokio::task::JoinSet;
+
+#[path = "balance_payment/error.rs"]
+mod error;
+
+use error::PaymentError;
 
 diesel::table! {
     accounts (id) {
@@ -82,41 +86,6 @@ async fn balance(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<i64> {
     let account = accounts::table.find(id).select(accounts::balance);
     account.first(conn).await
 }
-
-#[derive(Debug)]
-enum PaymentError {
-    /// The account does not have so much.
-    Overdraft {
-        account: i64,
-    },
-    /// Others had the accounts for too long, or something is wrong with the lock.
-    Lock(advisory_runtime::Error),
-    Database(diesel::result::Error),
-}
-
-impl From<advisory_runtime::Error> for PaymentError {
-    fn from(error: advisory_runtime::Error) -> Self {
-        Self::Lock(error)
-    }
-}
-
-impl From<diesel::result::Error> for PaymentError {
-    fn from(error: diesel::result::Error) -> Self {
-        Self::Database(error)
-    }
-}
-
-impl fmt::Display for PaymentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Overdraft { account } => write!(f, "account {account} has too little"),
-            Self::Lock(error) => error.fmt(f),
-            Self::Database(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for PaymentError {}
 
 const CLIENTS: i64 = 8;
 const PAYMENTS: i64 = 50;

@@ -7,14 +7,13 @@
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
 use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use advisory_runtime::advisory_lock;
 use advisory_tests::Database;
 use diesel::dsl::now;
 use diesel::prelude::*;
-use diesel_async::pooled_connection::deadpool::{Pool, PoolError};
+use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -51,7 +50,7 @@ impl Instance {
         on_held = Ok(None),
         conn = self.pool.get().await?
     )]
-    async fn clean_up(&self) -> Result<Option<usize>, CleanupError> {
+    async fn clean_up(&self) -> anyhow::Result<Option<usize>> {
         let mut deleted = 0;
         loop {
             let expired: Vec<i64> = idempotency_keys::table
@@ -69,44 +68,6 @@ impl Instance {
     }
 }
 
-/// Why a clean-up failed. That another instance runs it is no failure.
-#[derive(Debug)]
-enum CleanupError {
-    Pool(PoolError),
-    Lock(advisory_runtime::Error),
-    Database(diesel::result::Error),
-}
-
-impl From<PoolError> for CleanupError {
-    fn from(error: PoolError) -> Self {
-        Self::Pool(error)
-    }
-}
-
-impl From<advisory_runtime::Error> for CleanupError {
-    fn from(error: advisory_runtime::Error) -> Self {
-        Self::Lock(error)
-    }
-}
-
-impl From<diesel::result::Error> for CleanupError {
-    fn from(error: diesel::result::Error) -> Self {
-        Self::Database(error)
-    }
-}
-
-impl fmt::Display for CleanupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pool(error) => error.fmt(f),
-            Self::Lock(error) => error.fmt(f),
-            Self::Database(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for CleanupError {}
-
 const INSTANCES: usize = 10;
 
 const EXPIRE: &str = "INSERT INTO idempotency_keys SELECT key, now() - interval '1 day' FROM generate_series(1, 250) AS key";
@@ -114,12 +75,13 @@ const EXPIRE: &str = "INSERT INTO idempotency_keys SELECT key, now() - interval 
 /// A request is at work on one of the keys, so that whoever cleans up waits for it while the other instances ask.
 const REQUEST: &str = "BEGIN; SELECT FROM idempotency_keys WHERE id = 1 FOR UPDATE";
 
-/// The timers of all instances ring: what they did, in the order in which they had done it.
+/// The timers of all instances ring: what `clean_up` gave each of them.
 async fn tick(db: &Database, instances: &[Instance]) -> Outcome<Vec<Option<usize>>> {
     db.run(EXPIRE).await;
     db.run(REQUEST).await;
     let mut calls = JoinSet::new();
-    for instance in instances.iter().cloned() {
+    for instance in instances {
+        let instance = instance.clone();
         calls.spawn(async move { instance.clean_up().await });
     }
     let mut done = Vec::new();

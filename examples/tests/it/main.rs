@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 mod balance_payment;
 mod booking_race;
 mod cleanup_scheduler;
+mod generate_events;
 mod hot_key;
 
 /// Runs an example to its end.
