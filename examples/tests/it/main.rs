@@ -5,6 +5,7 @@
 use std::env;
 use std::process::{Command, Output};
 
+mod account_cleanup;
 mod balance_payment;
 mod booking_race;
 mod cleanup_scheduler;
