@@ -11,6 +11,7 @@ mod booking_race;
 mod cleanup_scheduler;
 mod generate_events;
 mod hot_key;
+mod sync_workers;
 
 /// Runs an example to its end.
 fn run(example: &str, flags: &[&str]) -> Output {
