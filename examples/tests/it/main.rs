@@ -9,6 +9,7 @@ mod account_cleanup;
 mod balance_payment;
 mod booking_race;
 mod cleanup_scheduler;
+mod fenced_report;
 mod generate_events;
 mod hot_key;
 mod sync_workers;
