@@ -2,7 +2,7 @@
 
 #[test]
 fn an_address_is_worked_on_by_one_request_at_a_time_and_not_for_ever() {
-    let printed = crate::printed_by("account_cleanup");
+    let printed = crate::printed_by("account_cleanup", &[]);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(
         lines,

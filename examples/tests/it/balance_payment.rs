@@ -11,7 +11,7 @@ fn figures(printed: &str, name: &str) -> [i64; 5] {
 
 #[test]
 fn money_is_neither_lost_nor_made_under_the_lock() {
-    let printed = crate::printed_by("balance_payment");
+    let printed = crate::printed_by("balance_payment", &[]);
     assert_eq!(
         crate::line(&printed, "at the start")
             .split_whitespace()

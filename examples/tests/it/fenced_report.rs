@@ -2,7 +2,7 @@
 
 #[test]
 fn the_late_write_of_a_process_that_stood_still_is_refused_by_the_fence() {
-    let printed = crate::printed_by("fenced_report");
+    let printed = crate::printed_by("fenced_report", &[]);
     let refused = crate::line(&printed, "first   2026-11 ");
     assert!(
         refused.starts_with("refused: `report:<month>` was lost"),

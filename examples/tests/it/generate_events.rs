@@ -11,7 +11,7 @@ fn figures(printed: &str, name: &str) -> [i64; 3] {
 
 #[test]
 fn events_are_generated_once_and_by_whoever_asks_again() {
-    let printed = crate::printed_by("generate_events");
+    let printed = crate::printed_by("generate_events", &[]);
     let [events, too_many, refused] = figures(&printed, "without the lock");
     assert_eq!((events - too_many, refused), (300, 0), "{printed}");
     assert!(too_many > 0, "{printed}");

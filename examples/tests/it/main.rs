@@ -44,8 +44,8 @@ fn run(example: &str, flags: &[&str]) -> Output {
 }
 
 /// Runs an example that has to succeed: what it printed.
-fn printed_by(example: &str) -> String {
-    let output = run(example, &[]);
+fn printed_by(example: &str, flags: &[&str]) -> String {
+    let output = run(example, flags);
     let said = String::from_utf8_lossy(&output.stderr);
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{printed}{said}");

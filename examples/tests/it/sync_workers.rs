@@ -2,7 +2,7 @@
 
 #[test]
 fn a_killed_workers_chunk_is_taken_over_and_every_chunk_synced_once() {
-    let printed = crate::printed_by("sync_workers");
+    let printed = crate::printed_by("sync_workers", &[]);
     let outcome: Vec<&str> = printed.lines().rev().take(2).collect();
     assert_eq!(
         outcome,
