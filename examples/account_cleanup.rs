@@ -52,8 +52,8 @@ struct Accounts {
 impl Accounts {
     /// Sends a code to the owner of the address, and notes it. Two at once would be two codes, of which one does not work.
     ///
-    /// The lock is one of the session: no transaction should be open while a letter is sent. `trim` and `lower` are for the key alone,
-    /// and the body does the same to what it writes.
+    /// The lock is one of the session: no transaction should be open while a letter is sent. `trim` and `lower` are for the key alone;
+    /// the body does the same to what it writes.
     #[advisory_lock(
         key = "cleanup:<email|trim|lower>",
         scope = "session",
@@ -62,6 +62,7 @@ impl Accounts {
         conn = self.pool.get().await?
     )]
     async fn clean_up(&self, email: &str) -> Result<(), CleanupError> {
+        // No more than the key's filters do: `str::trim` strips tabs too, and so one address would have two keys.
         let email = email.trim_matches(' ').to_ascii_lowercase();
         let code = Uuid::new_v4();
         self.mail.send(&email, code).await;
