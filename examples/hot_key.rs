@@ -2,11 +2,13 @@
 //!
 //! `cargo run --example hot_key` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! A pool of 8 connections; 64 clients make 1,000 calls on one key, each of which holds it for two milliseconds; meanwhile one
-//! client after the other works on a key of its own. What is shown is how long those take, the pool included.
+//! client after the other works on a key of its own. What is shown is how long those take, the pool included. A number behind
+//! `--` is how many calls there are in place of 1,000.
 
 #![allow(clippy::print_stdout, reason = "the figures are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
 
+use std::env;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -105,16 +107,20 @@ fn at(times: &[Duration], part: f64) -> f64 {
 
 #[tokio::main]
 async fn main() -> Outcome<()> {
+    let calls = match env::args().nth(1) {
+        Some(calls) => calls.parse()?,
+        None => CALLS,
+    };
     let db = Database::try_create().await?;
     // The pool's connections are opened by the first run, which is not shown.
     others(&db, 0, false).await?;
-    println!("{CLIENTS} clients, {CALLS} calls on one key, {CONNECTIONS} connections");
+    println!("{CLIENTS} clients, {calls} calls on one key, {CONNECTIONS} connections");
     println!("milliseconds of a call on another key\n");
     println!("{:<24}{:>8}{:>8}{:>8}", "", "calls", "median", "99 %");
     for (name, hot, in_line) in [
         ("nobody on the hot key", 0, false),
-        ("without a queue", CALLS, false),
-        ("queue = 64", CALLS, true),
+        ("without a queue", calls, false),
+        ("queue = 64", calls, true),
     ] {
         let times = others(&db, hot, in_line).await?;
         println!(

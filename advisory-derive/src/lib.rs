@@ -105,6 +105,11 @@ use quote::quote;
 /// derivation says, for a fleet that shares the key with other code. `fnv1a32` and `hashtext` have 32 bits: of 1,000 keys two
 /// are the same number in one of 8,600 fleets, of 77,000 in every second one.
 ///
+/// **Filters.** `trim` strips spaces (U+0020) from both ends, and `lower` writes A to Z in lower case; nothing else, so that no
+/// release of Unicode moves a key. `raw` leaves `%` and `:` as they are, for a key that other code computes too, and `display` takes
+/// the value's text from its `Display`. They change the key and not the argument: a body that writes or compares the value does
+/// the same to it (`email.trim_matches(' ').to_ascii_lowercase()`; `str::trim` strips more).
+///
 /// # The connection
 ///
 /// A place (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression

@@ -55,7 +55,8 @@
 //! ```
 //!
 //! A row that is done over and over, such as a checkpoint, has no terminal columns. It is claimed by its key, and completing it
-//! gives it back with whatever else there is to set:
+//! gives it back with whatever else there is to set. Whoever has read that a row is due and claims it then may find that it was
+//! done in between: have the column among the fields, and look at it behind the claim.
 //!
 //! ```no_run
 //! # #[cfg(feature = "diesel-async")]
@@ -116,7 +117,7 @@
 //! a UUID of this claim alone; and on `locked_until`, by the server's `clock_timestamp()`. So a worker that was stopped for too
 //! long completes nobody's job, not even one that it has claimed anew itself; it gets [`LockLost`](crate::Error::LockLost). What it does
 //! elsewhere no database can undo: [`keep`] and [`run`] drop it in time, by clocks that are pessimistic, unless it blocks its
-//! thread. To write results and complete the job at once, call [`complete`] in the transaction that writes them: its row
+//! thread or has spawned a task. To write results and complete the job at once, call [`complete`] in the transaction that writes them: its row
 //! is locked from then on, so nobody claims the job before the commit, however late that is.
 //!
 //! Each operation is one statement, prepared once a connection, and computes its times after it has waited for the row. A wait

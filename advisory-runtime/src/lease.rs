@@ -46,7 +46,8 @@
 //!
 //! - **All time is the server's** `clock_timestamp()`. A process believes in its lease by a clock that starts before the server's
 //!   does; a body is dropped a tenth of the ttl, at most a second, before the lease expires by that clock. A body that blocks its
-//!   thread cannot be dropped; what it returns too late is refused ([`Error::LockLost`](crate::Error::LockLost)).
+//!   thread cannot be dropped; what it returns too late is refused ([`Error::LockLost`](crate::Error::LockLost)). Nor is a task dropped
+//!   that it has spawned: what that writes has to be fenced.
 //! - **A renewal needs nothing of the body's.** It runs on a task of its own, on a connection that the pool lends at once, else on one
 //!   that is opened beside it. It is tried again until the lease expires.
 //! - **A token is issued once.** Acquisitions and renewals force `synchronous_commit` where the session has `off`, `local` or

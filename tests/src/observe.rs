@@ -168,6 +168,9 @@ impl Database {
 
     /// Runs statements on the observer's connection. (Not `execute`: that is a method of every type under `RunQueryDsl`.)
     ///
+    /// In a transaction that they begin, the observer sees `pg_stat_activity` as it was at its first look: what waits for a backend's
+    /// state waits in vain. Begin it on another connection.
+    ///
     /// # Panics
     ///
     /// When the server refuses them.

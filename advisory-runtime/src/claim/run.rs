@@ -26,7 +26,7 @@ pub enum OnErr {
 /// transaction with the results, use [`keep`].
 ///
 /// The work is dropped before the claim can expire ([`Claimed::deadline`]), when a renewal is refused or none has got through.
-/// Nothing can drop work that blocks its thread.
+/// Nothing can drop work that blocks its thread, or a task that it has spawned.
 ///
 /// # Locking
 ///

@@ -1,17 +1,9 @@
 //! Does the race show what the README says it does?
 
-use std::env;
-use std::process::{Command, Output};
+use std::process::Output;
 
-/// The example that `cargo test` built beside this test.
 fn booking_race(flags: &[&str]) -> Output {
-    let test = env::current_exe().expect("this program");
-    let build = test.ancestors().nth(2).expect("the build's folder");
-    let program = build.join("examples/booking_race");
-    Command::new(program)
-        .args(flags)
-        .output()
-        .expect("`cargo test` builds the examples of its package")
+    crate::run("booking_race", flags)
 }
 
 fn number(json: &serde_json::Value, run: &str, name: &str) -> i64 {
@@ -84,8 +76,8 @@ fn help_names_every_flag() {
 /// The README shows the example's own function and table, so that neither can go stale alone.
 #[test]
 fn the_readme_shows_this_example() {
-    let readme = include_str!("../../README.md");
-    let source = include_str!("../booking_race.rs");
+    let readme = include_str!("../../../README.md");
+    let source = include_str!("../../booking_race.rs");
     let shown = readme
         .split("```rust\nuse advisory_runtime::advisory_lock;\n\n")
         .nth(1)

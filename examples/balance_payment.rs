@@ -1,0 +1,172 @@
+//! Two accounts, and payments in both directions at once: does all the money stay, without a lock and with one?
+//!
+//! `cargo run --example balance_payment` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
+//! The function to look at is `pay`; its twin without the attribute is `pay_without_lock`.
+
+#![allow(clippy::print_stdout, reason = "the figures are run to be read")]
+#![allow(missing_docs, reason = "nothing in a program is public")]
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use advisory_runtime::{LockKey, advisory_lock};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use tokio::task::JoinSet;
+
+#[path = "balance_payment/error.rs"]
+mod error;
+
+use error::PaymentError;
+
+diesel::table! {
+    accounts (id) {
+        id -> BigInt,
+        balance -> BigInt,
+    }
+}
+
+const SCHEMA: &str = "CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)";
+
+/// An account's balance. Whoever changes one holds this lock, wherever that is in the program.
+#[derive(LockKey)]
+#[lock_key("account:<id>")]
+struct AccountLock {
+    id: i64,
+}
+
+/// Both accounts are locked, in one round trip and always in the same order: payments in opposite directions never deadlock.
+#[advisory_lock(keys = [AccountLock { id: from }, AccountLock { id: to }], wait = "30s")]
+async fn pay(
+    conn: &mut AsyncPgConnection,
+    from: i64,
+    to: i64,
+    amount: i64,
+) -> Result<(), PaymentError> {
+    move_money(conn, from, to, amount).await
+}
+
+/// In a transaction, and that is not enough: two of them read the same balance, and the later one writes over the other.
+async fn pay_without_lock(
+    conn: &mut AsyncPgConnection,
+    from: i64,
+    to: i64,
+    amount: i64,
+) -> Result<(), PaymentError> {
+    conn.transaction(async |conn| move_money(conn, from, to, amount).await)
+        .await
+}
+
+/// Looks, decides, writes.
+async fn move_money(
+    conn: &mut AsyncPgConnection,
+    from: i64,
+    to: i64,
+    amount: i64,
+) -> Result<(), PaymentError> {
+    let left = balance(conn, from).await? - amount;
+    if left < 0 {
+        return Err(PaymentError::Overdraft { account: from });
+    }
+    let mut changed = [(from, left), (to, balance(conn, to).await? + amount)];
+    // Where nothing else keeps them in order, rows that are written in any order deadlock.
+    changed.sort_unstable();
+    for (id, balance) in changed {
+        diesel::update(accounts::table.find(id))
+            .set(accounts::balance.eq(balance))
+            .execute(conn)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn balance(conn: &mut AsyncPgConnection, id: i64) -> QueryResult<i64> {
+    let account = accounts::table.find(id).select(accounts::balance);
+    account.first(conn).await
+}
+
+const CLIENTS: i64 = 8;
+const PAYMENTS: i64 = 50;
+const IN_EACH: i64 = 1_000;
+
+/// Pays to and fro, and gives back how many payments were made, and how many refused.
+async fn client(
+    pool: Pool<AsyncPgConnection>,
+    number: i64,
+    is_locked: bool,
+) -> Outcome<(i64, i64)> {
+    let (mut paid, mut refused) = (0, 0);
+    for payment in 0..PAYMENTS {
+        let (from, to) = if (number + payment) % 2 == 0 {
+            (1, 2)
+        } else {
+            (2, 1)
+        };
+        let amount = 1 + (number * 211 + payment * 97) % 900;
+        let mut conn = pool.get().await?;
+        let done = if is_locked {
+            pay(&mut conn, from, to, amount).await
+        } else {
+            pay_without_lock(&mut conn, from, to, amount).await
+        };
+        match done {
+            Ok(()) => paid += 1,
+            Err(PaymentError::Overdraft { .. }) => refused += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((paid, refused))
+}
+
+/// What all payments came to; gives back what both accounts hold together.
+async fn payments(db: &Database, pool: &Pool<AsyncPgConnection>, is_locked: bool) -> Outcome<i64> {
+    db.run("TRUNCATE accounts; INSERT INTO accounts VALUES (1, 1000), (2, 1000)")
+        .await;
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        clients.spawn(client(pool.clone(), number, is_locked));
+    }
+    let (mut paid, mut refused) = (0, 0);
+    while let Some(client) = clients.join_next().await {
+        let (its_paid, its_refused) = client??;
+        paid += its_paid;
+        refused += its_refused;
+    }
+    let mut conn = pool.get().await?;
+    let (first, second) = (balance(&mut conn, 1).await?, balance(&mut conn, 2).await?);
+    let name = if is_locked {
+        "with the lock"
+    } else {
+        "without the lock"
+    };
+    let together = first + second;
+    println!("{name:<18}{first:>8}{second:>11}{together:>10}{paid:>6}{refused:>9}");
+    Ok(together)
+}
+
+#[tokio::main]
+async fn main() -> Outcome<ExitCode> {
+    let db = Database::try_create().await?;
+    db.run(SCHEMA).await;
+    let pool = db.deadpool(usize::try_from(CLIENTS)?);
+    let all = 2 * IN_EACH;
+    println!("{CLIENTS} clients make {PAYMENTS} payments each, from either account to the other\n");
+    println!("                  account 1  account 2  together  paid  refused");
+    println!("{:<18}{IN_EACH:>8}{IN_EACH:>11}{all:>10}", "at the start");
+    let without = payments(&db, &pool, false).await?;
+    let with = payments(&db, &pool, true).await?;
+    println!("\nrefused: the account had too little");
+    if without == all {
+        eprintln!("no money was lost or made without the lock, so this proves nothing");
+        return Ok(ExitCode::FAILURE);
+    }
+    if with != all {
+        eprintln!("money was lost or made in spite of the lock: this is a bug");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;

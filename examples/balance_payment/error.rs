@@ -1,0 +1,39 @@
+//! Why is a payment not made?
+
+use std::error::Error;
+use std::fmt;
+
+#[derive(Debug)]
+pub(crate) enum PaymentError {
+    /// The account does not have so much.
+    Overdraft {
+        account: i64,
+    },
+    /// Others had the accounts for too long, or something is wrong with the lock.
+    Lock(advisory_runtime::Error),
+    Database(diesel::result::Error),
+}
+
+impl From<advisory_runtime::Error> for PaymentError {
+    fn from(error: advisory_runtime::Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl From<diesel::result::Error> for PaymentError {
+    fn from(error: diesel::result::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl fmt::Display for PaymentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overdraft { account } => write!(f, "account {account} has too little"),
+            Self::Lock(error) => error.fmt(f),
+            Self::Database(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for PaymentError {}

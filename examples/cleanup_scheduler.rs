@@ -1,0 +1,123 @@
+//! Ten instances of a service have the same timer: which of them cleans up when it rings, and what do the others do?
+//!
+//! `cargo run --example cleanup_scheduler` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
+//! The function to look at is `clean_up`: one instance runs it, and for the others it is nothing.
+
+#![allow(clippy::print_stdout, reason = "the ticks are run to be read")]
+#![allow(missing_docs, reason = "nothing in a program is public")]
+
+use std::error::Error;
+use std::time::Duration;
+
+use advisory_runtime::advisory_lock;
+use advisory_tests::Database;
+use diesel::dsl::now;
+use diesel::prelude::*;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+diesel::table! {
+    idempotency_keys (id) {
+        id -> BigInt,
+        expires_at -> Timestamptz,
+    }
+}
+
+const SCHEMA: &str =
+    "CREATE TABLE idempotency_keys (id bigint PRIMARY KEY, expires_at timestamptz NOT NULL)";
+
+/// How many keys one statement deletes: few, so that requests that use the table do not wait for it.
+const BATCH: i64 = 100;
+
+/// An instance of the service, and its pool.
+#[derive(Clone)]
+struct Instance {
+    pool: Pool<AsyncPgConnection>,
+}
+
+impl Instance {
+    /// Deletes the idempotency keys that have expired: how many, or `None` where another instance is at it.
+    ///
+    /// Each batch is a statement of its own, and a transaction, so the lock is one of the session. It is released when this returns,
+    /// in whatever way, and when the instance dies. Programs that take the lock by hand share it by its number.
+    #[advisory_lock(
+        key = 42424242,
+        name = "idempotency-cleanup",
+        scope = "session",
+        wait = "never",
+        on_held = Ok(None),
+        conn = self.pool.get().await?
+    )]
+    async fn clean_up(&self) -> anyhow::Result<Option<usize>> {
+        let mut deleted = 0;
+        loop {
+            let expired: Vec<i64> = idempotency_keys::table
+                .filter(idempotency_keys::expires_at.lt(now))
+                .select(idempotency_keys::id)
+                .limit(BATCH)
+                .load(conn)
+                .await?;
+            if expired.is_empty() {
+                return Ok(Some(deleted));
+            }
+            let batch = idempotency_keys::table.filter(idempotency_keys::id.eq_any(&expired));
+            deleted += diesel::delete(batch).execute(conn).await?;
+        }
+    }
+}
+
+const INSTANCES: usize = 10;
+
+const EXPIRE: &str = "INSERT INTO idempotency_keys SELECT key, now() - interval '1 day' FROM generate_series(1, 250) AS key";
+
+/// A request is at work on one of the keys, so that whoever cleans up waits for it while the other instances ask.
+const REQUEST: &str = "BEGIN; SELECT FROM idempotency_keys WHERE id = 1 FOR UPDATE";
+
+/// The timers of all instances ring: what `clean_up` gave each of them.
+async fn tick(db: &Database, instances: &[Instance]) -> Outcome<Vec<Option<usize>>> {
+    db.run(EXPIRE).await;
+    db.run(REQUEST).await;
+    let mut calls = JoinSet::new();
+    for instance in instances {
+        let instance = instance.clone();
+        calls.spawn(async move { instance.clean_up().await });
+    }
+    let mut done = Vec::new();
+    while done.len() + 1 < INSTANCES {
+        // Where nobody is kept out, they all wait for the request.
+        let Ok(Some(call)) = timeout(Duration::from_secs(5), calls.join_next()).await else {
+            break;
+        };
+        done.push(call??);
+    }
+    db.run("COMMIT").await;
+    while let Some(call) = calls.join_next().await {
+        done.push(call??);
+    }
+    Ok(done)
+}
+
+#[tokio::main]
+async fn main() -> Outcome<()> {
+    let db = Database::try_create().await?;
+    db.run(SCHEMA).await;
+    let instances: Vec<Instance> = (0..INSTANCES)
+        .map(|_| Instance {
+            pool: db.deadpool(1),
+        })
+        .collect();
+    for number in 1..=3 {
+        let done = tick(&db, &instances).await?;
+        let ran: Vec<usize> = done.iter().copied().flatten().collect();
+        let (skipped, deleted) = (done.len() - ran.len(), ran.iter().sum::<usize>());
+        println!(
+            "tick {number}: {} cleaned up and deleted {deleted} keys, {skipped} skipped it",
+            ran.len()
+        );
+    }
+    Ok(())
+}
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;

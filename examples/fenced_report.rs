@@ -1,0 +1,145 @@
+//! A process that stands still loses its lease without noticing, wakes up, and writes: what keeps its write out?
+//!
+//! `cargo run --example fenced_report` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the process that is
+//! stopped is this program once more. The functions to look at are `publish` and `write` in `reports`; this file stops and resumes.
+
+#![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
+#![allow(missing_docs, reason = "nothing in a program is public")]
+
+use std::env;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use advisory_runtime::Error;
+use advisory_runtime::lease::Leases;
+use advisory_tests::Database;
+use diesel::prelude::*;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use tokio::sync::mpsc::unbounded_channel;
+
+#[path = "fenced_report/reports.rs"]
+mod reports;
+
+use reports::Reports;
+
+/// Tells a process that it is the first one, and where the database is.
+const URL: &str = "REPORT_DATABASE_URL";
+
+const SCHEMA: &str = "
+    CREATE TABLE sales (id bigserial PRIMARY KEY, month text NOT NULL, amount bigint NOT NULL);
+    CREATE TABLE reports (month text PRIMARY KEY, total bigint NOT NULL, author text NOT NULL, token bigint NOT NULL);
+    INSERT INTO sales (month, amount) VALUES ('2026-10', 1000), ('2026-11', 2000)";
+
+/// Without a fence, and with one.
+const MONTHS: [&str; 2] = ["2026-10", "2026-11"];
+
+/// Whether fewer than two statements wait for the sales.
+const NOT_READING: &str = "SELECT 'not yet' FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock' HAVING count(*) < 2";
+
+#[tokio::main]
+async fn main() -> Outcome<()> {
+    if let Ok(url) = env::var(URL) {
+        let pool = Pool::builder(AsyncDieselConnectionManager::new(url)).build()?;
+        return publish(pool, "first").await;
+    }
+    let db = Database::try_create().await?;
+    db.run(SCHEMA).await;
+    let pool = db.deadpool(4);
+    Leases::new(pool.clone()).set_up().await?;
+
+    // The sales give no answer yet, so that the first process is still reading them when it is stopped.
+    let mut sales = db.connect().await;
+    sales.batch_execute("BEGIN; LOCK TABLE sales").await?;
+    let first = Process(
+        Command::new(env::current_exe()?)
+            .env(URL, db.url())
+            .spawn()?,
+    );
+    db.until_empty(Duration::from_secs(30), "both reads", NOT_READING)
+        .await;
+    first.signal("-STOP")?;
+    println!("first   holds both leases, and stands still");
+    sales.batch_execute("COMMIT").await?;
+
+    publish(pool.clone(), "second").await?;
+    println!("first   wakes up");
+    first.signal("-CONT")?;
+    first.ended()?;
+
+    println!("\nmonth    fence  author  token");
+    let written = reports::reports::table.order(reports::reports::month);
+    let written: Vec<(String, i64, String, i64)> = written.load(&mut pool.get().await?).await?;
+    for ((month, _, author, token), fence) in written.into_iter().zip(["no", "yes"]) {
+        println!("{month}  {fence:<5}  {author:<6}  {token}");
+    }
+    Ok(())
+}
+
+/// Publishes both reports, and waits for the writes too that nobody waits for any more.
+async fn publish(pool: Pool<AsyncPgConnection>, author: &'static str) -> Outcome<()> {
+    let (log, mut written) = unbounded_channel();
+    let reports = Reports { pool, author, log };
+    let [october, november] = MONTHS;
+    let (without_fence, fenced) = tokio::join!(
+        reports.publish_without_fence(october),
+        reports.publish(november)
+    );
+    drop(reports);
+    let mut lines = Vec::new();
+    while let Some(line) = written.recv().await {
+        lines.push(line);
+    }
+    lines.sort_unstable();
+    for line in lines {
+        println!("{author:<8}{line}");
+    }
+    let mut lost = 0;
+    for call in [without_fence, fenced] {
+        match call {
+            Ok(()) => {}
+            Err(error) if is_lost(&error) => lost += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    println!("{author:<8}was told that {lost} of its leases were lost");
+    Ok(())
+}
+
+fn is_lost(error: &anyhow::Error) -> bool {
+    matches!(Error::find(&**error), Some(Error::LockLost { .. }))
+}
+
+/// Killed when it is dropped, which also ends one that stands still.
+struct Process(Child);
+
+impl Process {
+    fn signal(&self, signal: &str) -> Outcome<()> {
+        let process = self.0.id().to_string();
+        let sent = Command::new("kill").args([signal, &process]).status()?;
+        if sent.success() {
+            Ok(())
+        } else {
+            Err(format!("kill {signal} has failed").into())
+        }
+    }
+
+    fn ended(mut self) -> Outcome<()> {
+        if self.0.wait()?.success() {
+            Ok(())
+        } else {
+            Err("the first process has failed".into())
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;

@@ -1,0 +1,114 @@
+//! How is a report written under a lease, so that nobody writes it who has lost the lease without having noticed?
+
+use advisory_runtime::lease::Lease;
+use advisory_runtime::{Error, Pool as _, advisory_lock};
+use diesel::prelude::*;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use tokio::sync::mpsc::UnboundedSender;
+
+diesel::table! {
+    sales (id) {
+        id -> BigInt,
+        month -> Text,
+        amount -> BigInt,
+    }
+}
+
+diesel::table! {
+    reports (month) {
+        month -> Text,
+        total -> BigInt,
+        author -> Text,
+        token -> BigInt,
+    }
+}
+
+/// Writes each month's report, in one process at a time.
+#[derive(Clone)]
+pub(crate) struct Reports {
+    pub(crate) pool: Pool<AsyncPgConnection>,
+    pub(crate) author: &'static str,
+    /// Where it is said what became of a write, for nobody may be there any more who waits for it.
+    pub(crate) log: UnboundedSender<String>,
+}
+
+impl Reports {
+    /// Writes a report under the lease's fencing token: where another process was granted the lease since, nothing is written.
+    #[advisory_lock(
+        key = "report:<month>",
+        name = "report",
+        scope = "lease",
+        pool = self.pool,
+        ttl = "2s",
+        wait = "30s",
+        handle = lease
+    )]
+    pub(crate) async fn publish(&self, month: &str) -> anyhow::Result<()> {
+        self.written(lease, month, true).await
+    }
+
+    /// Writes a report, and that it holds the lease is not looked at when it does.
+    #[advisory_lock(
+        key = "report:<month>",
+        name = "report",
+        scope = "lease",
+        pool = self.pool,
+        ttl = "2s",
+        wait = "30s",
+        handle = lease
+    )]
+    pub(crate) async fn publish_without_fence(&self, month: &str) -> anyhow::Result<()> {
+        self.written(lease, month, false).await
+    }
+
+    /// On a task of its own, as many programs do: it goes on where the one that waits for it is dropped, as a body is that has lost
+    /// its lease.
+    async fn written(&self, lease: Lease, month: &str, is_fenced: bool) -> anyhow::Result<()> {
+        let (reports, month) = (self.clone(), month.to_owned());
+        let writing = tokio::spawn(async move {
+            let written = reports.write(&lease, &month, is_fenced).await;
+            let outcome = match &written {
+                Ok(()) => "written".to_owned(),
+                Err(error) => format!("refused: {error}"),
+            };
+            drop(reports.log.send(format!("{month} {outcome}")));
+            written
+        });
+        Ok(writing.await??)
+    }
+
+    async fn write(&self, lease: &Lease, month: &str, is_fenced: bool) -> Result<(), Error> {
+        let mut conn = self.pool.connection().await?;
+        let total = total(&mut conn, month).await?;
+        conn.transaction(async |conn| {
+            if is_fenced {
+                lease.fence(conn).await?;
+            }
+            let report = (
+                reports::total.eq(total),
+                reports::author.eq(self.author),
+                reports::token.eq(lease.token().get()),
+            );
+            diesel::insert_into(reports::table)
+                .values((reports::month.eq(month), report))
+                .on_conflict(reports::month)
+                .do_update()
+                .set(report)
+                .execute(conn)
+                .await?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Reads all sales of the month, which can take long.
+async fn total(conn: &mut AsyncPgConnection, month: &str) -> QueryResult<i64> {
+    let amounts: Vec<i64> = sales::table
+        .filter(sales::month.eq(month))
+        .select(sales::amount)
+        .load(conn)
+        .await?;
+    Ok(amounts.iter().sum())
+}

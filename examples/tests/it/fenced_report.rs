@@ -1,0 +1,32 @@
+//! Is the late write of a process that stood still refused by the fence, and does it pass without one?
+
+#[test]
+fn the_late_write_of_a_process_that_stood_still_is_refused_by_the_fence() {
+    let printed = crate::printed_by("fenced_report", &[]);
+    let refused = crate::line(&printed, "first   2026-11 ");
+    assert!(
+        refused.starts_with("refused: `report:<month>` was lost"),
+        "{printed}"
+    );
+    let lines: Vec<&str> = printed
+        .lines()
+        .filter(|line| !line.ends_with(refused))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "first   holds both leases, and stands still",
+            "second  2026-10 written",
+            "second  2026-11 written",
+            "second  was told that 0 of its leases were lost",
+            "first   wakes up",
+            "first   2026-10 written",
+            "first   was told that 2 of its leases were lost",
+            "",
+            "month    fence  author  token",
+            "2026-10  no     first   1",
+            "2026-11  yes    second  2",
+        ],
+        "{printed}"
+    );
+}
