@@ -69,10 +69,10 @@ impl Locked {
 
     /// What placeholders can name: values that `with` computes, and what parameters bind.
     pub(crate) fn names<'a>(&'a self, function: &'a Function) -> Names<'a> {
-        let with = self.with.iter().map(|(name, _)| (name.to_string(), None));
+        let with = self.with.iter().map(|(name, _)| (name, None));
         let params = function.params.iter().flat_map(|param| {
             let ty = param.is_name.then_some(&param.ty);
-            param.names.iter().map(move |name| (name.to_string(), ty))
+            param.names.iter().map(move |name| (name, ty))
         });
         Names {
             of: format!("parameter of `{}`", function.name),

@@ -160,7 +160,7 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
     let Some(slice) = pattern.slice() else {
         return TokenStream::new();
     };
-    let (name, path) = (slice.name(), pattern.path(slice, None));
+    let (name, path) = (slice.name(), pattern.path(slice, names, None));
     let writes = pattern.writes(names, krate, None);
     let new = writer(site.locked.derivation, krate);
     quote_spanned!(at=>
