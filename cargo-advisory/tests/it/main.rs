@@ -8,6 +8,7 @@ mod bad_input;
 mod build;
 mod check;
 mod command;
+mod document;
 mod dump;
 mod formats;
 mod graph;
