@@ -4,6 +4,7 @@
     reason = "the functions that tests share fail the test too"
 )]
 
+mod application;
 mod bad_input;
 mod build;
 mod check;
