@@ -22,6 +22,7 @@ pub(crate) fn keys(locked: &Locked, function: &Function, errors: &mut Errors) {
 /// Arguments that say something of a key pattern, where there is none, or of a slice.
 pub(crate) fn idle(args: &Args, locked: &Locked, errors: &mut Errors) {
     let has_slice = locked.patterns().any(|pattern| pattern.slice().is_some());
+    let has_slice = has_slice || matches!(locked.keys.as_slice(), [Key::Each(_)]);
     if let Some(max) = &args.max_keys
         && !has_slice
         && !locked.keys.is_empty()
@@ -34,7 +35,7 @@ pub(crate) fn idle(args: &Args, locked: &Locked, errors: &mut Errors) {
     let only_expressions = locked
         .keys
         .iter()
-        .all(|key| matches!(key, Key::Expression(_)));
+        .all(|key| !matches!(key, Key::Pattern(_)));
     if only_expressions && !locked.keys.is_empty() {
         for name in ["derivation", "allow_ambiguous"] {
             // A lease has none, whatever its key.

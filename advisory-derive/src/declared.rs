@@ -63,7 +63,7 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
         .fields
         .iter()
         .zip(&types)
-        .filter_map(|(field, ty)| Some((field.ident.as_ref()?.to_string(), Some(ty))));
+        .filter_map(|(field, ty)| Some((field.ident.as_ref()?, Some(ty))));
     let names = Names {
         of: format!("field of `{name}`"),
         known: Some(fields.collect()),

@@ -20,7 +20,7 @@ pub(crate) struct Names<'a> {
     /// Whose names they are, for messages: "parameter of `book`".
     pub(crate) of: String,
     /// Name and type, where the name has one of its own. `None` where any name in scope will do.
-    pub(crate) known: Option<Vec<(String, Option<&'a TokenStream>)>>,
+    pub(crate) known: Option<Vec<(&'a Ident, Option<&'a TokenStream>)>>,
     pub(crate) has_self: bool,
 }
 
@@ -176,7 +176,7 @@ impl KeyPattern {
         let value = if placeholder.slice {
             quote_spanned!(at=> element)
         } else {
-            let path = self.path(placeholder, this);
+            let path = self.path(placeholder, names, this);
             quote_spanned!(at=> &#path)
         };
         let value = if placeholder.filters.contains(&Filter::Display) {
@@ -207,8 +207,14 @@ impl KeyPattern {
     }
 
     /// The placeholder's path as the expression that it is.
-    pub(crate) fn path(&self, placeholder: &Placeholder, this: Option<&Ident>) -> TokenStream {
-        let span = self.literal.span();
+    pub(crate) fn path(
+        &self,
+        placeholder: &Placeholder,
+        names: &Names<'_>,
+        this: Option<&Ident>,
+    ) -> TokenStream {
+        // The name that was checked, also where a macro wrote the parameter and its caller the pattern.
+        let span = names.span_of(placeholder, self.literal.span());
         let mut path = TokenStream::new();
         if let Some(this) = this {
             this.to_tokens(&mut path);
@@ -232,18 +238,18 @@ impl Names<'_> {
             return (!fits).then(|| format!("`<{source}>`: there is no `self` here"));
         }
         let known = self.known.as_ref()?;
-        if known.iter().any(|(name, _)| name == root) {
+        if known.iter().any(|(name, _)| **name == *root) {
             return None;
         }
-        let names = || {
-            known
-                .iter()
-                .map(|(name, _)| name.as_str())
-                .filter(|name| *name != "conn")
-        };
-        let hint = advisory_pattern::closest(root, names()).map_or_else(
+        let names: Vec<String> = known
+            .iter()
+            .map(|(name, _)| name.to_string())
+            .filter(|name| name != "conn")
+            .collect();
+        let close = advisory_pattern::closest(root, names.iter().map(String::as_str));
+        let hint = close.map_or_else(
             || {
-                let all: Vec<_> = names().map(|name| format!("`<{name}>`")).collect();
+                let all: Vec<_> = names.iter().map(|name| format!("`<{name}>`")).collect();
                 if all.is_empty() {
                     "there is none for a key".to_owned()
                 } else {
@@ -255,13 +261,25 @@ impl Names<'_> {
         Some(format!("`<{source}>`: `{root}` is no {of}; {hint}"))
     }
 
+    /// Where a placeholder's tokens stand: at the pattern, and among the names that its first one is of.
+    fn span_of(&self, placeholder: &Placeholder, pattern: Span) -> Span {
+        let is_root = |name: &Ident| placeholder.path.first().is_some_and(|root| name == root);
+        let mut known = self.known.iter().flatten();
+        let root = known.find(|(name, _)| is_root(name));
+        root.map_or(pattern, |(name, _)| pattern.resolved_at(name.span()))
+    }
+
     /// What the type's name says of the value, before any filter; any text where it says nothing. The expansion has the
     /// compiler confirm it on the value.
     fn shape(&self, placeholder: &Placeholder) -> Shape {
         let [name] = placeholder.path.as_slice() else {
             return Shape::Text;
         };
-        let known = self.known.iter().flatten().find(|(known, _)| known == name);
+        let known = self
+            .known
+            .iter()
+            .flatten()
+            .find(|(known, _)| *known == name);
         let ty = known.and_then(|(_, ty)| syn::parse2::<Type>((*ty)?.clone()).ok());
         let last = ty.and_then(|ty| last_name(&ty, placeholder.slice));
         last.and_then(|last| Shape::of_type(&last))

@@ -12,6 +12,8 @@ pub(crate) enum KeyArg {
     Pattern(LitStr),
     /// Anything else: an expression that is a `LockKey`.
     Expression(TokenStream),
+    /// An expression that gives as many `LockKey`s as there are.
+    Each(TokenStream),
 }
 
 pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
@@ -30,7 +32,7 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
 }
 
 pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg>> {
-    let mut tokens = value.into_iter();
+    let mut tokens = value.clone().into_iter();
     let (list, more) = (tokens.next().map(ungrouped), tokens.next());
     match (list, more) {
         (Some(TokenTree::Group(list)), None) if list.delimiter() == Delimiter::Bracket => {
@@ -46,11 +48,12 @@ pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg
             }
             Some(keys)
         }
-        (list, _) => {
+        (Some(TokenTree::Literal(list)), None) => {
             let wanted = "`keys` is a list: write `keys = [\"account:<from>\", \"account:<to>\"]`, or `key = …` for one key";
-            errors.at(span_of(list.as_ref()), wanted);
+            errors.at(list.span(), wanted);
             None
         }
+        _ => Some(vec![KeyArg::Each(value)]),
     }
 }
 

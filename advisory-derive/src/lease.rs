@@ -69,7 +69,8 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let with = with(site);
     match site.locked.keys.first() {
-        Some(Key::Expression(key)) => {
+        // `Each` is of `keys`, which is refused.
+        Some(Key::Expression(key) | Key::Each(key)) => {
             let (at, key) = (at_start(key), typed(key));
             quote_spanned!(at=>
                 {

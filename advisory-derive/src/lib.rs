@@ -71,7 +71,7 @@ use quote::quote;
 /// | argument | values, the default first | meaning |
 /// | --- | --- | --- |
 /// | `key` | a string literal: a key pattern; else an expression that is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what is locked |
-/// | `keys` | `["account:<from>", "account:<to>"]`, or expressions | several locks: sorted by number, duplicates removed, one round trip |
+/// | `keys` | `["account:<from>", "account:<to>"]`, or expressions; without brackets an expression that gives as many declared locks as there are, `ids.iter().map(\|id\| AccountLock { id: *id })` | several locks: sorted by number, duplicates removed, one round trip |
 /// | `with` | `with(week = date.iso_week().week())` | computed values for placeholders, as `format!`'s named arguments |
 /// | `scope` | `"xact"`, `"session"`, `"lease"` | how long it is held: to the end of a transaction, for the call alone, or as a row that is renewed and can expire |
 /// | `mode` | `"exclusive"`, `"shared"` | whether others may hold it at the same time, all of them shared. Not for `"lease"` |
@@ -91,7 +91,7 @@ use quote::quote;
 /// | `name` | none; `"booking-slot"` | sites of one name and pattern are one lock, on purpose |
 /// | `component` | none; `"payments"` | for the registry; its purpose is the first line of the doc comment |
 /// | `allow_overlap` | none; `("other-name", "reason")` | a deployed key that cannot change, and can be another lock's; can be repeated, and `"*"` is every other lock |
-/// | `max_keys` | `64` | how many locks a slice may take |
+/// | `max_keys` | `64` | how many locks a slice, or an expression for `keys`, may take |
 /// | `allow_ambiguous` | none; `"reason"` | a deployed key that cannot change, whose values can render one key |
 /// | `crate` | `::advisory_runtime`, a path | where the runtime is, if it was renamed |
 ///

@@ -27,6 +27,8 @@ pub(crate) struct Locked {
 pub(crate) enum Key {
     Pattern(KeyPattern),
     Expression(TokenStream),
+    /// As many declared locks as the expression gives; it stands alone.
+    Each(TokenStream),
 }
 
 impl Locked {
@@ -44,6 +46,7 @@ impl Locked {
                     keys.extend(KeyPattern::parse(literal, errors).map(Key::Pattern));
                 }
                 KeyArg::Expression(expression) => keys.push(Key::Expression(expression)),
+                KeyArg::Each(expression) => keys.push(Key::Each(expression)),
             }
         }
         let max_keys = args
@@ -63,16 +66,16 @@ impl Locked {
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &KeyPattern> {
         self.keys.iter().filter_map(|key| match key {
             Key::Pattern(pattern) => Some(pattern),
-            Key::Expression(_) => None,
+            Key::Expression(_) | Key::Each(_) => None,
         })
     }
 
     /// What placeholders can name: values that `with` computes, and what parameters bind.
     pub(crate) fn names<'a>(&'a self, function: &'a Function) -> Names<'a> {
-        let with = self.with.iter().map(|(name, _)| (name.to_string(), None));
+        let with = self.with.iter().map(|(name, _)| (name, None));
         let params = function.params.iter().flat_map(|param| {
             let ty = param.is_name.then_some(&param.ty);
-            param.names.iter().map(move |name| (name.to_string(), ty))
+            param.names.iter().map(move |name| (name, ty))
         });
         Names {
             of: format!("parameter of `{}`", function.name),
@@ -85,9 +88,12 @@ impl Locked {
     pub(crate) fn known(&self, names: &Names<'_>) -> Vec<Known> {
         let known = |key: &Key| match key {
             Key::Pattern(pattern) => pattern.known(names),
-            Key::Expression(expression) => Known {
+            Key::Expression(expression) | Key::Each(expression) => Known {
                 written: expression.to_string(),
-                key: seen::fixed(expression),
+                key: match key {
+                    Key::Expression(expression) => seen::fixed(expression),
+                    _ => None,
+                },
                 span: expression
                     .clone()
                     .into_iter()

@@ -84,6 +84,19 @@ fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStr
             }
         );
     }
+    if let [Key::Each(keys)] = site.locked.keys.as_slice() {
+        let (at, max) = (at_start(keys), site.locked.max_keys);
+        let written = keys.to_string();
+        return quote_spanned!(at=>
+            {
+                #with
+                match #private::Request::counted(#keys, #written, #max) {
+                    #private::core::result::Result::Ok(request) => request,
+                    #private::core::result::Result::Err(error) => return #converted,
+                }
+            }
+        );
+    }
     let names = site.locked.names(&site.function);
     let has_slice = site
         .locked
@@ -101,7 +114,7 @@ fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStr
     };
     let one = |key: &Key| match key {
         Key::Pattern(pattern) => pattern.expression(&names, site.locked.derivation, krate),
-        Key::Expression(key) => {
+        Key::Expression(key) | Key::Each(key) => {
             let at = at_start(key);
             let key = typed(key);
             quote_spanned!(at=> #krate::LockKey::key(&#key))
@@ -115,7 +128,7 @@ fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStr
                 let (text, key) = (pattern.literal.value(), one(key));
                 quote_spanned!(here=> (#key, #text))
             }
-            Key::Expression(key) => {
+            Key::Expression(key) | Key::Each(key) => {
                 let at = at_start(key);
                 let key = typed(key);
                 quote_spanned!(at=> #private::keyed(&#key))
@@ -160,7 +173,7 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
     let Some(slice) = pattern.slice() else {
         return TokenStream::new();
     };
-    let (name, path) = (slice.name(), pattern.path(slice, None));
+    let (name, path) = (slice.name(), pattern.path(slice, names, None));
     let writes = pattern.writes(names, krate, None);
     let new = writer(site.locked.derivation, krate);
     quote_spanned!(at=>

@@ -28,6 +28,7 @@ mod pattern;
 mod pattern_error;
 mod record;
 mod record_error;
+mod same;
 mod search;
 mod shape;
 mod suggest;

@@ -2,7 +2,7 @@
 
 use crate::made::Made;
 use crate::trail::Trail;
-use crate::{Key, LockKey, shown};
+use crate::{Error, Key, LockKey, shown};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -70,6 +70,29 @@ impl Request {
         let keys: Vec<_> = keys.into_iter().map(|key| keyed(&key)).collect();
         let lock = keys.last().map_or("", |(_, pattern)| pattern);
         Self::patterned(lock, &keys)
+    }
+
+    /// For as many declared locks as `written` gives: neither none nor too many.
+    #[doc(hidden)]
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn counted<K: LockKey>(
+        keys: impl IntoIterator<Item = K>,
+        written: &'static str,
+        max: usize,
+    ) -> Result<Self, Error> {
+        let request = Self::all(keys);
+        match request.keys.len() {
+            0 => Err(Error::NoKeys {
+                lock: written.into(),
+                slice: written,
+            }),
+            keys if keys > max => Err(Error::TooManyKeys {
+                lock: request.lock.into(),
+                keys,
+                max,
+            }),
+            _ => Ok(request),
+        }
     }
 
     #[doc(hidden)]

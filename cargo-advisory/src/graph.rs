@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::{env, fs};
 
-use advisory_pattern::order::{Edge, End, cycles, message, same};
+use advisory_pattern::order::{Edge, End, Names, cycles, message};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
              target/lock-order`"
         )));
     }
-    let mut edges = BTreeMap::new();
+    let mut edges = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).map_err(|error| Failure::file(&file, error))?;
         for (at, line) in text.lines().enumerate() {
@@ -34,11 +34,16 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
                 let why = format!("line {} is no edge that this version can read", at + 1);
                 return Err(Failure::file(&file, why));
             };
-            // Of one edge at several places the first is shown.
-            edges.entry(identity(&edge)).or_insert(edge);
+            edges.push(edge);
         }
     }
-    let edges: Vec<Edge> = edges.into_values().collect();
+    let names = Names::of(&edges);
+    let mut first = BTreeMap::new();
+    for edge in edges {
+        // Of one edge at several places the first is shown.
+        first.entry(identity(&edge, &names)).or_insert(edge);
+    }
+    let edges: Vec<Edge> = first.into_values().collect();
     let cycles = cycles(&edges);
     let to = cli::path(matches, "output").map(AsRef::as_ref);
     screen::write(to, &draw(&edges, &cycles))?;
@@ -52,22 +57,27 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
 /// A lock, whatever its placeholders are called.
 type Node = (String, bool);
 
-fn node(end: &End) -> Node {
-    (same(&end.lock), end.is_lease)
+fn node(end: &End, names: &Names) -> Node {
+    (names.name(&end.lock), end.is_lease)
 }
 
-fn identity(edge: &Edge) -> [(Node, bool); 2] {
-    [&edge.held, &edge.asked].map(|end| (node(end), end.is_shared))
+fn identity(edge: &Edge, names: &Names) -> [(Node, bool); 2] {
+    [&edge.held, &edge.asked].map(|end| (node(end, names), end.is_shared))
 }
 
 /// Writes a graph for Graphviz; what goes round is red.
 fn draw(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
+    let names = Names::of(edges);
     let mut nodes: BTreeMap<Node, (usize, &End)> = BTreeMap::new();
     for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
         let next = nodes.len();
-        nodes.entry(node(end)).or_insert((next, end));
+        nodes.entry(node(end, &names)).or_insert((next, end));
     }
-    let number = |end: &End| nodes.get(&node(end)).map_or(0, |(number, _)| *number);
+    let number = |end: &End| {
+        nodes
+            .get(&node(end, &names))
+            .map_or(0, |(number, _)| *number)
+    };
     let boxes = nodes.values().map(|(number, end)| {
         let shape = if end.is_lease { ", shape=ellipse" } else { "" };
         format!("  n{number} [label={}{shape}];\n", quoted(&end.lock))

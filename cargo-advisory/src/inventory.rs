@@ -80,6 +80,15 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
+    /// The same key, of a declared lock, as the site that takes it holds it.
+    pub(crate) fn held_as(self, is_lease: bool) -> Self {
+        Self {
+            derivation: self.derivation.filter(|_| !is_lease),
+            is_lease,
+            ..self
+        }
+    }
+
     /// The `bigint` that the lock always is; of a lease the number that is written for its text.
     pub(crate) fn number(&self) -> Option<i64> {
         match self.known.as_ref()? {

@@ -10,6 +10,7 @@ mod cargo;
 mod check;
 mod cli;
 mod collisions;
+mod declared;
 mod drift;
 mod dump;
 mod failure;

@@ -4,8 +4,9 @@
 
 use std::fmt::Write;
 
-use advisory_pattern::{Derivation, LockedKey, Record};
+use advisory_pattern::{Derivation, LockedKey, Part, Record};
 
+use crate::declared::Declared;
 use crate::inventory::{Inventory, Key, file_line, is_lease, keys, path};
 use crate::odds;
 
@@ -17,14 +18,18 @@ pub(crate) fn write(inventory: &Inventory, rendered: u64) -> String {
     let mut fixed = Vec::new();
     let mut patterns = Vec::new();
     let mut unknown = Vec::new();
-    for site in &inventory.sites {
-        for key in keys(site) {
-            let rows = match &key.known {
-                None => &mut unknown,
-                Some(_) if key.is_fixed() => &mut fixed,
-                Some(_) => &mut patterns,
-            };
-            rows.push(row(site, &key));
+    let mut rows = rows(inventory);
+    rows.sort_by_cached_key(|(site, key)| order(site, key));
+    for (site, key) in &rows {
+        let rows = match &key.known {
+            None => &mut unknown,
+            Some(_) if key.is_fixed() => &mut fixed,
+            Some(_) => &mut patterns,
+        };
+        let row = row(site, key, inventory);
+        // Two accounts of one call are one row.
+        if rows.last() != Some(&row) {
+            rows.push(row);
         }
     }
     let parts = [
@@ -36,7 +41,11 @@ pub(crate) fn write(inventory: &Inventory, rendered: u64) -> String {
         ),
         (
             "Keys by pattern",
-            "One lock for each different rendering; `<…>` is a value of the call.",
+            if inventory.sites.iter().any(|site| site.kind == "struct") {
+                "One lock for each different rendering; `<…>` is a value of the call. Below a declared lock stand those who take it."
+            } else {
+                "One lock for each different rendering; `<…>` is a value of the call."
+            },
             "Key pattern",
             patterns,
         ),
@@ -56,6 +65,47 @@ pub(crate) fn write(inventory: &Inventory, rendered: u64) -> String {
     exceptions(&mut text, inventory);
     chances(&mut text, inventory, rendered);
     text
+}
+
+/// Each key of each site. One that is a declared lock has that one's pattern, and of its words what the site does not say.
+fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
+    let declared = Declared::of(inventory);
+    let mut rows = Vec::new();
+    for site in &inventory.sites {
+        for key in keys(site) {
+            let lock = declared.named(key.written).filter(|_| key.known.is_none());
+            let taken = lock.and_then(|lock| Some((lock, keys(lock).pop()?)));
+            let Some((lock, pattern)) = taken else {
+                rows.push((site.clone(), key));
+                continue;
+            };
+            let of_both =
+                |own: &Option<String>, all: &Option<String>| own.as_ref().or(all.as_ref()).cloned();
+            let site = Record {
+                name: of_both(&site.name, &lock.name),
+                component: of_both(&site.component, &lock.component),
+                purpose: of_both(&site.purpose, &lock.purpose),
+                derivation: lock.derivation.clone(),
+                ..site.clone()
+            };
+            rows.push((site, pattern.held_as(key.is_lease)));
+        }
+    }
+    rows
+}
+
+/// What stands before what: locks by their text, whatever their placeholders are called; of one lock its declaration, then its
+/// functions. No line numbers, so that a function that moves is no drift.
+fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
+    let text = |part: &Part| match part {
+        Part::Text(text) => text.clone(),
+        Part::Placeholder(_) => "<>".to_owned(),
+    };
+    let lock = match &key.known {
+        Some(LockedKey::Pattern(pattern)) => pattern.parts.iter().map(text).collect(),
+        _ => String::new(),
+    };
+    (lock, site.kind != "struct", path(site))
 }
 
 fn section(text: &mut String, title: &str, lead: &str) {
@@ -80,7 +130,7 @@ const fn heads(key: &str) -> [&str; 9] {
 /// What stands for the number of a key that has none.
 const IN_LEASES: &str = "none: SHA-256 of the text, in the lease table";
 
-fn row(site: &Record, key: &Key<'_>) -> [String; 9] {
+fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
     let (id, number) = match (&key.known, key.number()) {
         _ if key.is_lease => (code(key.written), IN_LEASES.to_owned()),
         (Some(LockedKey::Pattern(_)), Some(number)) => (
@@ -103,8 +153,21 @@ fn row(site: &Record, key: &Key<'_>) -> [String; 9] {
         kind(site),
         number,
         code(&path(site)),
-        code(&file_line(site)),
+        code(&place(site, inventory)),
     ]
+}
+
+/// `src/slot.rs:24`, behind the crate's name where there are several.
+fn place(site: &Record, inventory: &Inventory) -> String {
+    let place = file_line(site);
+    let is_only = inventory
+        .sites
+        .iter()
+        .all(|other| other.krate == site.krate);
+    if is_only || place.is_empty() {
+        return place;
+    }
+    format!("{}: {place}", site.krate)
 }
 
 /// Whom the lock keeps apart: `Global`, `Per tenant_id + date`.
@@ -157,7 +220,12 @@ fn kind(site: &Record) -> String {
     ];
     for (what, value) in said {
         if let Some(value) = value {
-            let _ = write!(kind, ", {what} {}", plain(value));
+            // What is no time and no level is an expression.
+            let is_word = value == "forever"
+                || what == "isolation"
+                || value.starts_with(|c: char| c.is_ascii_digit());
+            let value = if is_word { plain(value) } else { code(value) };
+            let _ = write!(kind, ", {what} {value}");
         }
     }
     kind

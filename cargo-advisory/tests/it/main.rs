@@ -4,10 +4,12 @@
     reason = "the functions that tests share fail the test too"
 )]
 
+mod application;
 mod bad_input;
 mod build;
 mod check;
 mod command;
+mod document;
 mod dump;
 mod formats;
 mod graph;

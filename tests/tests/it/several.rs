@@ -78,6 +78,16 @@ async fn each(
     locked(db).await
 }
 
+#[advisory_lock(keys = ids.iter().map(|id| AccountLock { id: *id }), max_keys = 3)]
+async fn each_declared(
+    conn: &mut AsyncPgConnection,
+    db: &Database,
+    ids: &[i64],
+) -> QueryResult<Vec<LockedKey>> {
+    _ = conn;
+    locked(db).await
+}
+
 #[advisory_lock(keys = ["batch-job", "batch:<tenant>:<batch.ids*|trim>"], max_keys = 3)]
 async fn few(
     conn: &mut AsyncPgConnection,
@@ -123,6 +133,24 @@ async fn computed(
 ) -> QueryResult<Vec<LockedKey>> {
     _ = conn;
     locked(db).await
+}
+
+#[tokio::test]
+async fn as_many_declared_locks_are_taken_as_there_are() {
+    let db = database().await;
+    let conn = &mut db.connect().await;
+    let two = sorted(vec![key("account:1"), key("account:2")]);
+    assert_eq!(each_declared(conn, &db, &[2, 1, 2]).await.unwrap(), two);
+    let none = each_declared(conn, &db, &[]).await.unwrap_err();
+    assert!(
+        matches!(Error::find(&none), Some(Error::NoKeys { .. })),
+        "{none}"
+    );
+    let many = each_declared(conn, &db, &[1, 2, 3, 4]).await.unwrap_err();
+    assert!(
+        matches!(Error::find(&many), Some(Error::TooManyKeys { lock, keys: 4, max: 3 }) if lock == "account:<id>"),
+        "{many}"
+    );
 }
 
 #[tokio::test]

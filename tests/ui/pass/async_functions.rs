@@ -252,6 +252,23 @@ async fn logged(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
     Ok(room)
 }
 
+/// The pattern is its caller's, the parameters are the macro's own.
+macro_rules! made {
+    ($name:ident $key:literal $(, $doubled:tt)?) => {
+        #[advisory_lock(key = $key $(, with(doubled = $doubled * room))?)]
+        async fn $name(
+            conn: &mut AsyncPgConnection,
+            room: i64,
+            days: &[i64],
+        ) -> QueryResult<usize> {
+            insert(conn, room).await.map(|rows| rows + days.len())
+        }
+    };
+}
+made!(made_of_one "made:<room>");
+made!(made_of_some "made:<room>:<days*>");
+made!(made_of_what_is_computed "doubled:<doubled: int>", 2);
+
 fn spawned(mut conn: AsyncPgConnection, mut rooms: Rooms) {
     tokio::spawn(async move {
         drop(plain(&mut conn, 1).await);
@@ -272,6 +289,9 @@ fn spawned(mut conn: AsyncPgConnection, mut rooms: Rooms) {
         drop(opaque(&mut conn, 1, |room| room).await);
         drop(patterns(&mut conn, (1, 2), Wrapped([1, 2]), [3], 1, 2).await);
         drop(logged(&mut conn, 1).await);
+        drop(made_of_one(&mut conn, 1, &[]).await);
+        drop(made_of_some(&mut conn, 1, &[2]).await);
+        drop(made_of_what_is_computed(&mut conn, 1, &[]).await);
         drop(rooms.pooled(1).await);
         drop(rooms.own().await);
         drop(rooms.scheduler().await);

@@ -1,0 +1,66 @@
+//! An application of seven crates and a hundred lock sites, as a team has it: does what it has committed hold, and is a change told?
+//!
+//! Its crates are linked into this test, so that the test's own file is the artifact: no build inside a test, and never an old one.
+
+use lets_server as _;
+
+use crate::programs::{Said, advisory, file};
+
+const DOCUMENT: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../tests/harbour-lets/LOCKS.md"
+);
+
+/// Of the release before, in which the codes of vouchers were not yet the same however they are typed.
+const BEFORE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../tests/harbour-lets/locks-2.3.json"
+);
+
+fn own(words: &[&str]) -> Said {
+    let program = std::env::current_exe().unwrap();
+    let artifact = ["--artifact", program.to_str().unwrap()];
+    advisory(&[words, &artifact].concat())
+}
+
+#[test]
+fn its_locks_do_not_collide_and_its_document_is_what_dump_writes() {
+    let said = own(&["check", "--registry", DOCUMENT]);
+    assert_eq!(said.code, Some(0), "{}", said.out);
+    let counts = "107 lock sites in 7 crates: lets-admin 2.4.0 (15), lets-bookings 2.4.0 (39)";
+    assert!(said.out.contains(counts), "{}", said.out);
+    // To the letter, where `check` lets line numbers be old.
+    let committed = std::fs::read_to_string(DOCUMENT).unwrap();
+    let written = own(&["dump", "--format", "markdown"]).out;
+    assert!(
+        written == committed,
+        "write it anew: `cargo advisory dump --package lets-server --format markdown -o {DOCUMENT}`"
+    );
+}
+
+#[test]
+fn a_pattern_that_was_changed_is_drift_wherever_it_is_taken() {
+    let committed = std::fs::read_to_string(DOCUMENT).unwrap();
+    let old = committed.replace("`voucher:<code\\|trim\\|lower>`", "`voucher:<code>`");
+    let document = file("application-old.md", old);
+    let said = own(&["check", "--registry", &document]);
+    assert_eq!(said.code, Some(1));
+    for function in ["locks::VoucherLock", "vouchers::redeem", "vouchers::sell"] {
+        let lines = said.out.lines().filter(|line| line.contains(function));
+        let signs: Vec<_> = lines.filter_map(|line| line.trim().get(..3)).collect();
+        assert_eq!(signs, ["= -", "= +"], "{}", said.out);
+    }
+}
+
+#[test]
+fn a_key_that_the_release_before_had_otherwise_is_told_unless_it_is_meant() {
+    let said = own(&["check", "--against", BEFORE]);
+    assert_eq!(said.code, Some(1));
+    let change = "the key of advisory lock `lets_domain::locks::VoucherLock` has changed: `voucher:<code>` by sha256 to \
+                  `voucher:<code|trim|lower>` by sha256";
+    assert!(said.out.contains(change), "{}", said.out);
+    assert!(said.out.contains("error: 1 finding"), "{}", said.out);
+    let meant = ["check", "--against", BEFORE, "--allow-key-change"];
+    let said = own(&[&meant[..], &["lets_domain::locks::VoucherLock"]].concat());
+    assert_eq!(said.code, Some(0), "{}", said.out);
+}

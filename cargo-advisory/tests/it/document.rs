@@ -1,0 +1,124 @@
+//! Does the document of a program of several crates say of each lock who takes it, and where that is?
+
+use advisory_pattern::Record;
+
+use crate::programs::{advisory, file};
+
+fn site(krate: &str, function: &str, line: u32, written: &[&str], keys: &[&str]) -> Record {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    Record {
+        kind: "fn".into(),
+        written: owned(written),
+        keys: owned(keys),
+        derivation: "sha256".into(),
+        scope: "xact".into(),
+        mode: "exclusive".into(),
+        module: krate.into(),
+        function: function.into(),
+        file: "src/lib.rs".into(),
+        line,
+        krate: krate.into(),
+        version: "1.0.0".into(),
+        ..Record::default()
+    }
+}
+
+fn declared(krate: &str, name: &str, pattern: &str) -> Record {
+    Record {
+        kind: "struct".into(),
+        scope: "none".into(),
+        derivation: "md5".into(),
+        component: Some("Ledger".into()),
+        purpose: Some("One account".into()),
+        ..site(krate, name, 3, &[pattern], &[&format!("pattern {pattern}")])
+    }
+}
+
+fn transfer(line: u32) -> Record {
+    let keys = ["AccountLock { id: from }", "AccountLock { id: to }"];
+    Record {
+        purpose: Some("Moves an amount".into()),
+        wait: Some("self.patience".into()),
+        ..site("bank", "transfer", line, &keys, &["?", "?"])
+    }
+}
+
+fn dump(name: &str, sites: &[Record]) -> String {
+    let records: String = sites.iter().map(Record::encode).collect();
+    let program = file(name, format!("rust{records}"));
+    let said = advisory(&["dump", "--format", "markdown", "--artifact", &program]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said.out
+}
+
+#[test]
+fn who_takes_a_declared_lock_stands_behind_it_with_its_pattern() {
+    let sites = [
+        site(
+            "bank",
+            "audit",
+            40,
+            &["z:<day>"],
+            &["pattern z:<day: date>"],
+        ),
+        transfer(20),
+        Record {
+            scope: "lease".into(),
+            ..site("jobs", "settle", 9, &["locks::AccountLock { id }"], &["?"])
+        },
+        declared("domain", "AccountLock", "account:<id: int>"),
+    ];
+    let document = dump("document-declared.rmeta", &sites);
+    let rows: Vec<&str> = document
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    let expected = [
+        "| `account:<id: int>` | Ledger | One account | Per id | Declared; held where it is used | md5 | `domain::AccountLock` | `domain: src/lib.rs:3` |",
+        "| `account:<id: int>` | Ledger | Moves an amount | Per id | Transaction (`pg_advisory_xact_lock`), waits `self.patience` | md5 | `bank::transfer` | `bank: src/lib.rs:20` |",
+        "| `account:<id: int>` | Ledger | One account | Per id | Lease (a row that is renewed) | none: SHA-256 of the text, in the lease table | `jobs::settle` | `jobs: src/lib.rs:9` |",
+        "| `z:<day>` |  |  | Per day | Transaction (`pg_advisory_xact_lock`) | sha256 | `bank::audit` | `bank: src/lib.rs:40` |",
+    ];
+    assert_eq!(rows[..4], expected, "{document}");
+}
+
+#[test]
+fn a_name_that_two_locks_have_says_nothing() {
+    let sites = [
+        transfer(20),
+        declared("domain", "AccountLock", "account:<id: int>"),
+        declared("other", "AccountLock", "purse:<id: int>"),
+    ];
+    let document = dump("document-two.rmeta", &sites);
+    for row in [
+        "| `AccountLock { id: from }` |",
+        "| `AccountLock { id: to }` |",
+    ] {
+        assert!(document.contains(row), "{document}");
+    }
+}
+
+#[test]
+fn a_function_that_moves_within_its_file_is_no_drift() {
+    let sites = |first, second| {
+        [
+            site(
+                "bank",
+                "audit",
+                first,
+                &["z:<day>"],
+                &["pattern z:<day: date>"],
+            ),
+            transfer(second),
+            declared("domain", "AccountLock", "account:<id: int>"),
+        ]
+    };
+    let document = file(
+        "document-before.md",
+        dump("document-before.rmeta", &sites(5, 20)),
+    );
+    let records: String = sites(50, 20).iter().map(Record::encode).collect();
+    let program = file("document-moved.rmeta", format!("rust{records}"));
+    let said = advisory(&["check", "--artifact", &program, "--registry", &document]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}

@@ -1,0 +1,20 @@
+//! Rooms, guests, and the nights that the ones spend in the others.
+
+pub mod blocks;
+pub mod bookings;
+pub mod cleanings;
+pub mod emails;
+pub mod guests;
+pub mod key_safes;
+pub mod mock;
+pub mod prices;
+pub mod quotes;
+pub mod repository;
+pub mod reviews;
+pub mod rooms;
+pub mod schedules;
+pub mod settings;
+pub mod waiting_list;
+
+pub use mock::MockBookings;
+pub use repository::{BookingRepository, PgBookings};

@@ -1,0 +1,39 @@
+//! Owners are paid by the provider: a call that takes longer than a connection should be kept.
+
+use crate::provider::Provider;
+use crate::statements;
+use advisory_runtime::advisory_lock;
+use lets_domain::OwnerId;
+use lets_store::{Pool, Refusal, Result};
+use std::time::Duration;
+
+pub struct Payouts<P> {
+    pub pool: Pool,
+    pub provider: P,
+    /// How long a call of the provider's may take.
+    pub patience: Duration,
+}
+
+impl<P: Provider> Payouts<P> {
+    /// Pays an owner's month once: while it is being paid, and for a month after it was.
+    #[advisory_lock(
+        key = "payout:<owner: int>:<month>",
+        scope = "lease",
+        pool = self.pool,
+        ttl = "60s",
+        renew = "15s",
+        keep = "720h",
+        wait = "never",
+        on_held = Err(Refusal::AlreadyDone.into()),
+        max_hold = self.patience,
+        handle = lease,
+        component = "owners"
+    )]
+    pub async fn pay(&self, owner: OwnerId, month: &str) -> Result<(String, i64)> {
+        let mut conn = self.pool.get().await?;
+        let total = statements::close(&mut conn, owner, month).await?;
+        drop(conn);
+        let receipt = self.provider.pay_out(owner, total).await?;
+        Ok((receipt, lease.token().get()))
+    }
+}

@@ -1,0 +1,103 @@
+//! What every function of the application can return.
+
+use diesel_async::pooled_connection::deadpool;
+use std::fmt;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug)]
+pub enum Error {
+    /// The database's own answer.
+    Database(diesel::result::Error),
+    /// A lock, a lease or a claim.
+    Lock(advisory_runtime::Error),
+    /// No connection could be had.
+    Pool(Box<dyn std::error::Error + Send + Sync>),
+    /// What was asked for cannot be: the caller is told why.
+    Refused(Refusal),
+}
+
+/// Why something is not done though everything works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Taken,
+    NotFound,
+    WrongState,
+    TooLittle,
+    AlreadyDone,
+    Busy,
+    Invalid,
+}
+
+impl Error {
+    /// Whether to answer "try again": somebody else is at it.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Self::Lock(error) => error.is_busy(),
+            Self::Refused(refusal) => *refusal == Refusal::Busy,
+            _ => false,
+        }
+    }
+
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(*refusal),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Database(_) => f.write_str("the database failed"),
+            Self::Lock(_) => f.write_str("a lock could not be had"),
+            Self::Pool(_) => f.write_str("no connection could be had"),
+            Self::Refused(refusal) => write!(f, "refused: {refusal:?}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Database(error) => Some(error),
+            Self::Lock(error) => Some(error),
+            Self::Pool(error) => Some(&**error),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+impl From<diesel::result::Error> for Error {
+    fn from(error: diesel::result::Error) -> Self {
+        match error {
+            diesel::result::Error::NotFound => Self::Refused(Refusal::NotFound),
+            error => Self::Database(error),
+        }
+    }
+}
+
+impl From<advisory_runtime::Error> for Error {
+    fn from(error: advisory_runtime::Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl From<deadpool::PoolError> for Error {
+    fn from(error: deadpool::PoolError) -> Self {
+        Self::Pool(Box::new(error))
+    }
+}
+
+impl From<diesel::r2d2::PoolError> for Error {
+    fn from(error: diesel::r2d2::PoolError) -> Self {
+        Self::Pool(Box::new(error))
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}

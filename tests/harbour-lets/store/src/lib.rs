@@ -1,0 +1,9 @@
+//! Where everything is kept: tables, pools, migrations, and what can go wrong.
+
+pub mod error;
+pub mod migrate;
+pub mod pools;
+pub mod schema;
+
+pub use error::{Error, Refusal, Result};
+pub use pools::{BlockingPool, Pool};

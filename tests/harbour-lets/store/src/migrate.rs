@@ -1,0 +1,37 @@
+//! The schema is brought up to date by whichever instance starts first.
+
+use crate::{Pool, Result};
+use advisory_runtime::lease::Leases;
+use advisory_runtime::{advisory_lock, migration};
+use diesel::sql_types::Bool;
+use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};
+
+const LETS: &str = include_str!("../migrations/0001_lets.sql");
+
+/// Instances that start together migrate one after the other; the later ones find nothing to do.
+///
+/// Session-level, since each migration is a transaction of its own.
+#[advisory_lock(
+    key = "schema-migration",
+    scope = "session",
+    wait = "2m",
+    component = "store",
+    conn = pool.get().await?
+)]
+pub async fn migrate(pool: &Pool) -> Result<bool> {
+    let is_there = diesel::select(diesel::dsl::sql::<Bool>(
+        "to_regclass('public.bookings') IS NOT NULL",
+    ))
+    .get_result::<bool>(conn)
+    .await?;
+    if is_there {
+        return Ok(false);
+    }
+    conn.transaction(async |conn| {
+        conn.batch_execute(LETS).await?;
+        conn.batch_execute(migration::ADVISORY_KEYS_UP).await
+    })
+    .await?;
+    Leases::new(pool.clone()).set_up().await?;
+    Ok(true)
+}
