@@ -5,6 +5,9 @@ use advisory_tests::{Database, Proxy};
 use allocation_counter::{AllocationInfo, measure};
 use diesel::QueryResult;
 use diesel::sql_types::Integer;
+use diesel_async::pooled_connection::{
+    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod, deadpool,
+};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 
 diesel::define_sql_function! {
@@ -76,6 +79,31 @@ async fn a_locked_call_with_a_cached_query_has_three_round_trips_from_the_second
                     "{way:?} {:#?}",
                     proxy.queries()
                 );
+            }
+        }
+    }
+}
+
+/// A pool asks each connection whether it lives before it lends it, unless it is told not to; a begin finds out by itself.
+#[tokio::test]
+async fn the_check_of_a_pool_is_a_round_trip_that_a_locked_call_can_do_without() {
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    for (recycling_method, round_trips) in
+        [(RecyclingMethod::Verified, 4), (RecyclingMethod::Fast, 3)]
+    {
+        let mut config = ManagerConfig::default();
+        config.recycling_method = recycling_method;
+        let manager = AsyncDieselConnectionManager::new_with_config(proxy.url(), config);
+        let pool = deadpool::Pool::builder(manager)
+            .max_size(1)
+            .build()
+            .unwrap();
+        for room in 0..5 {
+            proxy.reset();
+            call(Way::Locked, &mut pool.get().await.unwrap(), room).await;
+            if room > 1 {
+                assert_eq!(proxy.round_trips(), round_trips, "{:#?}", proxy.queries());
             }
         }
     }
