@@ -22,6 +22,7 @@ mod server;
 mod setting;
 mod shown;
 mod side;
+mod spent;
 mod spread;
 mod svg;
 mod waits;
@@ -30,6 +31,7 @@ use advisory_tests::Database;
 use case::{Case, Measured};
 use flags::Flags;
 use server::Server;
+use spent::Spent;
 use std::error::Error;
 use std::fs;
 use std::time::Instant;
@@ -72,6 +74,10 @@ async fn run(flags: &Flags) -> Result<serde_json::Value, Box<dyn Error>> {
         println!("one claim from 1M rows: {median:.0?} (median)");
     }
     scale::run(&server, flags, tell).await?;
+    let spent = spent::run(&server, flags).await?;
+    for spent in &spent {
+        println!("{spent}");
+    }
     let waits = waits::run(&server, flags, tell).await?;
     for waits in &waits {
         println!("{waits}");
@@ -82,6 +88,7 @@ async fn run(flags: &Flags) -> Result<serde_json::Value, Box<dyn Error>> {
     println!("{:.0?} in all", start.elapsed());
     Ok(serde_json::json!({
         "cases": cases.iter().map(Measured::json).collect::<Vec<_>>(),
+        "processor_time": spent.iter().map(Spent::json).collect::<Vec<_>>(),
         "waits": waits.iter().map(Waits::json).collect::<Vec<_>>(),
     }))
 }
