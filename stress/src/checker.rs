@@ -4,6 +4,7 @@ use crate::evidence::{Evidence, Granted, Written};
 use crate::outcome::Outcome;
 use crate::violation::{Rule, Violation};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 /// Every breach of a rule that the evidence shows.
 pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
@@ -16,11 +17,18 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// From one tick to another somebody was inside.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Stay {
     from: i64,
     to: i64,
     op: i64,
+}
+
+impl fmt::Display for Stay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, op } = self;
+        write!(f, "operation {op} from {from} to {to}")
+    }
 }
 
 struct Found(Vec<Violation>);
@@ -66,7 +74,7 @@ impl Found {
             let mut last: Option<Stay> = None;
             for stay in stays {
                 if let Some(last) = last.filter(|last| stay.from <= last.to) {
-                    let what = format!("{what} {number}: {last:?} and {stay:?}");
+                    let what = format!("{what} {number}: {last} and {stay}");
                     self.add(Rule::TwoHolders, what);
                 }
                 if last.is_none_or(|last| last.to < stay.to) {

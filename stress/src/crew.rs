@@ -1,6 +1,7 @@
 //! Which processes run the load, and how are they reached?
 
 use crate::assignment::Assignment;
+use crate::clock::pass;
 use crate::server::Failure;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// The workers of one run; killed with this value.
 pub(crate) struct Crew {
@@ -32,12 +34,13 @@ struct Worker {
 struct Said {
     last_success: AtomicI64,
     operations: AtomicI64,
+    is_open: AtomicBool,
     is_quiet: AtomicBool,
 }
 
 impl Crew {
     /// In `order` the log is the folder of the logs.
-    pub(crate) fn start(order: Assignment, size: usize) -> Result<Self, Failure> {
+    pub(crate) async fn start(order: Assignment, size: usize) -> Result<Self, Failure> {
         let mut crew = Self {
             order,
             workers: Vec::new(),
@@ -45,18 +48,31 @@ impl Crew {
             logs: Vec::new(),
             past: 0,
         };
-        crew.fill_up()?;
+        crew.fill_up().await?;
         Ok(crew)
     }
 
     /// Starts a worker for each that is missing.
-    pub(crate) fn fill_up(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn fill_up(&mut self) -> Result<(), Failure> {
+        let there = self.workers.len();
         while self.workers.len() < self.size {
             let mut order = self.order.clone();
             order.number = i64::try_from(self.logs.len())? + 1;
             order.log = order.log.join(format!("worker-{}", order.number));
             self.logs.push(order.log.clone());
-            self.workers.push(Worker::start(&order)?);
+            let worker = Worker::start(&order)?;
+            // One after the other, so that each can open its connections undisturbed.
+            let end = Instant::now() + Duration::from_secs(30);
+            while !worker.said.is_open.load(Ordering::Relaxed) {
+                if Instant::now() > end {
+                    return Err("a worker does not open its connections".into());
+                }
+                pass(Duration::from_millis(1)).await;
+            }
+            self.workers.push(worker);
+        }
+        for worker in &mut self.workers[there..] {
+            writeln!(worker.orders, "go")?;
         }
         Ok(())
     }
@@ -150,6 +166,7 @@ impl Worker {
                         heard.last_success.store(success, Ordering::Relaxed);
                         heard.operations.store(count, Ordering::Relaxed);
                     }
+                    None if line == "open" => heard.is_open.store(true, Ordering::Relaxed),
                     None => heard.is_quiet.store(true, Ordering::Relaxed),
                 }
             }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing goes wrong.
+    /// None: nothing goes wrong.
     Calm,
     KillClient,
     StopClient,
@@ -18,7 +18,7 @@ pub(crate) enum Fault {
     RestartImmediate,
     DropPackets,
     CutConnections,
-    /// A pooler in transaction mode stands before the server, and its backends are terminated.
+    /// A pooler in transaction mode stands before the server; it connects anew.
     Pooler,
     LockTableFull,
     PoolExhausted,
@@ -44,7 +44,7 @@ pub(crate) enum Between {
     Bouncer(Bouncer),
 }
 
-const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 6\nmax_client_conn = 200";
+const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 4\nadmin_users = postgres";
 
 impl Fault {
     pub(crate) const ALL: [Self; 12] = [
@@ -111,15 +111,23 @@ impl Fault {
             Self::KillClient => {
                 site.crew.kill(site.round)?;
                 pass(hold / 4).await;
-                site.crew.fill_up()?;
+                site.crew.fill_up().await?;
             }
             Self::StopClient => {
                 site.crew.signal(site.round, "-STOP")?;
                 pass(hold).await;
                 site.crew.signal(site.round, "-CONT")?;
             }
-            Self::TerminateBackends | Self::Pooler => {
+            Self::TerminateBackends => {
                 server.rows(url, TERMINATE).await?;
+            }
+            Self::Pooler => {
+                let Between::Bouncer(bouncer) = site.between else {
+                    return Err("there is no pooler".into());
+                };
+                let console = bouncer.address("pgbouncer");
+                // From here on each backend is closed when its transaction is over.
+                server.rows(&console, "RECONNECT").await?;
             }
             Self::RestartFast => server.restart("fast").await,
             Self::RestartImmediate => server.restart("immediate").await,

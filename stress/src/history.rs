@@ -120,7 +120,7 @@ impl History {
                 let mut number = || words.next()?.parse::<i64>().ok();
                 told.departed = Some(number()?).filter(|tick| *tick != 0);
                 told.at = number()?;
-                words.next()?.clone_into(&mut told.why);
+                told.why = words.collect::<Vec<_>>().join(" ");
             }
             _ => return None,
         }

@@ -60,9 +60,18 @@ pub(crate) fn of_error(error: &Error) -> Outcome {
     }
 }
 
-/// The name of the error's variant.
+/// The name of the error's variant, and of a statement's error the beginning of what the database said.
 pub(crate) fn name(error: &Error) -> String {
     let name = format!("{error:?}");
     let end = name.find(|letter: char| !letter.is_alphanumeric());
-    name[..end.unwrap_or(name.len())].to_owned()
+    let name = &name[..end.unwrap_or(name.len())];
+    match error {
+        Error::Database(said) => {
+            let said = said.to_string();
+            let words = said.split(' ').filter(|word| word.chars().all(char::is_alphabetic));
+            let words: Vec<&str> = words.take(6).collect();
+            format!("{name}: {}", words.join(" "))
+        }
+        _ => name.to_owned(),
+    }
 }

@@ -3,7 +3,7 @@
 use crate::bug::Bug;
 use crate::clock::pass;
 use crate::job::{Job, TTL};
-use crate::visit::{Booked, Manner, Visit};
+use crate::visit::{self, Booked, Manner, Visit};
 use advisory_runtime::Error;
 use diesel::prelude::*;
 use diesel::result::Error as DieselError;
@@ -13,7 +13,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncC
 use std::time::Instant;
 
 /// A visit of a slot by hand.
-pub(crate) async fn visit(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'_>) -> Booked {
+pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'_>) -> Booked {
     let slot = visit.slot;
     let lock = format!("SELECT pg_advisory_xact_lock({slot})");
     match bug {
@@ -41,15 +41,21 @@ pub(crate) async fn visit(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<
             });
             booked.await
         }
-        // Diesel's transaction by itself: nobody ends it where the call is dropped.
-        Bug::GuardOff | Bug::Now => {
-            let booked = conn.transaction(async |conn| {
+        // Of leases; visits are ours then.
+        Bug::Now => visit::wait(conn, slot, visit).await,
+        // In plain SQL, as through a helper: nobody ends the transaction where the call is dropped, and no pool knows of it.
+        Bug::GuardOff => {
+            conn.batch_execute("BEGIN").await?;
+            let booked = async {
                 conn.batch_execute(&lock).await?;
                 visit.book(conn).await
-            });
-            booked.await
+            };
+            let booked = booked.await;
+            let end = if booked.is_ok() { "COMMIT" } else { "ROLLBACK" };
+            conn.batch_execute(end).await?;
+            booked
         }
-        // The same, with a body that returns `Ok` over a failed statement now and then.
+        // Diesel's transaction, with a body that returns `Ok` over a failed statement now and then.
         Bug::SwallowedError => {
             let booked = conn.transaction(async |conn| {
                 conn.batch_execute(&lock).await?;
@@ -91,8 +97,9 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
         );
         conn.batch_execute(&insert).await?;
         let look = format!(
-            "SELECT fence, expires_at <= clock_timestamp() AS is_free FROM public.advisory_lease \
-             WHERE key_hash = {key} FOR UPDATE"
+            "WITH locked AS MATERIALIZED \
+             (SELECT fence, expires_at FROM public.advisory_lease WHERE key_hash = {key} FOR UPDATE) \
+             SELECT fence, expires_at <= clock_timestamp() AS is_free FROM locked"
         );
         let row: Row = diesel::sql_query(look).get_result(conn).await?;
         if !row.is_free {
@@ -111,7 +118,7 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
     };
     // It was granted so much time, as it believes.
     let since = Instant::now();
-    let is_slow = !job.thought.is_zero();
+    let is_slow = job.thought >= TTL / 2;
     job.stay(&mut conn, token, || since.elapsed() < TTL).await?;
     let written = conn.transaction(async |conn| {
         let fence = format!(

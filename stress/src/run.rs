@@ -69,7 +69,7 @@ pub(crate) async fn run(
         is_pooled: fault == Fault::Pooler,
         bug: plan.bug,
     };
-    let mut crew = Crew::start(order, plan.workers)?;
+    let mut crew = Crew::start(order, plan.workers).await?;
     let mut violations = Vec::new();
     let mut ended: Vec<Ended> = Vec::new();
     let mut goes_on = goes_on(&crew, 0, plan.patience(), &mut violations).await;

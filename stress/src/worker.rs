@@ -1,6 +1,6 @@
 //! What does one process do? It runs operations side by side, records what came of each, and listens to the house.
 //!
-//! On standard input: `hog MS` takes all connections of the pool for so long, `stop` ends the load, and the end of the input, as
+//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for so long, `stop` ends the load, and the end of the input, as
 //! when the house is gone, ends the process. On standard output: the time of the last success and how many operations were begun, and `quiet` once the load has ended.
 //! The pool stays open until then: what a broken guard leaves in it is to be seen.
 
@@ -13,7 +13,6 @@ use crate::job::{self, Job};
 use crate::outcome::{self, Outcome};
 use crate::rival;
 use crate::visit::{self, Booked, Manner, Visit};
-use advisory_runtime::Error;
 use advisory_runtime::lease::Leases;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
@@ -24,12 +23,15 @@ use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// More of them than connections.
 const TASKS: u32 = 10;
 const CONNECTIONS: usize = 7;
+/// Behind a pooler so few that no connection is opened, or closed, while others are at work; see [`Worker::open`].
+const POOLED_TASKS: u32 = 3;
 /// How many operations a task makes on one connection before it gives it back.
 const TURNS: u32 = 8;
 /// How long it waits for one.
@@ -46,6 +48,7 @@ struct Worker {
     leases: Leases<Pool<AsyncPgConnection>>,
     next: AtomicI64,
     last_success: AtomicI64,
+    goes: Notify,
     is_over: AtomicBool,
 }
 
@@ -63,6 +66,7 @@ pub(crate) fn run(told: Assignment) -> Result<(), Box<dyn std::error::Error>> {
         pool,
         next: AtomicI64::new(told.number << 32),
         last_success: AtomicI64::new(0),
+        goes: Notify::new(),
         is_over: AtomicBool::new(false),
         told,
     });
@@ -75,6 +79,7 @@ pub(crate) fn run(told: Assignment) -> Result<(), Box<dyn std::error::Error>> {
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             match line.split_once(' ') {
+                None if line == "go" => listener.goes.notify_one(),
                 Some(("hog", time)) => {
                     let time = Duration::from_millis(time.parse().unwrap_or(0));
                     handle.spawn(hog(listener.pool.clone(), time));
@@ -101,8 +106,14 @@ async fn hog(pool: Pool<AsyncPgConnection>, time: Duration) {
 }
 
 async fn load(worker: &Arc<Worker>) {
+    let is_pooled = worker.told.is_pooled;
+    if is_pooled {
+        worker.open().await;
+    }
+    worker.say("open");
+    worker.goes.notified().await;
     let mut tasks = JoinSet::new();
-    for number in 0..TASKS {
+    for number in 0..if is_pooled { POOLED_TASKS } else { TASKS } {
         let seed = worker.told.seed ^ (u64::from(number) << 40) ^ worker.told.number.cast_unsigned();
         tasks.spawn(task(Arc::clone(worker), Chance(seed)));
     }
@@ -118,9 +129,9 @@ async fn load(worker: &Arc<Worker>) {
 
 async fn task(worker: Arc<Worker>, mut chance: Chance) {
     while !worker.is_over.load(Ordering::Relaxed) {
-        if chance.below(12) == 0 {
+        if chance.below(12) == 0 || worker.told.bug == Some(Bug::Now) && chance.below(2) == 0 {
             worker.lease(&mut chance).await;
-        } else if chance.below(12) == 0 && worker.told.bug.is_none() {
+        } else if chance.below(12) == 0 && worker.told.bug.is_none() && !worker.told.is_pooled {
             worker.queue(&mut chance).await;
         } else {
             worker.book(&mut chance).await;
@@ -137,6 +148,16 @@ impl Worker {
         }
     }
 
+    /// Opens all connections before anybody works. diesel-async sets one up with prepared statements, sent without waiting in
+    /// between; where that fails, or where it is closed soon after, pgbouncer before 1.21 lends the backend to another client while
+    /// its answers are still to come, and that client takes them for its own.
+    async fn open(&self) {
+        let mut lent = Vec::new();
+        while lent.len() < CONNECTIONS {
+            lent.extend(self.pool.get().await.ok());
+        }
+    }
+
     fn begin(&self, slot: i64) -> i64 {
         let op = self.next.fetch_add(1, Ordering::Relaxed);
         self.log.begun(op, slot);
@@ -149,6 +170,11 @@ impl Worker {
         if outcome.is_granted() {
             self.last_success.store(now, Ordering::Relaxed);
         }
+    }
+
+    /// Whether calls are dropped now and then. Behind a pooler that closes a connection; and of the bugs one is to show by it.
+    fn drops(&self) -> bool {
+        !self.told.is_pooled && matches!(self.told.bug, None | Some(Bug::GuardOff))
     }
 
     fn slot(&self, chance: &mut Chance) -> i64 {
@@ -203,7 +229,7 @@ impl Worker {
             let is_session = chance.below(12) == 0
                 && !self.told.is_pooled
                 && visit.manner != Manner::Swallows;
-            let drops = chance.below(12) == 0;
+            let drops = chance.below(12) == 0 && self.drops();
             let way = chance.below(16);
             let call = self.call(&mut conn, &visit, is_session, way);
             let ended = if drops {
@@ -213,7 +239,8 @@ impl Worker {
                 Some(call.await)
             };
             let is_lost = self.ended(&visit, is_session, ended.as_ref());
-            if is_lost || (drops && ended.is_none() && self.told.bug.is_none()) {
+            // With the guard off the connection goes on as if nothing was open.
+            if is_lost || (ended.is_none() && self.told.bug.is_none()) {
                 return;
             }
         }
@@ -226,14 +253,15 @@ impl Worker {
         is_session: bool,
         way: u32,
     ) -> Booked {
-        if let Some(bug) = self.told.bug.filter(|bug| *bug != Bug::Now) {
-            return rival::visit(bug, conn, visit).await;
+        if let Some(bug) = self.told.bug {
+            return rival::book(bug, conn, visit).await;
         }
         let slot = visit.slot;
         // What needs a session of its own is none of a pooler's.
         match way {
             _ if is_session => visit::session(conn, slot, visit).await,
-            0..3 => visit::never_wait(conn, slot, visit).await,
+            // Without a wait the answer comes by a prepared statement.
+            0..3 if !visit.is_pooled => visit::never_wait(conn, slot, visit).await,
             3..6 => visit::bounded(conn, slot, visit).await,
             6 | 7 if !visit.is_pooled => visit::repeatable(conn, slot, visit).await,
             8 if !visit.is_pooled => visit::serializable(conn, slot, visit).await,
@@ -276,13 +304,15 @@ impl Worker {
     }
 
     async fn lease(&self, chance: &mut Chance) {
-        let number = i64::from(chance.below(JOBS));
+        let is_rival = self.told.bug == Some(Bug::Now);
+        let number = i64::from(chance.below(if is_rival { 1 } else { JOBS }));
         let job = Job {
             op: self.begin(-1 - number),
             job: number,
             thought: match chance.below(20) {
                 // Long enough to be renewed.
                 0 => job::TTL / 2,
+                1.. if is_rival => Duration::from_millis(5),
                 1..6 => Duration::from_millis(20),
                 _ => Duration::ZERO,
             },
@@ -290,9 +320,9 @@ impl Worker {
             log: &self.log,
             has_ended: AtomicBool::new(false),
         };
-        let (waits, drops) = (chance.below(4) == 0, chance.below(12) == 0);
+        let (waits, drops) = (chance.below(4) == 0, chance.below(12) == 0 && self.drops());
         let call = async {
-            if self.told.bug == Some(Bug::Now) {
+            if is_rival {
                 rival::job(&self.pool, &job).await
             } else if waits {
                 let done = job::wait(&self.leases, &self.pool, number, &job).await;
@@ -302,7 +332,7 @@ impl Worker {
                 done.map(|()| true)
             }
         };
-        let ended = if drops && self.told.bug.is_none() {
+        let ended = if drops {
             let time = Duration::from_millis(chance.below(30).into());
             timeout(time, call).await.ok()
         } else {
