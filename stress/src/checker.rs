@@ -144,7 +144,10 @@ impl Found {
 
     fn is_there(&mut self, op: i64, outcome: Option<Outcome>, count: usize) {
         if count > 1 {
-            self.add(Rule::Doubled, format!("operation {op} is there {count} times"));
+            self.add(
+                Rule::Doubled,
+                format!("operation {op} is there {count} times"),
+            );
         }
         if count == 0 && outcome == Some(Outcome::Confirmed) {
             self.add(Rule::Lost, format!("operation {op} was confirmed"));

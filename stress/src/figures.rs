@@ -1,5 +1,6 @@
 //! What did a run come to, in numbers?
 
+use crate::bug::Bug;
 use crate::fault::Fault;
 use crate::history::History;
 use crate::outcome::Outcome;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub(crate) struct Figures {
     pub(crate) fault: Fault,
+    pub(crate) bug: Option<Bug>,
     /// Why there was no run.
     pub(crate) left_out: Option<&'static str>,
     pub(crate) operations: usize,
@@ -26,7 +28,7 @@ pub(crate) struct Figures {
 
 impl Figures {
     pub(crate) fn new(
-        fault: Fault,
+        (fault, bug): (Fault, Option<Bug>),
         history: &History,
         ended: &[Ended],
         violations: Vec<Violation>,
@@ -38,7 +40,7 @@ impl Figures {
             injected: if fault == Fault::Calm { 0 } else { ended.len() },
             operations: history.told.len(),
             recoveries: recoveries(history, ended),
-            ..Self::none(fault)
+            ..Self::none(fault, bug)
         };
         for told in history.told.values() {
             *figures.outcomes.entry(told.outcome).or_insert(0) += 1;
@@ -49,16 +51,17 @@ impl Figures {
         figures
     }
 
-    pub(crate) fn left_out(fault: Fault, why: &'static str) -> Self {
+    pub(crate) fn left_out(fault: Fault, bug: Option<Bug>, why: &'static str) -> Self {
         Self {
             left_out: Some(why),
-            ..Self::none(fault)
+            ..Self::none(fault, bug)
         }
     }
 
-    fn none(fault: Fault) -> Self {
+    fn none(fault: Fault, bug: Option<Bug>) -> Self {
         Self {
             fault,
+            bug,
             left_out: None,
             operations: 0,
             outcomes: HashMap::new(),
@@ -112,6 +115,7 @@ impl Figures {
             .collect();
         json!({
             "fault": self.fault.name(),
+            "bug": self.bug.map(Bug::name),
             "left_out": self.left_out,
             "operations": self.operations,
             "confirmed": self.count(Outcome::Confirmed),

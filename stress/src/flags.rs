@@ -12,7 +12,7 @@ Usage: cargo run --release -p advisory-stress -- [FLAGS]
       --operations N   how many operations over all runs (default 120000)
       --long           the long form: 1200000 operations
       --only FAULT     run this fault alone; may be given again
-      --bug BUG        put this bug into the programs: the checker has to find it
+      --bug BUG        put this bug into the programs: the checker has to find it; may be given again
       --workers N      how many processes run the load (default 3)
       --hold MS        how long a fault lasts (default 1500)
       --seed N         what the workers draw their numbers from (default 1)
@@ -28,7 +28,8 @@ Exit status: 0 when no rule was broken, and with --bug when in each run one was;
 pub(crate) struct Flags {
     pub(crate) operations: u64,
     pub(crate) faults: Vec<Fault>,
-    pub(crate) bug: Option<Bug>,
+    /// None is the program as it should be.
+    pub(crate) bugs: Vec<Option<Bug>>,
     pub(crate) workers: u32,
     pub(crate) hold: u64,
     pub(crate) seed: u64,
@@ -42,7 +43,7 @@ impl Flags {
         let mut flags = Self {
             operations: 120_000,
             faults: Vec::new(),
-            bug: None,
+            bugs: Vec::new(),
             workers: 3,
             hold: 1_500,
             seed: 1,
@@ -54,7 +55,7 @@ impl Flags {
                 Long("operations") => flags.operations = parser.value()?.parse()?,
                 Long("long") => flags.operations = 1_200_000,
                 Long("only") => flags.faults.push(parser.value()?.parse()?),
-                Long("bug") => flags.bug = Some(parser.value()?.parse()?),
+                Long("bug") => flags.bugs.push(Some(parser.value()?.parse()?)),
                 Long("workers") => flags.workers = parser.value()?.parse()?,
                 Long("hold") => flags.hold = parser.value()?.parse()?,
                 Long("seed") => flags.seed = parser.value()?.parse()?,
@@ -68,6 +69,9 @@ impl Flags {
         }
         if flags.faults.is_empty() {
             flags.faults = Fault::ALL.to_vec();
+        }
+        if flags.bugs.is_empty() {
+            flags.bugs.push(None);
         }
         Ok(Some(flags))
     }

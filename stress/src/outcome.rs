@@ -68,7 +68,9 @@ pub(crate) fn name(error: &Error) -> String {
     match error {
         Error::Database(said) => {
             let said = said.to_string();
-            let words = said.split(' ').filter(|word| word.chars().all(char::is_alphabetic));
+            let words = said
+                .split(' ')
+                .filter(|word| word.chars().all(char::is_alphabetic));
             let words: Vec<&str> = words.take(6).collect();
             format!("{name}: {}", words.join(" "))
         }

@@ -14,12 +14,15 @@ const SHOWN: usize = 5;
 
 /// A line of the table, in Markdown, and the first violations below it.
 pub(crate) fn line(figures: &Figures) -> String {
-    let fault = figures.fault.name();
+    let fault = match figures.bug {
+        Some(bug) => format!("{}, bug {}", figures.fault.name(), bug.name()),
+        None => figures.fault.name().to_owned(),
+    };
     if let Some(why) = figures.left_out {
         return format!("| {fault} | left out: {why} |");
     }
     let cells = [
-        fault.to_owned(),
+        fault,
         figures.operations.to_string(),
         figures.granted().to_string(),
         figures.count(Outcome::Refused).to_string(),

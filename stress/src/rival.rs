@@ -71,8 +71,7 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
 }
 
 /// The lock is waited for inside the statement, and what is counted was there before the wait.
-const LOCK_AND_LOOK: &str =
-    "WITH locked AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock($slot)) \
+const LOCK_AND_LOOK: &str = "WITH locked AS MATERIALIZED (SELECT pg_catalog.pg_advisory_xact_lock($slot)) \
      SELECT stress.tick() AS entered, \
      (SELECT count(*) FROM locked, stress.visit WHERE slot = $slot AND booked) AS taken";
 
@@ -137,6 +136,11 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
         Ok(())
     });
     written.await?;
+    let release = format!(
+        "UPDATE public.advisory_lease SET expires_at = clock_timestamp() \
+         WHERE key_hash = {key} AND fence = {token} AND expires_at > clock_timestamp()"
+    );
+    conn.batch_execute(&release).await?;
     Ok(true)
 }
 

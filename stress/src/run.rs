@@ -22,17 +22,14 @@ pub(crate) struct Plan {
     pub(crate) workers: usize,
     pub(crate) hold: Duration,
     pub(crate) seed: u64,
-    pub(crate) bug: Option<Bug>,
 }
 
-impl Plan {
-    /// How long workers may take to begin, to go on when a fault is over, and to end.
-    const fn patience(&self) -> Duration {
-        // With a bug they may never, and it is soon enough seen.
-        match self.bug {
-            Some(_) => Duration::from_secs(3),
-            None => Duration::from_secs(30),
-        }
+/// How long workers may take to begin, to go on when a fault is over, and to end.
+const fn patience(bug: Option<Bug>) -> Duration {
+    // With a bug they may never, and it is soon enough seen.
+    match bug {
+        Some(_) => Duration::from_secs(3),
+        None => Duration::from_secs(30),
     }
 }
 
@@ -48,14 +45,17 @@ const ROUNDS: usize = 2;
 pub(crate) async fn run(
     server: &Server,
     fault: Fault,
+    bug: Option<Bug>,
     plan: &Plan,
     folder: &Path,
 ) -> Result<Figures, Failure> {
-    let name = format!("stress_{}", fault.name().replace('-', "_"));
+    let bugs = bug.map_or("", Bug::name);
+    let name = format!("stress_{}_{bugs}", fault.name()).replace('-', "_");
+    let patience = patience(bug);
     let url = server.create(&name).await?;
     let (between, address) = match fault.between(&url, &name).await {
         Ok(between) => between,
-        Err(why) => return Ok(Figures::left_out(fault, why)),
+        Err(why) => return Ok(Figures::left_out(fault, bug, why)),
     };
     let folder = folder.join(&name);
     fs::create_dir(&folder)?;
@@ -67,12 +67,12 @@ pub(crate) async fn run(
         seed: plan.seed,
         start: clock::micros(),
         is_pooled: fault == Fault::Pooler,
-        bug: plan.bug,
+        bug,
     };
     let mut crew = Crew::start(order, plan.workers).await?;
     let mut violations = Vec::new();
     let mut ended: Vec<Ended> = Vec::new();
-    let mut goes_on = goes_on(&crew, 0, plan.patience(), &mut violations).await;
+    let mut goes_on = goes_on(&crew, 0, patience, &mut violations).await;
     while goes_on && (ended.len() < ROUNDS || crew.operations() < plan.operations) {
         let mut site = Site {
             server,
@@ -85,12 +85,12 @@ pub(crate) async fn run(
         fault.course(&mut site).await?;
         let (at, workers) = (clock::micros(), crew.numbers());
         ended.push(Ended { at, workers });
-        goes_on = self::goes_on(&crew, at, plan.patience(), &mut violations).await;
+        goes_on = self::goes_on(&crew, at, patience, &mut violations).await;
         // Time without a fault, for what it has left behind to show itself.
         pass(plan.hold / 2).await;
     }
     crew.tell_all("stop");
-    if !until(plan.patience(), || crew.is_quiet()).await {
+    if !until(patience, || crew.is_quiet()).await {
         violations.push(Violation::new(Rule::Stuck, "the load does not end"));
     }
     let lost = crew.count_lost();
@@ -98,14 +98,14 @@ pub(crate) async fn run(
         let what = format!("{lost} workers have ended by themselves");
         violations.push(Violation::new(Rule::Stuck, what));
     }
-    violations.extend(left(server, &url, plan.patience()).await?);
+    violations.extend(left(server, &url, patience).await?);
     let evidence = Evidence::gather(server, &url, crew.logs()).await?;
     violations.extend(checker::check(&evidence));
     drop((crew, between));
     server.drop_database(&name).await?;
     fs::remove_dir_all(&folder)?;
     Ok(Figures::new(
-        fault,
+        (fault, bug),
         &evidence.history,
         &ended,
         violations,
@@ -141,19 +141,14 @@ async fn until(patience: Duration, is_so: impl Fn() -> bool) -> bool {
 }
 
 /// What is left once the load has stopped: nothing, after a moment.
-const LEFT: &str =
-    "SELECT pid, mode, CASE WHEN granted THEN 'held' ELSE 'waited for' END FROM pg_catalog.pg_locks \
+const LEFT: &str = "SELECT pid, mode, CASE WHEN granted THEN 'held' ELSE 'waited for' END FROM pg_catalog.pg_locks \
      WHERE locktype = 'advisory' \
      AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) \
      UNION ALL SELECT pid, state, query FROM pg_catalog.pg_stat_activity \
      WHERE datname = pg_catalog.current_database() AND backend_type = 'client backend' \
      AND pid <> pg_catalog.pg_backend_pid() AND state <> 'idle'";
 
-async fn left(
-    server: &Server,
-    url: &str,
-    patience: Duration,
-) -> Result<Vec<Violation>, Failure> {
+async fn left(server: &Server, url: &str, patience: Duration) -> Result<Vec<Violation>, Failure> {
     let end = Instant::now() + patience;
     loop {
         let rows = server.rows(url, LEFT).await?;

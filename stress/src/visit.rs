@@ -174,11 +174,7 @@ pub(crate) async fn session(conn: &mut AsyncPgConnection, slot: i64, visit: &Vis
 }
 
 #[advisory_lock(key = "slot:<slot>", name = "slot", conn = lent(pool).await?, queue = 8, wait = "1s")]
-pub(crate) async fn queued(
-    pool: &Pool<AsyncPgConnection>,
-    slot: i64,
-    visit: &Visit<'_>,
-) -> Booked {
+pub(crate) async fn queued(pool: &Pool<AsyncPgConnection>, slot: i64, visit: &Visit<'_>) -> Booked {
     visit.book(conn).await
 }
 

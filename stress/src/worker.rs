@@ -114,11 +114,15 @@ async fn load(worker: &Arc<Worker>) {
     worker.goes.notified().await;
     let mut tasks = JoinSet::new();
     for number in 0..if is_pooled { POOLED_TASKS } else { TASKS } {
-        let seed = worker.told.seed ^ (u64::from(number) << 40) ^ worker.told.number.cast_unsigned();
+        let seed =
+            worker.told.seed ^ (u64::from(number) << 40) ^ worker.told.number.cast_unsigned();
         tasks.spawn(task(Arc::clone(worker), Chance(seed)));
     }
     let mut ended = tokio::spawn(async move { while tasks.join_next().await.is_some() {} });
-    while timeout(Duration::from_millis(20), &mut ended).await.is_err() {
+    while timeout(Duration::from_millis(20), &mut ended)
+        .await
+        .is_err()
+    {
         let count = worker.next.load(Ordering::Relaxed) & 0xffff_ffff;
         let success = worker.last_success.load(Ordering::Relaxed);
         worker.say(&format!("{success} {count}"));
@@ -142,7 +146,10 @@ async fn task(worker: Arc<Worker>, mut chance: Chance) {
 impl Worker {
     fn say(&self, line: &str) {
         let mut stdout = io::stdout().lock();
-        if writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_err() {
+        if writeln!(stdout, "{line}")
+            .and_then(|()| stdout.flush())
+            .is_err()
+        {
             // Nobody listens any more.
             std::process::exit(1);
         }
@@ -226,9 +233,8 @@ impl Worker {
             }
             let visit = self.visit(chance);
             // Inside a session-level lock the transaction is Diesel's, which says nothing of a swallowed error.
-            let is_session = chance.below(12) == 0
-                && !self.told.is_pooled
-                && visit.manner != Manner::Swallows;
+            let is_session =
+                chance.below(12) == 0 && !self.told.is_pooled && visit.manner != Manner::Swallows;
             let drops = chance.below(12) == 0 && self.drops();
             let way = chance.below(16);
             let call = self.call(&mut conn, &visit, is_session, way);
@@ -287,9 +293,7 @@ impl Worker {
                 (Outcome::Taken, "-".to_owned())
             }
             // The body has committed by itself, or tried to.
-            Some(Err(error)) if is_session && has_ended => {
-                (Outcome::Unknown, outcome::name(error))
-            }
+            Some(Err(error)) if is_session && has_ended => (Outcome::Unknown, outcome::name(error)),
             // A transaction of Diesel's own does not say whether its commit may have happened.
             Some(Err(error)) if self.told.bug.is_some() && has_ended => {
                 (Outcome::Unknown, outcome::name(error))
@@ -309,11 +313,11 @@ impl Worker {
         let job = Job {
             op: self.begin(-1 - number),
             job: number,
-            thought: match chance.below(20) {
+            thought: match (chance.below(20), is_rival) {
                 // Long enough to be renewed.
-                0 => job::TTL / 2,
-                1.. if is_rival => Duration::from_millis(5),
-                1..6 => Duration::from_millis(20),
+                (0, false) | (0..5, true) => job::TTL / 2,
+                (_, true) => Duration::from_millis(5),
+                (1..6, false) => Duration::from_millis(20),
                 _ => Duration::ZERO,
             },
             is_pooled: self.told.is_pooled,
