@@ -190,3 +190,157 @@ const fn may_be(outcome: Outcome) -> bool {
         Outcome::Confirmed | Outcome::Taken | Outcome::Unknown
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::evidence::{Evidence, Granted, Visited, Written};
+    use crate::history::{Claim, Told};
+    use crate::outcome::Outcome;
+    use crate::violation::Rule;
+
+    /// A visit of slot 7 that was committed, and what its caller was told.
+    fn visit(evidence: &mut Evidence, op: i64, booked: bool, ticks: (i64, i64), outcome: Outcome) {
+        told(evidence, op, 7, Some(ticks), Some(outcome));
+        evidence.visited.push(Visited {
+            slot: 7,
+            op,
+            booked,
+            entered: ticks.0,
+            departed: ticks.1,
+        });
+    }
+
+    fn told(
+        evidence: &mut Evidence,
+        op: i64,
+        slot: i64,
+        ticks: Option<(i64, i64)>,
+        outcome: Option<Outcome>,
+    ) {
+        let told = Told {
+            slot,
+            entered: ticks.map(|ticks| ticks.0),
+            departed: ticks.map(|ticks| ticks.1),
+            outcome,
+            ..Told::default()
+        };
+        evidence.history.told.insert(op, told);
+    }
+
+    fn granted(evidence: &mut Evidence, token: i64, tick: i64, was_free: bool) {
+        let job = 0;
+        evidence.granted.push(Granted {
+            job,
+            token,
+            was_free,
+            tick,
+        });
+    }
+
+    fn written(evidence: &mut Evidence, op: i64, token: i64, tick: i64, outcome: Option<Outcome>) {
+        told(evidence, op, -1, None, outcome);
+        let job = 0;
+        evidence.written.push(Written {
+            job,
+            token,
+            op,
+            tick,
+        });
+    }
+
+    fn broken(evidence: &Evidence) -> Vec<Rule> {
+        check(evidence).iter().map(|found| found.rule).collect()
+    }
+
+    /// A slot that is booked and then found so, and a lease that passes on.
+    fn sound() -> Evidence {
+        let mut evidence = Evidence::default();
+        visit(&mut evidence, 1, true, (10, 12), Outcome::Confirmed);
+        visit(&mut evidence, 2, false, (13, 14), Outcome::Taken);
+        told(&mut evidence, 3, 7, None, Some(Outcome::Refused));
+        told(&mut evidence, 4, 7, Some((15, 15)), None);
+        granted(&mut evidence, 1, 20, true);
+        written(&mut evidence, 5, 1, 21, Some(Outcome::Confirmed));
+        granted(&mut evidence, 2, 22, true);
+        written(&mut evidence, 6, 2, 23, Some(Outcome::Unknown));
+        evidence
+    }
+
+    #[test]
+    fn nothing_is_found_where_no_rule_is_broken() {
+        assert_eq!(broken(&sound()), []);
+    }
+
+    #[test]
+    fn who_was_inside_while_another_was_is_found_though_it_was_rolled_back() {
+        for ticks in [(11, 11), (9, 10), (9, 99)] {
+            let mut evidence = sound();
+            told(&mut evidence, 9, 7, Some(ticks), Some(Outcome::Failed));
+            assert!(broken(&evidence).contains(&Rule::TwoHolders), "{ticks:?}");
+        }
+    }
+
+    #[test]
+    fn two_who_believe_in_one_lease_are_found() {
+        let mut evidence = sound();
+        for (op, token, from, to) in [(5, 1, 30, 40), (6, 2, 35, 45)] {
+            let job = 0;
+            let claim = Claim {
+                job,
+                token,
+                from,
+                to,
+            };
+            evidence.history.claims.push((op, claim));
+        }
+        assert_eq!(broken(&evidence), [Rule::TwoHolders]);
+        evidence.history.claims[1].1.from = 41;
+        assert_eq!(broken(&evidence), []);
+    }
+
+    #[test]
+    fn a_confirmed_booking_that_is_not_there_is_lost_and_so_is_one_that_somebody_saw() {
+        let mut evidence = sound();
+        evidence.visited.retain(|visited| visited.op != 1);
+        assert_eq!(broken(&evidence), [Rule::Lost, Rule::Lost]);
+        let mut evidence = sound();
+        evidence.written.retain(|written| written.op != 5);
+        assert_eq!(broken(&evidence), [Rule::Lost]);
+    }
+
+    #[test]
+    fn a_slot_that_is_booked_twice_is_found_though_the_visits_did_not_meet() {
+        let mut evidence = sound();
+        visit(&mut evidence, 9, true, (17, 18), Outcome::Confirmed);
+        assert_eq!(broken(&evidence), [Rule::Doubled]);
+    }
+
+    #[test]
+    fn what_should_not_have_happened_is_found() {
+        for outcome in [Outcome::Refused, Outcome::Failed, Outcome::Dropped] {
+            let mut evidence = sound();
+            visit(&mut evidence, 9, false, (17, 18), outcome);
+            assert_eq!(broken(&evidence), [Rule::Ghost], "{outcome:?}");
+            let mut evidence = sound();
+            written(&mut evidence, 9, 2, 24, Some(outcome));
+            assert_eq!(broken(&evidence), [Rule::Ghost], "{outcome:?}");
+        }
+        let mut evidence = sound();
+        evidence.history.told.remove(&1);
+        assert!(broken(&evidence).contains(&Rule::Ghost));
+    }
+
+    #[test]
+    fn a_token_that_does_not_grow_and_a_write_under_an_old_one_are_found() {
+        let mut evidence = sound();
+        granted(&mut evidence, 2, 30, true);
+        assert_eq!(broken(&evidence), [Rule::Token]);
+        let mut evidence = sound();
+        granted(&mut evidence, 3, 30, false);
+        assert_eq!(broken(&evidence), [Rule::Token]);
+        let mut evidence = sound();
+        written(&mut evidence, 9, 1, 25, None);
+        assert_eq!(broken(&evidence), [Rule::Token]);
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::clock::pass;
 use crate::crew::Crew;
+use crate::job::TTL;
 use crate::server::{Failure, Server, rows};
 use advisory_tests::{Bouncer, Proxy};
 use std::str::FromStr;
@@ -115,7 +116,7 @@ impl Fault {
             }
             Self::StopClient => {
                 site.crew.signal(site.round, "-STOP")?;
-                pass(hold).await;
+                pass(hold.max(OUTLIVED)).await;
                 site.crew.signal(site.round, "-CONT")?;
             }
             Self::TerminateBackends => {
@@ -139,7 +140,7 @@ impl Fault {
                     proxy.cut_all();
                 } else {
                     proxy.stop_forwarding();
-                    pass(hold).await;
+                    pass(hold.max(OUTLIVED)).await;
                     proxy.resume_forwarding();
                 }
             }
@@ -173,8 +174,12 @@ const TERMINATE: &str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM (SELEC
      WHERE datname = pg_catalog.current_database() AND backend_type = 'client backend' \
      AND pid <> pg_catalog.pg_backend_pid() ORDER BY pg_catalog.random() LIMIT 5) AS backends";
 
-/// More locks than any lock table has room for, in the key space that nobody else uses.
-const FILL: &str = "SELECT count(pg_catalog.pg_advisory_lock(7, n)) FROM pg_catalog.generate_series(1, 10000000) AS n";
+/// More locks than a lock table has room for, one after the other, in the key space that nobody else uses.
+const FILL: &str = "SELECT count(*) FROM \
+     (SELECT pg_catalog.pg_advisory_lock(7, pg_catalog.generate_series(1, 1000000)) OFFSET 0) AS taken";
+
+/// Who is stopped or cut off finds its lease expired.
+const OUTLIVED: Duration = TTL.saturating_add(Duration::from_millis(150));
 
 /// A synchronous standby that is not there: each commit waits for it.
 const NOBODY_ANSWERS: &str = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";

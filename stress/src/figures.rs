@@ -101,7 +101,9 @@ impl Figures {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let micros = |time: Option<Duration>| time.map(|time| time.as_micros() as u64);
+        let micros = |time: Option<Duration>| {
+            time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+        };
         let violations: BTreeMap<&str, usize> = Rule::ALL
             .into_iter()
             .map(|rule| (rule.name(), self.broken(rule)))

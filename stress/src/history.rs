@@ -84,8 +84,9 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn read(&mut self, path: &Path) -> io::Result<()> {
         let text = fs::read_to_string(path)?;
-        // What was killed in the middle of its last line has written all of it, or none.
-        for line in text.lines() {
+        // Who was killed in the middle of a line has begun its last one in vain.
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        for line in whole.lines() {
             if self.take(line).is_none() {
                 let line = format!("{}: no history is `{line}`", path.display());
                 return Err(io::Error::new(io::ErrorKind::InvalidData, line));

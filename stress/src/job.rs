@@ -26,7 +26,7 @@ diesel::table! {
 /// One piece of work under a lease, as it goes.
 pub(crate) struct Job<'w> {
     pub(crate) op: i64,
-    pub(crate) job: i64,
+    pub(crate) number: i64,
     /// How long the holder thinks between its first tick and its write.
     pub(crate) thought: Duration,
     pub(crate) is_pooled: bool,
@@ -64,7 +64,7 @@ impl Job<'_> {
         pass(self.thought).await;
         let to = diesel::select(tick()).get_result(conn).await?;
         if is_held() {
-            let job = self.job;
+            let job = self.number;
             let claim = Claim {
                 job,
                 token,
@@ -79,12 +79,12 @@ impl Job<'_> {
     /// In a transaction that keeps the token current.
     pub(crate) async fn write(&self, conn: &mut AsyncPgConnection, token: i64) -> QueryResult<()> {
         if self.is_pooled {
-            let (job, op) = (self.job, self.op);
+            let (job, op) = (self.number, self.op);
             let write = format!("INSERT INTO stress.written VALUES ({job}, {token}, {op})");
             conn.batch_execute(&write).await?;
         } else {
             let row = (
-                written::job.eq(self.job),
+                written::job.eq(self.number),
                 written::token.eq(token),
                 written::op.eq(self.op),
             );

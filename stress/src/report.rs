@@ -34,14 +34,14 @@ pub(crate) fn line(figures: &Figures) -> String {
         shown(figures.median()),
         shown(figures.longest()),
     ];
-    let mut line = format!("| {} |", cells.join(" | "));
+    let mut lines = vec![format!("| {} |", cells.join(" | "))];
     for violation in figures.violations.iter().take(SHOWN) {
-        line += &format!("\n  {}: {}", violation.rule.name(), violation.what);
+        lines.push(format!("  {}: {}", violation.rule.name(), violation.what));
     }
     if figures.violations.len() > SHOWN {
-        line += &format!("\n  and {} more", figures.violations.len() - SHOWN);
+        lines.push(format!("  and {} more", figures.violations.len() - SHOWN));
     }
-    line
+    lines.join("\n")
 }
 
 fn violations(figures: &Figures) -> String {

@@ -35,8 +35,8 @@ pub(crate) async fn book(bug: Bug, conn: &mut AsyncPgConnection, visit: &Visit<'
         }
         Bug::OneStatement => {
             let booked = conn.transaction(async |conn| {
-                let look = LOCK_AND_LOOK.replace("$slot", &slot.to_string());
-                let seen: Seen = diesel::sql_query(look).get_result(conn).await?;
+                let text = LOCK_AND_LOOK.replace("$slot", &slot.to_string());
+                let seen: Seen = diesel::sql_query(text).get_result(conn).await?;
                 visit.write(conn, seen.entered, seen.taken == 0).await
             });
             booked.await
@@ -89,7 +89,7 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
         .get()
         .await
         .map_err(|error| Error::Pool(Box::new(error)))?;
-    let key = format!("sha256(convert_to('job:{}', 'UTF8'))", job.job);
+    let key = format!("sha256(convert_to('job:{}', 'UTF8'))", job.number);
     let granted = conn.transaction(async |conn| {
         let insert = format!(
             "INSERT INTO public.advisory_lease VALUES ({key}, 1, 0, '', NULL, now(), now()) ON CONFLICT DO NOTHING"

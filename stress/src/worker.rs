@@ -110,7 +110,7 @@ async fn load(worker: &Arc<Worker>) {
     if is_pooled {
         worker.open().await;
     }
-    worker.say("open");
+    say("open");
     worker.goes.notified().await;
     let mut tasks = JoinSet::new();
     for number in 0..if is_pooled { POOLED_TASKS } else { TASKS } {
@@ -125,9 +125,9 @@ async fn load(worker: &Arc<Worker>) {
     {
         let count = worker.next.load(Ordering::Relaxed) & 0xffff_ffff;
         let success = worker.last_success.load(Ordering::Relaxed);
-        worker.say(&format!("{success} {count}"));
+        say(&format!("{success} {count}"));
     }
-    worker.say("quiet");
+    say("quiet");
     std::future::pending::<()>().await;
 }
 
@@ -143,18 +143,16 @@ async fn task(worker: Arc<Worker>, mut chance: Chance) {
     }
 }
 
-impl Worker {
-    fn say(&self, line: &str) {
-        let mut stdout = io::stdout().lock();
-        if writeln!(stdout, "{line}")
-            .and_then(|()| stdout.flush())
-            .is_err()
-        {
-            // Nobody listens any more.
-            std::process::exit(1);
-        }
+fn say(line: &str) {
+    let mut stdout = io::stdout().lock();
+    let said = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if said.is_err() {
+        // Nobody listens any more.
+        std::process::exit(1);
     }
+}
 
+impl Worker {
     /// Opens all connections before anybody works. diesel-async sets one up with prepared statements, sent without waiting in
     /// between; where that fails, or where it is closed soon after, pgbouncer before 1.21 lends the backend to another client while
     /// its answers are still to come, and that client takes them for its own.
@@ -312,7 +310,7 @@ impl Worker {
         let number = i64::from(chance.below(if is_rival { 1 } else { JOBS }));
         let job = Job {
             op: self.begin(-1 - number),
-            job: number,
+            number,
             thought: match (chance.below(20), is_rival) {
                 // Long enough to be renewed.
                 (0, false) | (0..5, true) => job::TTL / 2,

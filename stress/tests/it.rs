@@ -16,10 +16,10 @@ fn house(name: &str, flags: &[&str]) -> (Vec<Value>, bool) {
         .expect("`cargo test` builds the program of its package");
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    println!("{said}{errors}");
+    eprintln!("{said}{errors}");
     let figures = fs::read(&file).unwrap_or_else(|error| panic!("{error}: {errors}"));
-    fs::remove_file(&file).unwrap();
-    let mut figures: Value = serde_json::from_slice(&figures).unwrap();
+    fs::remove_file(&file).expect("the file that was read");
+    let mut figures: Value = serde_json::from_slice(&figures).expect("one JSON object");
     let Value::Array(runs) = figures["runs"].take() else {
         panic!("no runs: {figures}");
     };
