@@ -10,7 +10,7 @@ Bookings and leases under load from several processes, while faults run their co
 Usage: cargo run --release -p advisory-stress -- [FLAGS]
 
       --operations N   how many operations over all runs (default 120000)
-      --long           the long form: 1200000 operations
+      --long           the long form: 1020000 operations
       --only FAULT     run this fault alone; may be given again
       --bug BUG        put this bug into the programs: the checker has to find it; may be given again
       --workers N      how many processes run the load (default 3)
@@ -53,7 +53,7 @@ impl Flags {
         while let Some(arg) = parser.next()? {
             match arg {
                 Long("operations") => flags.operations = parser.value()?.parse()?,
-                Long("long") => flags.operations = 1_200_000,
+                Long("long") => flags.operations = 1_020_000,
                 Long("only") => flags.faults.push(parser.value()?.parse()?),
                 Long("bug") => flags.bugs.push(Some(parser.value()?.parse()?)),
                 Long("workers") => flags.workers = parser.value()?.parse()?,

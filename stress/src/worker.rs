@@ -264,8 +264,7 @@ impl Worker {
         // What needs a session of its own is none of a pooler's.
         match way {
             _ if is_session => visit::session(conn, slot, visit).await,
-            // Without a wait the answer comes by a prepared statement.
-            0..3 if !visit.is_pooled => visit::never_wait(conn, slot, visit).await,
+            0..3 => visit::never_wait(conn, slot, visit).await,
             3..6 => visit::bounded(conn, slot, visit).await,
             6 | 7 if !visit.is_pooled => visit::repeatable(conn, slot, visit).await,
             8 if !visit.is_pooled => visit::serializable(conn, slot, visit).await,
