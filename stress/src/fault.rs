@@ -136,6 +136,8 @@ impl Fault {
                 let Between::Proxy(proxy) = site.between else {
                     return Err("there is no proxy".into());
                 };
+                // It notes what crosses it, and nobody reads that here.
+                proxy.reset();
                 if self == Self::CutConnections {
                     proxy.cut_all();
                 } else {

@@ -16,6 +16,8 @@ pub(crate) struct Figures {
     /// Why there was no run.
     pub(crate) left_out: Option<&'static str>,
     pub(crate) operations: usize,
+    /// How many of the confirmed ones were writes under a lease.
+    pub(crate) leases: usize,
     pub(crate) outcomes: HashMap<Option<Outcome>, usize>,
     /// What refused and failed operations were told.
     pub(crate) reasons: BTreeMap<String, usize>,
@@ -44,6 +46,8 @@ impl Figures {
         };
         for told in history.told.values() {
             *figures.outcomes.entry(told.outcome).or_insert(0) += 1;
+            figures.leases +=
+                usize::from(told.slot < 0 && told.outcome == Some(Outcome::Confirmed));
             if told.outcome.is_some_and(|outcome| !outcome.is_granted()) {
                 *figures.reasons.entry(told.why.clone()).or_insert(0) += 1;
             }
@@ -64,6 +68,7 @@ impl Figures {
             bug,
             left_out: None,
             operations: 0,
+            leases: 0,
             outcomes: HashMap::new(),
             reasons: BTreeMap::new(),
             injected: 0,
@@ -120,6 +125,7 @@ impl Figures {
             "bug": self.bug.map(Bug::name),
             "left_out": self.left_out,
             "operations": self.operations,
+            "leases": self.leases,
             "confirmed": self.count(Outcome::Confirmed),
             "taken": self.count(Outcome::Taken),
             "refused": self.count(Outcome::Refused),

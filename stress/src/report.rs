@@ -69,8 +69,10 @@ pub(crate) fn total(all: &[Figures]) -> String {
         all.iter().map(|one| one.took).sum::<Duration>(),
     );
     format!(
-        "{runs} runs, {} operations, {} faults injected, {} violations, {} s",
+        "{runs} runs, {} operations ({} granted, {} of them leases), {} faults injected, {} violations, {} s",
         sum(|one| one.operations),
+        sum(Figures::granted),
+        sum(|one| one.leases),
         sum(|one| one.injected),
         sum(|one| one.violations.len()),
         took.as_secs()
