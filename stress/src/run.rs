@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 const fn patience(bug: Option<Bug>) -> Duration {
     // With a bug they may never, and it is soon enough seen.
     match bug {
-        Some(_) => Duration::from_secs(3),
+        Some(_) => Duration::from_secs(10),
         None => Duration::from_secs(30),
     }
 }
@@ -39,8 +39,14 @@ pub(crate) struct Ended {
     pub(crate) workers: Vec<i64>,
 }
 
-/// A fault runs its course this often at least.
-const ROUNDS: usize = 2;
+/// How often a fault runs its course at least.
+const fn rounds(bug: Option<Bug>) -> usize {
+    match bug {
+        // Leases have to be waited for, and for longer than they last.
+        Some(Bug::Now) => 12,
+        _ => 2,
+    }
+}
 
 pub(crate) async fn run(
     server: &Server,
@@ -73,7 +79,7 @@ pub(crate) async fn run(
     let mut violations = Vec::new();
     let mut ended: Vec<Ended> = Vec::new();
     let mut goes_on = goes_on(&crew, 0, patience, &mut violations).await;
-    while goes_on && (ended.len() < ROUNDS || crew.operations() < plan.operations) {
+    while goes_on && (ended.len() < rounds(bug) || crew.operations() < plan.operations) {
         let mut site = Site {
             server,
             url: &url,

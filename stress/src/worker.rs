@@ -177,9 +177,13 @@ impl Worker {
         }
     }
 
-    /// Whether calls are dropped now and then. Behind a pooler that closes a connection; and of the bugs one is to show by it.
-    fn drops(&self) -> bool {
-        !self.told.is_pooled && matches!(self.told.bug, None | Some(Bug::GuardOff))
+    /// Whether the next call is dropped. Behind a pooler that closes a connection; and of the bugs one is to show by it.
+    fn drops(&self, chance: &mut Chance) -> bool {
+        match self.told.bug {
+            Some(Bug::GuardOff) => chance.below(4) == 0,
+            Some(_) => false,
+            None => !self.told.is_pooled && chance.below(12) == 0,
+        }
     }
 
     fn slot(&self, chance: &mut Chance) -> i64 {
@@ -233,7 +237,7 @@ impl Worker {
             // Inside a session-level lock the transaction is Diesel's, which says nothing of a swallowed error.
             let is_session =
                 chance.below(12) == 0 && !self.told.is_pooled && visit.manner != Manner::Swallows;
-            let drops = chance.below(12) == 0 && self.drops();
+            let drops = self.drops(chance);
             let way = chance.below(16);
             let call = self.call(&mut conn, &visit, is_session, way);
             let ended = if drops {
@@ -321,7 +325,7 @@ impl Worker {
             log: &self.log,
             has_ended: AtomicBool::new(false),
         };
-        let (waits, drops) = (chance.below(4) == 0, chance.below(12) == 0 && self.drops());
+        let (waits, drops) = (chance.below(4) == 0, self.drops(chance));
         let call = async {
             if is_rival {
                 rival::job(&self.pool, &job).await
