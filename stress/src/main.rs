@@ -1,7 +1,7 @@
 //! Do bookings stay single, and leases exclusive, while everything around them fails?
 //!
 //! `cargo run --release -p advisory-stress` starts a server of its own and several processes that fight for slots and leases
-//! (`crew`, `worker`, `visit`, `job`), has a fault run its course again and again (`fault`), and judges afterwards (`checker`) what
+//! (`crew`, `worker`, `load`, `visit`, `job`), has a fault run its course again and again (`fault`), and judges afterwards (`checker`) what
 //! the clients (`history`) and the database (`schema`) have recorded. With `--bug` the programs have a known bug in place of
 //! our lock (`rival`), and the checker has to find it. What it shows and what not is in `docs/stress.md`.
 
@@ -19,6 +19,7 @@ mod figures;
 mod flags;
 mod history;
 mod job;
+mod load;
 mod outcome;
 mod report;
 mod rival;
@@ -42,7 +43,7 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     if let Some(told) = Assignment::of_this_process() {
-        return match worker::run(told) {
+        return match worker::run(&told) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("advisory-stress: a worker: {error}");
