@@ -66,7 +66,7 @@ pub(crate) fn name(error: &Error) -> String {
     let end = name.find(|letter: char| !letter.is_alphanumeric());
     let name = &name[..end.unwrap_or(name.len())];
     match error {
-        Error::Database(said) => {
+        Error::Database(said) | Error::Cancelled { source: said, .. } => {
             let said = said.to_string();
             let words = said
                 .split(' ')

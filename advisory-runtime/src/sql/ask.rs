@@ -83,6 +83,7 @@ pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
 pub(crate) const STEP: &str = "SELECT pg_catalog.current_setting('advisory.step',true)";
 
 /// Fails unless [`STEP`] answers this, which was made here: needs no prepared statement.
+#[cfg(feature = "diesel-async")]
 pub(crate) fn step_is(all: &str) -> String {
     format!(
         "SELECT CAST(CASE WHEN pg_catalog.current_setting('advisory.step',true) OPERATOR(pg_catalog.=) '{all}' \
