@@ -2,7 +2,7 @@
 
 use crate::link::{Cancel, Link, Sent};
 use crate::prepared::Session;
-use crate::sql;
+use crate::{error, sql};
 use diesel::QueryResult;
 use diesel::connection::TransactionManagerStatus;
 use diesel::pg::Pg;
@@ -38,7 +38,14 @@ impl Link for AsyncPgConnection {
             .await
     }
 
-    async fn execute_and_ask(&mut self, message: &str) -> QueryResult<QueryResult<Option<String>>> {
+    async fn execute_and_ask(
+        &mut self,
+        message: &str,
+        all: &str,
+    ) -> QueryResult<QueryResult<Option<String>>> {
+        if crate::cancel::is_pooled(&self.cancel_token()) {
+            return Box::pin(execute_and_check(self, message, all)).await;
+        }
         let (mut first, mut second) = (&*self, &*self);
         let mut sent = pin!(first.batch_execute(message));
         let mut answer = pin!(RunQueryDsl::get_result(Step, &mut second));
@@ -112,6 +119,21 @@ impl Link for AsyncPgConnection {
                 None => false,
             }
         })
+    }
+}
+
+/// As one message, which a miss fails. A pooler that tracks no prepared statements may lend a backend that knows nothing of ours, or
+/// another program's by its name.
+async fn execute_and_check(
+    conn: &mut AsyncPgConnection,
+    message: &str,
+    all: &str,
+) -> QueryResult<QueryResult<Option<String>>> {
+    let message = format!("{message};{}", sql::step_is(all));
+    match conn.batch_execute(&message).await {
+        Ok(()) => Ok(Ok(Some(all.to_owned()))),
+        Err(error) if error::has_marker(&error, sql::SAID) => Ok(Ok(None)),
+        Err(error) => Err(error),
     }
 }
 

@@ -259,18 +259,19 @@ async fn send<O: ?Sized, L: Link>(
     held.phase = Phase::Waiting;
     let started = held.started;
     let is_try = request.budget() == Wait::Never;
+    let is_session = held.scope == Scope::Session || held.is_handed_over;
+    let mut all = String::new();
     let sent = if is_try {
-        held.pg().execute_and_ask(message).await
+        all = sql::step_of_all(held.token, request, is_session);
+        held.pg().execute_and_ask(message, &all).await
     } else {
         held.pg().execute(message).await.map(|()| Ok(None))
     };
     held.waited = started.elapsed() + request.queued;
-    let is_session = held.scope == Scope::Session || held.is_handed_over;
     let source = match sent {
         Ok(step) if is_try => {
-            let all = sql::step_of_all(held.token, request, is_session);
             let missed = match step {
-                Ok(step) if step.as_deref() == Some(&*all) => {
+                Ok(step) if step.as_deref() == Some(&all) => {
                     held.phase = Phase::Held;
                     held.acquired_at = Instant::now();
                     return Ok(());

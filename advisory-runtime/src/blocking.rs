@@ -73,7 +73,11 @@ impl Link for PgConnection {
         diesel::dsl::sql::<Nullable<Text>>(question).get_result(self)
     }
 
-    async fn execute_and_ask(&mut self, message: &str) -> QueryResult<QueryResult<Option<String>>> {
+    async fn execute_and_ask(
+        &mut self,
+        message: &str,
+        _all: &str,
+    ) -> QueryResult<QueryResult<Option<String>>> {
         self.batch_execute(message)?;
         Ok(diesel::dsl::sql::<Nullable<Text>>(sql::STEP).get_result(self))
     }

@@ -40,10 +40,12 @@ pub trait Link: Send + Sized {
     fn ask(&mut self, question: &str) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
     /// Sends a message and asks [`sql::STEP`](crate::sql::STEP) behind it, without waiting in between where that is possible.
-    /// The error of the message, or what became of the question.
+    /// The error of the message, or what became of the question: behind a pooler it may be told no more than whether the answer
+    /// is `all`.
     fn execute_and_ask(
         &mut self,
         message: &str,
+        all: &str,
     ) -> impl Future<Output = QueryResult<QueryResult<Option<String>>>> + Send;
 
     fn status(&mut self) -> &mut TransactionManagerStatus;

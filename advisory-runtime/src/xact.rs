@@ -26,7 +26,8 @@ pub type Held<'o, O> = crate::guard::Held<'o, O, AsyncPgConnection>;
 ///
 /// It waits as long as the request says: [`Wait::For`] sets `lock_timeout`, for several keys to what is left of the budget
 /// before each, by the server's clock, and gives it back before the body runs; [`Wait::Never`] sends `pg_try_advisory_xact_lock`
-/// and asks behind it, without waiting in between, what it got. `statement_timeout` is left alone and can end the wait too.
+/// and asks behind it, without waiting in between, what it got (behind a pooler in the same message, which fails on the server where
+/// it got nothing, so that no prepared statement is needed). `statement_timeout` is left alone and can end the wait too.
 ///
 /// For the length of the transaction it sets `client_connection_check_interval` to one second where it is off, on Linux
 /// servers, so that the server notices a client that dies while it waits; and `advisory.token`, by which [`finish`] knows the

@@ -25,7 +25,16 @@ impl Bouncer {
         if !owns_server() {
             return Err("the server is not our own, so its password is unknown");
         }
-        let server: Config = database.url().parse().expect("the database's address");
+        Self::before(database.url(), settings).await
+    }
+
+    /// As [`start`](Self::start), in front of a server that a test started itself: the one behind this address.
+    ///
+    /// # Panics
+    ///
+    /// When it is installed and does not start, or the server does not listen on a socket.
+    pub async fn before(url: &str, settings: &str) -> Result<Self, &'static str> {
+        let server: Config = url.parse().expect("the server's address");
         let Some(Host::Unix(socket)) = server.get_hosts().first().cloned() else {
             panic!("our own server listens on a socket");
         };
@@ -41,7 +50,13 @@ impl Bouncer {
     /// The address of a database through it.
     #[must_use]
     pub fn url(&self, database: &Database) -> String {
-        self.0.url(database.name(), None)
+        self.address(database.name())
+    }
+
+    /// The address of the database of this name through it.
+    #[must_use]
+    pub fn address(&self, name: &str) -> String {
+        self.0.url(name, None)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Proxy {
 struct Record {
     seen: Mutex<Seen>,
     flowing: watch::Sender<bool>,
+    /// How often all connections were cut.
+    cuts: watch::Sender<usize>,
     wants_tls: AtomicBool,
     open: watch::Sender<bool>,
 }
@@ -65,7 +67,16 @@ impl Proxy {
     ///
     /// When this machine has no free port, or the database's address is not understood.
     pub async fn start(database: &Database) -> Self {
-        let server: Config = database.url().parse().expect("the database's address");
+        Self::before(database.url()).await
+    }
+
+    /// Opens a proxy in front of any address, such as that of a database of an [`OwnServer`](crate::OwnServer).
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::start`].
+    pub async fn before(url: &str) -> Self {
+        let server: Config = url.parse().expect("the database's address");
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
             .await
             .expect("a port");
@@ -73,6 +84,7 @@ impl Proxy {
         let record = Arc::new(Record {
             seen: Mutex::default(),
             flowing: watch::Sender::new(true),
+            cuts: watch::Sender::new(0),
             wants_tls: AtomicBool::new(false),
             open: watch::Sender::new(true),
         });
@@ -137,6 +149,11 @@ impl Proxy {
         });
     }
 
+    /// Breaks every connection that there is, wherever it stands; new ones are accepted.
+    pub fn cut_all(&self) {
+        self.record.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
     /// Holds everything back from now on, both ways, with the connections open: a network that drops packets.
     pub fn stop_forwarding(&self) {
         self.record.flowing.send_replace(false);
@@ -183,8 +200,14 @@ async fn accept(listener: TcpListener, server: Config, record: Arc<Record>) {
         };
         while connections.try_join_next().is_some() {}
         let (server, record) = (server.clone(), Arc::clone(&record));
-        // An error is a broken connection, which is what both sides see.
-        connections.spawn(async move { drop(serve(client, &server, &record).await) });
+        let mut cuts = record.cuts.subscribe();
+        connections.spawn(async move {
+            // An error is a broken connection, which is what both sides see.
+            tokio::select! {
+                _ = serve(client, &server, &record) => {}
+                _ = cuts.changed() => {}
+            }
+        });
     }
     drop((listener, open));
     while connections.join_next().await.is_some() {}

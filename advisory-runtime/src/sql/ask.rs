@@ -82,6 +82,15 @@ pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
 /// The answer of a message that tries: how far it came.
 pub(crate) const STEP: &str = "SELECT pg_catalog.current_setting('advisory.step',true)";
 
+/// Fails unless [`STEP`] answers this, which was made here: needs no prepared statement.
+#[cfg(feature = "diesel-async")]
+pub(crate) fn step_is(all: &str) -> String {
+    format!(
+        "SELECT CAST(CASE WHEN pg_catalog.current_setting('advisory.step',true) OPERATOR(pg_catalog.=) '{all}' \
+         THEN '1' ELSE '{SAID}.' END AS pg_catalog.int4)"
+    )
+}
+
 /// What [`STEP`] answers when all keys were taken.
 pub(crate) fn step_of_all(token: u64, request: &Request, scope_is_session: bool) -> String {
     if scope_is_session {

@@ -2,7 +2,7 @@
 //!
 //! pgbouncer 1.18 does not track prepared statements, whose names are the same in every program, so bodies here have none.
 
-use crate::bookings::{committed, database};
+use crate::bookings::{committed, database, key_of};
 use advisory_runtime::{
     Error, Isolation, Pool, Request, Wait, advisory_lock, blocking, session, xact,
 };
@@ -291,6 +291,39 @@ async fn behind_a_pooler_in_transaction_mode_a_wait_ends_and_readers_run_togethe
     );
     waited.unwrap();
     db.until_quiet().await;
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = "never")]
+async fn at_once(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+    Ok(conn.batch_execute(&unless_booked(room)).await?)
+}
+
+/// The pooler tracks no prepared statements, and lends another backend each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_pooler_in_transaction_mode_who_does_not_wait_is_told_at_once() {
+    let db = database().await;
+    let Some(bouncer) = bouncer(&db, 3).await else {
+        return;
+    };
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    let mut clients = Vec::new();
+    for (client, mut conn) in (0..).zip(connect(&bouncer.url(&db), 6).await) {
+        clients.push(tokio::spawn(async move {
+            for round in 0..40 {
+                let room = 100 * (client + 1) + round;
+                at_once(&mut conn, room).await.unwrap();
+                let error = at_once(&mut conn, 7).await.unwrap_err();
+                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+                plain(&mut conn, room).await.unwrap();
+            }
+        }));
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(db.count("SELECT count(*) FROM booking").await, 240);
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]

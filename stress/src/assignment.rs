@@ -1,0 +1,55 @@
+//! What is one worker told to do? Written as the arguments of its process, and read there.
+
+use crate::bug::Bug;
+use std::path::PathBuf;
+
+/// The word by which the program knows that it is a worker.
+pub(crate) const WORKER: &str = "--be-a-worker";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Assignment {
+    /// Unique in its run: the first half of the numbers of its operations.
+    pub(crate) number: i64,
+    /// The address of the database, by whatever stands before it.
+    pub(crate) url: String,
+    pub(crate) log: PathBuf,
+    pub(crate) seed: u64,
+    /// When the run began: slots are drawn by the time since.
+    pub(crate) start: i64,
+    /// Whether a pooler stands before the server, where bodies have no prepared statements.
+    pub(crate) is_pooled: bool,
+    pub(crate) bug: Option<Bug>,
+}
+
+impl Assignment {
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        vec![
+            WORKER.to_owned(),
+            self.number.to_string(),
+            self.url.clone(),
+            self.log.display().to_string(),
+            self.seed.to_string(),
+            self.start.to_string(),
+            self.is_pooled.to_string(),
+            self.bug.map_or("none", Bug::name).to_owned(),
+        ]
+    }
+
+    /// `None` where the program is no worker.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        let mut arguments = std::env::args().skip(1);
+        if arguments.next()? != WORKER {
+            return None;
+        }
+        let mut next = || arguments.next();
+        Some(Self {
+            number: next()?.parse().ok()?,
+            url: next()?,
+            log: next()?.into(),
+            seed: next()?.parse().ok()?,
+            start: next()?.parse().ok()?,
+            is_pooled: next()?.parse().ok()?,
+            bug: next()?.parse().ok(),
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! What is there to be judged? What the clients have recorded, and what the database has.
+
+use crate::history::History;
+use crate::server::{Failure, Row, Server};
+use std::path::PathBuf;
+
+/// A visit of a slot that was committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visited {
+    pub(crate) slot: i64,
+    pub(crate) op: i64,
+    pub(crate) booked: bool,
+    pub(crate) entered: i64,
+    pub(crate) departed: i64,
+}
+
+/// A write under a lease that was committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub(crate) job: i64,
+    pub(crate) token: i64,
+    pub(crate) op: i64,
+    pub(crate) tick: i64,
+}
+
+/// A grant of a lease, as its table's trigger saw it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) job: i64,
+    pub(crate) token: i64,
+    /// Whether the one before had expired, by the server's clock.
+    pub(crate) was_free: bool,
+    pub(crate) tick: i64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    pub(crate) history: History,
+    pub(crate) visited: Vec<Visited>,
+    pub(crate) written: Vec<Written>,
+    pub(crate) granted: Vec<Granted>,
+}
+
+impl Evidence {
+    pub(crate) async fn gather(
+        server: &Server,
+        url: &str,
+        logs: &[PathBuf],
+    ) -> Result<Self, Failure> {
+        let mut evidence = Self::default();
+        for log in logs {
+            // Who was killed before it could begin has none.
+            if log.exists() {
+                evidence.history.read(log)?;
+            }
+        }
+        for row in server.rows(url, VISITED).await? {
+            evidence.visited.push(Visited {
+                slot: number(&row, 0)?,
+                op: number(&row, 1)?,
+                booked: row[2] == "t",
+                entered: number(&row, 3)?,
+                departed: number(&row, 4)?,
+            });
+        }
+        for row in server.rows(url, WRITTEN).await? {
+            evidence.written.push(Written {
+                job: number(&row, 0)?,
+                token: number(&row, 1)?,
+                op: number(&row, 2)?,
+                tick: number(&row, 3)?,
+            });
+        }
+        for row in server.rows(url, GRANTED).await? {
+            evidence.granted.push(Granted {
+                job: number(&row, 0)?,
+                token: number(&row, 1)?,
+                was_free: row[2] == "t",
+                tick: number(&row, 3)?,
+            });
+        }
+        Ok(evidence)
+    }
+}
+
+const VISITED: &str = "SELECT slot, op, booked, entered, departed FROM stress.visit";
+const WRITTEN: &str = "SELECT job, token, op, tick FROM stress.written";
+/// The table of leases has hashes alone.
+const GRANTED: &str = "SELECT job, token, was_free, granted.tick FROM stress.granted, generate_series(0, 99) AS job \
+     WHERE key_hash = sha256(convert_to('job:' || job, 'UTF8'))";
+
+fn number(row: &Row, index: usize) -> Result<i64, Failure> {
+    Ok(row[index].parse()?)
+}

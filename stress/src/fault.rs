@@ -1,0 +1,201 @@
+//! What goes wrong, and how does it run its course?
+
+use crate::clock::pass;
+use crate::crew::Crew;
+use crate::job::TTL;
+use crate::server::{Failure, Server, rows};
+use advisory_tests::{Bouncer, Proxy};
+use std::str::FromStr;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// None: nothing goes wrong.
+    Calm,
+    KillClient,
+    StopClient,
+    TerminateBackends,
+    RestartFast,
+    RestartImmediate,
+    DropPackets,
+    CutConnections,
+    /// A pooler in transaction mode stands before the server; it connects anew.
+    Pooler,
+    LockTableFull,
+    PoolExhausted,
+    CommitHeldUp,
+}
+
+/// What a fault can get at.
+pub(crate) struct Site<'r> {
+    pub(crate) server: &'r Server,
+    /// The run's database, without anything between.
+    pub(crate) url: &'r str,
+    pub(crate) crew: &'r mut Crew,
+    pub(crate) between: &'r Between,
+    pub(crate) hold: Duration,
+    /// The how-many-th time it is.
+    pub(crate) round: usize,
+}
+
+/// What stands between the workers and the server.
+pub(crate) enum Between {
+    Nothing,
+    Proxy(Proxy),
+    Bouncer(Bouncer),
+}
+
+const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 4\nadmin_users = postgres";
+
+impl Fault {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Calm,
+        Self::KillClient,
+        Self::StopClient,
+        Self::TerminateBackends,
+        Self::RestartFast,
+        Self::RestartImmediate,
+        Self::DropPackets,
+        Self::CutConnections,
+        Self::Pooler,
+        Self::LockTableFull,
+        Self::PoolExhausted,
+        Self::CommitHeldUp,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::KillClient => "kill-client",
+            Self::StopClient => "stop-client",
+            Self::TerminateBackends => "terminate-backends",
+            Self::RestartFast => "restart-fast",
+            Self::RestartImmediate => "restart-immediate",
+            Self::DropPackets => "drop-packets",
+            Self::CutConnections => "cut-connections",
+            Self::Pooler => "pgbouncer",
+            Self::LockTableFull => "lock-table-full",
+            Self::PoolExhausted => "pool-exhausted",
+            Self::CommitHeldUp => "commit-held-up",
+        }
+    }
+
+    /// Puts up what the fault needs between the workers and this database, and says by which address they go; else why it cannot
+    /// be had here.
+    pub(crate) async fn between(
+        self,
+        url: &str,
+        name: &str,
+    ) -> Result<(Between, String), &'static str> {
+        Ok(match self {
+            Self::DropPackets | Self::CutConnections => {
+                let proxy = Proxy::before(url).await;
+                let url = proxy.url().to_owned();
+                (Between::Proxy(proxy), url)
+            }
+            Self::Pooler => {
+                let bouncer = Bouncer::before(url, SETTINGS).await?;
+                let url = bouncer.address(name);
+                (Between::Bouncer(bouncer), url)
+            }
+            _ => (Between::Nothing, url.to_owned()),
+        })
+    }
+
+    /// Runs its course once; returns at its end.
+    pub(crate) async fn course(self, site: &mut Site<'_>) -> Result<(), Failure> {
+        let Site {
+            server, url, hold, ..
+        } = *site;
+        match self {
+            Self::Calm => pass(hold).await,
+            Self::KillClient => {
+                site.crew.kill(site.round)?;
+                pass(hold / 4).await;
+                site.crew.fill_up().await?;
+            }
+            Self::StopClient => {
+                site.crew.signal(site.round, "-STOP")?;
+                pass(hold.max(OUTLIVED)).await;
+                site.crew.signal(site.round, "-CONT")?;
+            }
+            Self::TerminateBackends => {
+                server.rows(url, TERMINATE).await?;
+            }
+            Self::Pooler => {
+                let Between::Bouncer(bouncer) = site.between else {
+                    return Err("there is no pooler".into());
+                };
+                let console = bouncer.address("pgbouncer");
+                // From here on each backend is closed when its transaction is over.
+                server.rows(&console, "RECONNECT").await?;
+            }
+            Self::RestartFast => server.restart("fast").await,
+            Self::RestartImmediate => server.restart("immediate").await,
+            Self::DropPackets | Self::CutConnections => {
+                let Between::Proxy(proxy) = site.between else {
+                    return Err("there is no proxy".into());
+                };
+                // It notes what crosses it, and nobody reads that here.
+                proxy.reset();
+                if self == Self::CutConnections {
+                    proxy.cut_all();
+                } else {
+                    proxy.stop_forwarding();
+                    pass(hold.max(OUTLIVED)).await;
+                    proxy.resume_forwarding();
+                }
+            }
+            Self::LockTableFull => {
+                let client = server.connect(url).await?;
+                // It fails once there is no room, and keeps what it has got.
+                if rows(&client, FILL).await.is_ok() {
+                    return Err("the lock table was not filled".into());
+                }
+                pass(hold).await;
+                rows(&client, "SELECT pg_catalog.pg_advisory_unlock_all()").await?;
+            }
+            Self::PoolExhausted => {
+                site.crew.tell_all(&format!("hog {}", hold.as_millis()));
+                pass(hold).await;
+            }
+            Self::CommitHeldUp => {
+                server.rows(url, NOBODY_ANSWERS).await?;
+                server.rows(url, RELOAD).await?;
+                pass(hold).await;
+                server.rows(url, AS_BEFORE).await?;
+                server.rows(url, RELOAD).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A few backends of the run, whatever they do.
+const TERMINATE: &str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM (SELECT pid FROM pg_catalog.pg_stat_activity \
+     WHERE datname = pg_catalog.current_database() AND backend_type = 'client backend' \
+     AND pid <> pg_catalog.pg_backend_pid() ORDER BY pg_catalog.random() LIMIT 5) AS backends";
+
+/// More locks than a lock table has room for, one after the other, in the key space that nobody else uses.
+const FILL: &str = "SELECT count(*) FROM \
+     (SELECT pg_catalog.pg_advisory_lock(7, pg_catalog.generate_series(1, 1000000)) OFFSET 0) AS taken";
+
+/// Who is stopped or cut off finds its lease expired.
+const OUTLIVED: Duration = TTL.saturating_add(Duration::from_millis(150));
+
+/// A synchronous standby that is not there: each commit waits for it.
+const NOBODY_ANSWERS: &str = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'";
+const AS_BEFORE: &str = "ALTER SYSTEM RESET synchronous_standby_names";
+const RELOAD: &str = "SELECT pg_catalog.pg_reload_conf()";
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("no fault `{name}`: write one of {names}")
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! What did a run come to, in numbers?
+
+use crate::bug::Bug;
+use crate::fault::Fault;
+use crate::history::History;
+use crate::outcome::Outcome;
+use crate::run::Ended;
+use crate::violation::{Rule, Violation};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+pub(crate) struct Figures {
+    pub(crate) fault: Fault,
+    pub(crate) bug: Option<Bug>,
+    /// Why there was no run.
+    pub(crate) left_out: Option<&'static str>,
+    pub(crate) operations: usize,
+    /// How many of the confirmed ones were writes under a lease.
+    pub(crate) leases: usize,
+    pub(crate) outcomes: HashMap<Option<Outcome>, usize>,
+    /// What refused and failed operations were told.
+    pub(crate) reasons: BTreeMap<String, usize>,
+    pub(crate) injected: usize,
+    /// From the end of a fault to the next success of each worker, sorted.
+    pub(crate) recoveries: Vec<Duration>,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) took: Duration,
+}
+
+impl Figures {
+    pub(crate) fn new(
+        (fault, bug): (Fault, Option<Bug>),
+        history: &History,
+        ended: &[Ended],
+        violations: Vec<Violation>,
+        took: Duration,
+    ) -> Self {
+        let mut figures = Self {
+            violations,
+            took,
+            injected: if fault == Fault::Calm { 0 } else { ended.len() },
+            operations: history.told.len(),
+            recoveries: recoveries(history, ended),
+            ..Self::none(fault, bug)
+        };
+        for told in history.told.values() {
+            *figures.outcomes.entry(told.outcome).or_insert(0) += 1;
+            figures.leases +=
+                usize::from(told.slot < 0 && told.outcome == Some(Outcome::Confirmed));
+            if told.outcome.is_some_and(|outcome| !outcome.is_granted()) {
+                *figures.reasons.entry(told.why.clone()).or_insert(0) += 1;
+            }
+        }
+        figures
+    }
+
+    pub(crate) fn left_out(fault: Fault, bug: Option<Bug>, why: &'static str) -> Self {
+        Self {
+            left_out: Some(why),
+            ..Self::none(fault, bug)
+        }
+    }
+
+    fn none(fault: Fault, bug: Option<Bug>) -> Self {
+        Self {
+            fault,
+            bug,
+            left_out: None,
+            operations: 0,
+            leases: 0,
+            outcomes: HashMap::new(),
+            reasons: BTreeMap::new(),
+            injected: 0,
+            recoveries: Vec::new(),
+            violations: Vec::new(),
+            took: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn count(&self, outcome: Outcome) -> usize {
+        self.outcomes.get(&Some(outcome)).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn granted(&self) -> usize {
+        self.count(Outcome::Confirmed) + self.count(Outcome::Taken)
+    }
+
+    /// With those that were under way when their process was killed.
+    pub(crate) fn unknown(&self) -> usize {
+        let killed = self.outcomes.get(&None).copied().unwrap_or(0);
+        self.count(Outcome::Unknown) + killed
+    }
+
+    pub(crate) fn broken(&self, rule: Rule) -> usize {
+        let each = self.violations.iter();
+        each.filter(|violation| violation.rule == rule).count()
+    }
+
+    pub(crate) fn median(&self) -> Option<Duration> {
+        self.recoveries.get(self.recoveries.len() / 2).copied()
+    }
+
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        self.recoveries.last().copied()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let micros = |time: Option<Duration>| {
+            time.map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
+        };
+        let violations: BTreeMap<&str, usize> = Rule::ALL
+            .into_iter()
+            .map(|rule| (rule.name(), self.broken(rule)))
+            .collect();
+        // Of a run with a bug there can be thousands.
+        let shown: Vec<String> = self
+            .violations
+            .iter()
+            .take(100)
+            .map(|violation| format!("{}: {}", violation.rule.name(), violation.what))
+            .collect();
+        json!({
+            "fault": self.fault.name(),
+            "bug": self.bug.map(Bug::name),
+            "left_out": self.left_out,
+            "operations": self.operations,
+            "leases": self.leases,
+            "confirmed": self.count(Outcome::Confirmed),
+            "taken": self.count(Outcome::Taken),
+            "refused": self.count(Outcome::Refused),
+            "failed": self.count(Outcome::Failed),
+            "dropped": self.count(Outcome::Dropped),
+            "unknown": self.unknown(),
+            "reasons": self.reasons,
+            "injected": self.injected,
+            "recovery_micros": {"median": micros(self.median()), "longest": micros(self.longest())},
+            "violations": violations,
+            "shown": shown,
+            "seconds": self.took.as_secs_f64(),
+        })
+    }
+}
+
+/// The first success of each worker behind the end of each fault.
+fn recoveries(history: &History, ended: &[Ended]) -> Vec<Duration> {
+    let mut successes: HashMap<i64, Vec<i64>> = HashMap::new();
+    for (op, told) in &history.told {
+        if told.outcome.is_some_and(Outcome::is_granted) {
+            successes.entry(op >> 32).or_default().push(told.at);
+        }
+    }
+    for times in successes.values_mut() {
+        times.sort_unstable();
+    }
+    let mut recoveries = Vec::new();
+    for end in ended {
+        for worker in &end.workers {
+            let times = successes.get(worker).map_or(&[][..], Vec::as_slice);
+            let next = times.partition_point(|at| *at <= end.at);
+            if let Some(at) = times.get(next) {
+                let micros = u64::try_from(at - end.at).unwrap_or(0);
+                recoveries.push(Duration::from_micros(micros));
+            }
+        }
+    }
+    recoveries.sort_unstable();
+    recoveries
+}

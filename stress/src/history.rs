@@ -1,0 +1,130 @@
+//! What does a client record? One line for each step of an operation, in a file that outlives its process.
+//!
+//! A line is one write, into the operating system's memory: what a process has written before it was killed is there to be read.
+//! - `? OP SLOT` it begins; `@ OP TICK` the database says that it is inside; `! OP OUTCOME DEPARTED AT WHY` it is over,
+//! - `= OP JOB TOKEN FROM TO` the holder of a lease was inside from one tick to another, and still believed in it after that.
+
+use crate::outcome::Outcome;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The file of one worker.
+pub(crate) struct Log(File);
+
+impl Log {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
+        let file = File::options().append(true).create_new(true).open(path)?;
+        Ok(Self(file))
+    }
+
+    /// # Panics
+    ///
+    /// When the disk is full: a history with holes would prove nothing.
+    fn line(&self, line: &str) {
+        (&self.0)
+            .write_all(line.as_bytes())
+            .expect("room for the history");
+    }
+
+    pub(crate) fn begun(&self, op: i64, slot: i64) {
+        self.line(&format!("? {op} {slot}\n"));
+    }
+
+    pub(crate) fn entered(&self, op: i64, tick: i64) {
+        self.line(&format!("@ {op} {tick}\n"));
+    }
+
+    /// `departed` is 0 where the database has not said so.
+    pub(crate) fn ended(&self, op: i64, outcome: Outcome, departed: i64, at: i64, why: &str) {
+        let outcome = outcome.letter();
+        self.line(&format!("! {op} {outcome} {departed} {at} {why}\n"));
+    }
+
+    pub(crate) fn claimed(&self, op: i64, claim: Claim) {
+        let Claim {
+            job,
+            token,
+            from,
+            to,
+        } = claim;
+        self.line(&format!("= {op} {job} {token} {from} {to}\n"));
+    }
+}
+
+/// An operation as its client knows it.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) slot: i64,
+    pub(crate) entered: Option<i64>,
+    pub(crate) departed: Option<i64>,
+    /// `None` where the client was killed before it knew.
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) at: i64,
+    pub(crate) why: String,
+}
+
+/// A holder of a lease was inside from one tick to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub(crate) job: i64,
+    pub(crate) token: i64,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+/// What the clients of one run have recorded.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub(crate) told: HashMap<i64, Told>,
+    pub(crate) claims: Vec<(i64, Claim)>,
+}
+
+impl History {
+    pub(crate) fn read(&mut self, path: &Path) -> io::Result<()> {
+        let text = fs::read_to_string(path)?;
+        // Who was killed in the middle of a line has begun its last one in vain.
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        for line in whole.lines() {
+            if self.take(line).is_none() {
+                let line = format!("{}: no history is `{line}`", path.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, line));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, line: &str) -> Option<()> {
+        let mut words = line.split(' ');
+        let sign = words.next()?;
+        let mut number = || words.next()?.parse::<i64>().ok();
+        let op = number()?;
+        match sign {
+            "?" => {
+                let slot = number()?;
+                self.told.entry(op).or_default().slot = slot;
+            }
+            "@" => self.told.entry(op).or_default().entered = Some(number()?),
+            "=" => {
+                let claim = Claim {
+                    job: number()?,
+                    token: number()?,
+                    from: number()?,
+                    to: number()?,
+                };
+                self.claims.push((op, claim));
+            }
+            "!" => {
+                let told = self.told.entry(op).or_default();
+                told.outcome = Some(Outcome::of(words.next()?)?);
+                let mut number = || words.next()?.parse::<i64>().ok();
+                told.departed = Some(number()?).filter(|tick| *tick != 0);
+                told.at = number()?;
+                told.why = words.collect::<Vec<_>>().join(" ");
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,125 @@
+//! What happens under a lease? Ticks that say when its holder was inside, and a write under its fencing token.
+
+use crate::clock::pass;
+use crate::history::{Claim, Log};
+use crate::visit::tick;
+use advisory_runtime::lease::{Lease, Leases};
+use advisory_runtime::{Error, advisory_lock};
+use diesel::prelude::*;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a grant lasts: shorter than a fault, so that stopped and cut-off holders outlive their leases.
+pub(crate) const TTL: Duration = Duration::from_millis(600);
+
+diesel::table! {
+    stress.written (op) {
+        job -> BigInt,
+        token -> BigInt,
+        op -> BigInt,
+        tick -> BigInt,
+    }
+}
+
+/// One piece of work under a lease, as it goes.
+pub(crate) struct Job<'w> {
+    pub(crate) op: i64,
+    pub(crate) number: i64,
+    /// How long the holder thinks between its first tick and its write.
+    pub(crate) thought: Duration,
+    pub(crate) is_pooled: bool,
+    pub(crate) log: &'w Log,
+    /// Whether the body has come to its write's commit.
+    pub(crate) has_ended: AtomicBool,
+}
+
+impl Job<'_> {
+    async fn work(&self, pool: &Pool<AsyncPgConnection>, lease: &Lease) -> Result<(), Error> {
+        let mut conn = lent(pool).await?;
+        let token = lease.token().get();
+        self.stay(&mut conn, token, || lease.is_held()).await?;
+        let written = conn.transaction(async |conn| {
+            lease.fence(conn).await?;
+            self.write(conn, token).await.map_err(Error::Database)
+        });
+        written.await
+    }
+
+    /// Thinks between two ticks. Who still believes in its lease once it has been told the second one has held it up to that
+    /// tick, also where it was stopped since.
+    pub(crate) async fn stay(
+        &self,
+        conn: &mut AsyncPgConnection,
+        token: i64,
+        is_held: impl Fn() -> bool,
+    ) -> QueryResult<()> {
+        // Behind a pooler there are no prepared statements, and so no answers.
+        if self.is_pooled {
+            pass(self.thought).await;
+            return Ok(());
+        }
+        let from = diesel::select(tick()).get_result(conn).await?;
+        pass(self.thought).await;
+        let to = diesel::select(tick()).get_result(conn).await?;
+        if is_held() {
+            let job = self.number;
+            let claim = Claim {
+                job,
+                token,
+                from,
+                to,
+            };
+            self.log.claimed(self.op, claim);
+        }
+        Ok(())
+    }
+
+    /// In a transaction that keeps the token current.
+    pub(crate) async fn write(&self, conn: &mut AsyncPgConnection, token: i64) -> QueryResult<()> {
+        if self.is_pooled {
+            let (job, op) = (self.number, self.op);
+            let write = format!("INSERT INTO stress.written VALUES ({job}, {token}, {op})");
+            conn.batch_execute(&write).await?;
+        } else {
+            let row = (
+                written::job.eq(self.number),
+                written::token.eq(token),
+                written::op.eq(self.op),
+            );
+            let insert = diesel::insert_into(written::table).values(row);
+            insert.execute(conn).await?;
+        }
+        self.has_ended.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[advisory_lock(key = "job:<number>", name = "job", scope = "lease", pool = leases, ttl = TTL, wait = "never", handle = lease)]
+pub(crate) async fn never_wait(
+    leases: &Leases<Pool<AsyncPgConnection>>,
+    pool: &Pool<AsyncPgConnection>,
+    number: i64,
+    job: &Job<'_>,
+) -> Result<(), Error> {
+    job.work(pool, &lease).await
+}
+
+#[advisory_lock(key = "job:<number>", name = "job", scope = "lease", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
+pub(crate) async fn wait(
+    leases: &Leases<Pool<AsyncPgConnection>>,
+    pool: &Pool<AsyncPgConnection>,
+    number: i64,
+    job: &Job<'_>,
+) -> Result<(), Error> {
+    job.work(pool, &lease).await
+}
+
+async fn lent(
+    pool: &Pool<AsyncPgConnection>,
+) -> Result<diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>, Error> {
+    pool.get()
+        .await
+        .map_err(|error| Error::Pool(Box::new(error)))
+}

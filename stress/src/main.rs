@@ -1,0 +1,123 @@
+//! Do bookings stay single, and leases exclusive, while everything around them fails?
+//!
+//! `cargo run --release -p advisory-stress` starts a server of its own and several processes that fight for slots and leases
+//! (`crew`, `worker`, `load`, `visit`, `job`), has a fault run its course again and again (`fault`), and judges afterwards (`checker`) what
+//! the clients (`history`) and the database (`schema`) have recorded. With `--bug` the programs have a known bug in place of
+//! our lock (`rival`), and the checker has to find it. What it shows and what not is in `docs/stress.md`.
+
+#![allow(clippy::print_stdout, reason = "the table is the point")]
+
+mod assignment;
+mod bug;
+mod chance;
+mod checker;
+mod clock;
+mod crew;
+mod evidence;
+mod fault;
+mod figures;
+mod flags;
+mod history;
+mod job;
+mod load;
+mod outcome;
+mod report;
+mod rival;
+mod run;
+mod schema;
+mod server;
+mod violation;
+mod visit;
+mod worker;
+
+use crate::assignment::Assignment;
+use crate::figures::Figures;
+use crate::flags::Flags;
+use crate::run::Plan;
+use crate::server::{Failure, Server};
+use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    if let Some(told) = Assignment::of_this_process() {
+        return match worker::run(&told) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("advisory-stress: a worker: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let flags = match Flags::parse() {
+        Ok(Some(flags)) => flags,
+        Ok(None) => {
+            print!("{}", Flags::help());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("advisory-stress: {error}\nsee `cargo run -p advisory-stress -- --help`");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let all = match runtime {
+        Ok(runtime) => runtime.block_on(all(&flags)),
+        Err(error) => Err(error.into()),
+    };
+    match all {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("advisory-stress: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A folder for the histories, removed with this value.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder for temporary files: what stays there harms nobody.
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Runs every fault, and says whether what should be found was.
+async fn all(flags: &Flags) -> Result<bool, Failure> {
+    let folder = format!("advisory-stress-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(folder));
+    fs::create_dir(&folder.0)?;
+    let server = Server::start().await;
+    let runs = u64::try_from(flags.faults.len() * flags.bugs.len())?;
+    let plan = Plan {
+        operations: i64::try_from(flags.operations.div_ceil(runs))?,
+        workers: usize::try_from(flags.workers)?,
+        hold: Duration::from_millis(flags.hold),
+        seed: flags.seed,
+    };
+    println!("{}", report::HEAD);
+    let mut all: Vec<Figures> = Vec::new();
+    for bug in &flags.bugs {
+        for fault in &flags.faults {
+            let figures = run::run(&server, *fault, *bug, &plan, &folder.0).await?;
+            println!("{}", report::line(&figures));
+            all.push(figures);
+        }
+    }
+    println!("\n{}", report::total(&all));
+    if let Some(file) = &flags.json {
+        let runs: Vec<_> = all.iter().map(Figures::json).collect();
+        fs::write(file, format!("{:#}\n", json!({"runs": runs})))?;
+    }
+    let mut made = all.iter().filter(|figures| figures.left_out.is_none());
+    // Where a bug was put in, its finding is what is asked for.
+    Ok(made.all(|figures| figures.violations.is_empty() == figures.bug.is_none()))
+}

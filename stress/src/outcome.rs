@@ -1,0 +1,79 @@
+//! What did an operation come to, as its caller was told?
+
+use advisory_runtime::Error;
+
+/// What the caller may rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Outcome {
+    /// `Ok`: booked, or written.
+    Confirmed,
+    /// `Ok`: it held the lock, and the slot was booked already.
+    Taken,
+    /// Somebody else holds the key, or no connection was to be had. Nothing happened.
+    Refused,
+    /// An error that says that nothing happened.
+    Failed,
+    /// The call was dropped before its body had ended. Nothing happened.
+    Dropped,
+    /// It may have happened.
+    Unknown,
+}
+
+impl Outcome {
+    const ALL: [Self; 6] = [
+        Self::Confirmed,
+        Self::Taken,
+        Self::Refused,
+        Self::Failed,
+        Self::Dropped,
+        Self::Unknown,
+    ];
+
+    pub(crate) const fn letter(self) -> &'static str {
+        match self {
+            Self::Confirmed => "C",
+            Self::Taken => "T",
+            Self::Refused => "R",
+            Self::Failed => "F",
+            Self::Dropped => "D",
+            Self::Unknown => "U",
+        }
+    }
+
+    pub(crate) fn of(letter: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|outcome| outcome.letter() == letter)
+    }
+
+    pub(crate) const fn is_granted(self) -> bool {
+        matches!(self, Self::Confirmed | Self::Taken)
+    }
+}
+
+/// What an error tells the caller of a transaction-level lock.
+pub(crate) fn of_error(error: &Error) -> Outcome {
+    match error {
+        error if error.is_busy() => Outcome::Refused,
+        Error::CommitUnknown { .. } => Outcome::Unknown,
+        _ => Outcome::Failed,
+    }
+}
+
+/// The name of the error's variant, and of a statement's error the beginning of what the database said.
+pub(crate) fn name(error: &Error) -> String {
+    let name = format!("{error:?}");
+    let end = name.find(|letter: char| !letter.is_alphanumeric());
+    let name = &name[..end.unwrap_or(name.len())];
+    match error {
+        Error::Database(said) | Error::Cancelled { source: said, .. } => {
+            let said = said.to_string();
+            let words = said
+                .split(' ')
+                .filter(|word| word.chars().all(char::is_alphabetic));
+            let words: Vec<&str> = words.take(6).collect();
+            format!("{name}: {}", words.join(" "))
+        }
+        _ => name.to_owned(),
+    }
+}

@@ -1,0 +1,71 @@
+//! What does the database record? Every visit of a critical section, every grant of a lease, every write under one.
+//!
+//! The order of things is told by ticks, not by a clock: a sequence is counted outside of transactions, and whoever draws a tick
+//! while a lock is held draws it between the ticks of the holders before and after. A crash may take back the last numbers of a
+//! sequence, so those of each start of the server are above all that came before.
+
+use crate::clock;
+
+/// What makes the tables of one run.
+pub(crate) fn up() -> String {
+    let base = clock::micros() / 1_000;
+    format!("{TICK}{}", SCHEMA.replace("{base}", &base.to_string()))
+}
+
+const TICK: &str = "CREATE SCHEMA stress; CREATE SEQUENCE stress.number;";
+
+/// Nothing is unique, so that what should not be can be. A visit with `booked` is a booking.
+const SCHEMA: &str = "
+CREATE FUNCTION stress.tick() RETURNS int8 LANGUAGE sql VOLATILE AS $$
+    SELECT pg_catalog.nextval('stress.number')
+        + ((extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000)::int8 - {base}) * 1000000000
+$$;
+
+CREATE TABLE stress.visit (
+    slot int8 NOT NULL,
+    op int8 NOT NULL,
+    booked bool NOT NULL,
+    entered int8 NOT NULL,
+    departed int8 NOT NULL DEFAULT stress.tick()
+);
+CREATE INDEX ON stress.visit (slot);
+
+CREATE TABLE stress.written (
+    job int8 NOT NULL,
+    token int8 NOT NULL,
+    op int8 NOT NULL,
+    tick int8 NOT NULL DEFAULT stress.tick()
+);
+
+CREATE TABLE stress.granted (
+    key_hash bytea NOT NULL,
+    token int8 NOT NULL,
+    was_free bool NOT NULL,
+    tick int8 NOT NULL DEFAULT stress.tick()
+);
+
+CREATE FUNCTION stress.note() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO stress.granted VALUES (NEW.key_hash, NEW.fence, true);
+    ELSIF NEW.grant_id IS DISTINCT FROM OLD.grant_id OR NEW.fence IS DISTINCT FROM OLD.fence THEN
+        INSERT INTO stress.granted
+        VALUES (NEW.key_hash, NEW.fence, OLD.expires_at <= pg_catalog.clock_timestamp());
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER note AFTER INSERT OR UPDATE ON public.advisory_lease FOR EACH ROW EXECUTE FUNCTION stress.note();
+
+-- For programs behind a pooler, which have no prepared statements and so no answers.
+CREATE FUNCTION stress.book(of_slot int8, by_op int8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    came int8 := stress.tick();
+BEGIN
+    IF EXISTS (SELECT FROM stress.visit WHERE slot = of_slot AND booked) THEN
+        RAISE EXCEPTION 'taken %', came;
+    END IF;
+    INSERT INTO stress.visit VALUES (of_slot, by_op, true, came);
+END
+$$;
+";

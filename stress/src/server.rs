@@ -1,0 +1,89 @@
+//! Which server is all this done to? One that the house has started itself, and no other: faults know no address but this.
+
+use crate::clock::pass;
+use crate::schema;
+use advisory_runtime::lease::ADVISORY_LEASE_UP;
+use advisory_tests::OwnServer;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// How long the server may take to let us in.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Server {
+    own: OwnServer,
+}
+
+/// A row as text; what is null is empty.
+pub(crate) type Row = Vec<String>;
+
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        let own = OwnServer::start().await;
+        Self { own }
+    }
+
+    /// A database of a run's own, with what records its history.
+    pub(crate) async fn create(&self, name: &str) -> Result<String, Failure> {
+        let create = format!("CREATE DATABASE {name} TEMPLATE template0");
+        self.rows(&self.url("postgres"), &create).await?;
+        let url = self.url(name);
+        let up = format!("{ADVISORY_LEASE_UP};{}", schema::up());
+        self.rows(&url, &up).await?;
+        Ok(url)
+    }
+
+    pub(crate) async fn drop_database(&self, name: &str) -> Result<(), Failure> {
+        let drop = format!("DROP DATABASE {name} WITH (FORCE)");
+        self.rows(&self.url("postgres"), &drop).await.map(|_| ())
+    }
+
+    /// The address of this database on the server.
+    pub(crate) fn url(&self, name: &str) -> String {
+        let url = self.own.url();
+        let (server, _) = url.rsplit_once('/').unwrap_or((url, ""));
+        format!("{server}/{name}")
+    }
+
+    pub(crate) async fn restart(&self, mode: &str) {
+        self.own.stop(mode).await;
+        self.own.start_again().await;
+    }
+
+    /// What statements answer, on a connection of their own.
+    pub(crate) async fn rows(&self, url: &str, sql: &str) -> Result<Vec<Row>, Failure> {
+        let client = self.connect(url).await?;
+        rows(&client, sql).await
+    }
+
+    /// Again and again: it may be about to start, or have no room.
+    pub(crate) async fn connect(&self, url: &str) -> Result<Client, Failure> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match timeout(PATIENCE, tokio_postgres::connect(url, NoTls)).await? {
+                Ok((client, connection)) => {
+                    // Its errors reach the client's calls too.
+                    drop(tokio::spawn(async move { drop(connection.await) }));
+                    return Ok(client);
+                }
+                Err(error) if Instant::now() > end => return Err(error.into()),
+                Err(_) => pass(Duration::from_millis(20)).await,
+            }
+        }
+    }
+}
+
+pub(crate) async fn rows(client: &Client, sql: &str) -> Result<Vec<Row>, Failure> {
+    let messages = client.simple_query(sql).await?;
+    let rows = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => {
+            let text = |index| row.get(index).unwrap_or_default().to_owned();
+            Some((0..row.len()).map(text).collect())
+        }
+        _ => None,
+    });
+    Ok(rows.collect())
+}

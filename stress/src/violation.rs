@@ -1,0 +1,58 @@
+//! Which rules are there to break?
+
+/// A rule that was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Rule {
+    /// Never two holders of one key at once.
+    TwoHolders,
+    /// What was confirmed is there.
+    Lost,
+    /// A slot is booked once, and a booking is there once.
+    Doubled,
+    /// What a caller was told did not happen did not, and what is there somebody has begun.
+    Ghost,
+    /// Tokens grow; a lease is granted when it is free; no write under an older token comes after a newer grant.
+    Token,
+    /// Once the load has stopped no lock, no waiter and no open transaction is left.
+    Left,
+    /// Each worker goes on when the fault is over, and comes to an end when it is told to.
+    Stuck,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::TwoHolders,
+        Self::Lost,
+        Self::Doubled,
+        Self::Ghost,
+        Self::Token,
+        Self::Left,
+        Self::Stuck,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::TwoHolders => "two holders",
+            Self::Lost => "lost",
+            Self::Doubled => "doubled",
+            Self::Ghost => "ghost",
+            Self::Token => "token",
+            Self::Left => "left",
+            Self::Stuck => "stuck",
+        }
+    }
+}
+
+/// One breach of a rule, and what shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    pub(crate) rule: Rule,
+    pub(crate) what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(rule: Rule, what: impl Into<String>) -> Self {
+        let what = what.into();
+        Self { rule, what }
+    }
+}

@@ -1,0 +1,187 @@
+//! What happens under the lock of a slot? A look, a thought, and a booking where it is free.
+//!
+//! Each function is one way to hold the lock; all of them share the key, and the body.
+
+use crate::clock::pass;
+use crate::history::Log;
+use advisory_runtime::{Error, advisory_lock};
+use diesel::dsl::count_star;
+use diesel::prelude::*;
+use diesel::result::Error as DieselError;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+diesel::table! {
+    stress.visit (op) {
+        slot -> BigInt,
+        op -> BigInt,
+        booked -> Bool,
+        entered -> BigInt,
+        departed -> BigInt,
+    }
+}
+
+mod function {
+    #[diesel::declare_sql_function]
+    extern "SQL" {
+        #[sql_name = "stress.tick"]
+        fn tick() -> BigInt;
+    }
+}
+pub(crate) use function::tick;
+
+/// Whether the slot was booked by this call.
+pub(crate) type Booked = Result<bool, Error>;
+
+/// What else the body does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    Plain,
+    /// Takes its time between the look and the booking.
+    Thinks,
+    /// Fails when it has booked.
+    Fails,
+    /// Has a statement fail, says nothing of it, and returns `Ok`.
+    Swallows,
+}
+
+/// One visit of a slot, as it goes.
+pub(crate) struct Visit<'w> {
+    pub(crate) op: i64,
+    pub(crate) slot: i64,
+    pub(crate) manner: Manner,
+    pub(crate) is_pooled: bool,
+    pub(crate) log: &'w Log,
+    /// The last tick that the database has told, or 0.
+    pub(crate) departed: AtomicI64,
+    /// Whether the body has come to its end, so that a commit may have been sent.
+    pub(crate) has_ended: AtomicBool,
+    /// Behind a pooler: the slot was booked already, which is told by an error.
+    pub(crate) is_taken: AtomicBool,
+}
+
+impl Visit<'_> {
+    pub(crate) async fn book(&self, conn: &mut AsyncPgConnection) -> Booked {
+        if self.is_pooled {
+            return self.book_without_answers(conn).await;
+        }
+        let taken = visit::table
+            .filter(visit::slot.eq(self.slot))
+            .filter(visit::booked)
+            .select(count_star());
+        let look = diesel::select((tick(), taken.single_value()));
+        let (entered, taken): (i64, Option<i64>) = look.get_result(conn).await?;
+        self.write(conn, entered, taken.unwrap_or(0) == 0).await
+    }
+
+    pub(crate) async fn write(
+        &self,
+        conn: &mut AsyncPgConnection,
+        entered: i64,
+        books: bool,
+    ) -> Booked {
+        self.log.entered(self.op, entered);
+        if self.manner == Manner::Thinks {
+            pass(Duration::from_millis(5)).await;
+        }
+        let row = (
+            visit::slot.eq(self.slot),
+            visit::op.eq(self.op),
+            visit::booked.eq(books),
+            visit::entered.eq(entered),
+        );
+        let departed = diesel::insert_into(visit::table)
+            .values(row)
+            .returning(visit::departed)
+            .get_result(conn)
+            .await?;
+        self.departed.store(departed, Ordering::Relaxed);
+        self.end(conn, books).await
+    }
+
+    async fn book_without_answers(&self, conn: &mut AsyncPgConnection) -> Booked {
+        let call = format!("SELECT stress.book({}, {})", self.slot, self.op);
+        let called = conn.batch_execute(&call).await;
+        if let Err(DieselError::DatabaseError(_, answer)) = &called
+            && let Some(entered) = answer.message().strip_prefix("taken ")
+            && let Ok(entered) = entered.parse()
+        {
+            self.log.entered(self.op, entered);
+            self.is_taken.store(true, Ordering::Relaxed);
+        }
+        called?;
+        self.end(conn, true).await
+    }
+
+    async fn end(&self, conn: &mut AsyncPgConnection, books: bool) -> Booked {
+        match self.manner {
+            Manner::Fails => return Err(DieselError::RollbackTransaction.into()),
+            Manner::Swallows => drop(conn.batch_execute("SELECT 1/0").await),
+            Manner::Plain | Manner::Thinks => {}
+        }
+        self.has_ended.store(true, Ordering::Relaxed);
+        Ok(books)
+    }
+}
+
+#[advisory_lock(key = "slot:<slot>", name = "slot")]
+pub(crate) async fn wait(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
+    visit.book(conn).await
+}
+
+#[advisory_lock(key = "slot:<slot>", name = "slot", wait = "never")]
+pub(crate) async fn never_wait(
+    conn: &mut AsyncPgConnection,
+    slot: i64,
+    visit: &Visit<'_>,
+) -> Booked {
+    visit.book(conn).await
+}
+
+#[advisory_lock(key = "slot:<slot>", name = "slot", wait = "20ms", max_hold = "1s")]
+pub(crate) async fn bounded(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
+    visit.book(conn).await
+}
+
+#[advisory_lock(key = "slot:<slot>", name = "slot", isolation = "repeatable read")]
+pub(crate) async fn repeatable(
+    conn: &mut AsyncPgConnection,
+    slot: i64,
+    visit: &Visit<'_>,
+) -> Booked {
+    visit.book(conn).await
+}
+
+#[advisory_lock(
+    key = "slot:<slot>",
+    name = "slot",
+    isolation = "serializable",
+    wait = "200ms"
+)]
+pub(crate) async fn serializable(
+    conn: &mut AsyncPgConnection,
+    slot: i64,
+    visit: &Visit<'_>,
+) -> Booked {
+    visit.book(conn).await
+}
+
+#[advisory_lock(key = "slot:<slot>", name = "slot", scope = "session")]
+pub(crate) async fn session(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
+    conn.transaction(async |conn| visit.book(conn).await).await
+}
+
+#[advisory_lock(key = "slot:<slot>", name = "slot", conn = lent(pool).await?, queue = 8, wait = "1s")]
+pub(crate) async fn queued(pool: &Pool<AsyncPgConnection>, slot: i64, visit: &Visit<'_>) -> Booked {
+    visit.book(conn).await
+}
+
+async fn lent(
+    pool: &Pool<AsyncPgConnection>,
+) -> Result<diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>, Error> {
+    pool.get()
+        .await
+        .map_err(|error| Error::Pool(Box::new(error)))
+}

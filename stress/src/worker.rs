@@ -1,0 +1,129 @@
+//! What does one process do? It puts the database under load, and listens to the house.
+//!
+//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for so long, `stop` ends the load, and the
+//! end of the input, as when the house is gone, ends the process. On standard output: `open` once it can begin, then the time of the
+//! last success and how many operations were begun, and `quiet` once the load has ended. The pool stays open until the process
+//! ends: what a broken guard leaves in it is to be seen.
+
+use crate::assignment::Assignment;
+use crate::chance::Chance;
+use crate::clock::pass;
+use crate::load::Load;
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::{
+    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
+};
+use std::io::{self, BufRead, Write};
+use std::process::exit;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// More of them than connections.
+const TASKS: u32 = 10;
+const CONNECTIONS: usize = 7;
+/// Behind a pooler so few that no connection is opened, or closed, while others are at work; see [`open_all`].
+const POOLED_TASKS: u32 = 3;
+
+/// Runs until the house is gone.
+pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
+    let mut config = ManagerConfig::default();
+    if told.is_pooled {
+        // The other way to look at a connection is a prepared statement.
+        config.recycling_method = RecyclingMethod::Fast;
+    }
+    let manager = AsyncDieselConnectionManager::new_with_config(&told.url, config);
+    let pool = Pool::builder(manager).max_size(CONNECTIONS).build()?;
+    let load = Arc::new(Load::new(told.clone(), pool.clone())?);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let goes = Arc::new(Notify::new());
+    let (heard, stopped, handle) = (
+        Arc::clone(&goes),
+        Arc::clone(&load),
+        runtime.handle().clone(),
+    );
+    let hogged = pool.clone();
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            match line.split_once(' ') {
+                None if line == "go" => heard.notify_one(),
+                Some(("hog", time)) => {
+                    let time = Duration::from_millis(time.parse().unwrap_or(0));
+                    handle.spawn(hog(hogged.clone(), time));
+                }
+                _ => stopped.stop(),
+            }
+        }
+        exit(0);
+    });
+    runtime.block_on(async {
+        if told.is_pooled {
+            open_all(&pool).await;
+        }
+        say("open");
+        goes.notified().await;
+        work(&load, told).await;
+    });
+    Ok(())
+}
+
+/// Opens all connections before anybody works. diesel-async sets one up with prepared statements, sent without waiting in
+/// between; where that fails, or where it is closed soon after, pgbouncer before 1.21 lends the backend to another client while
+/// its answers are still to come, and that client takes them for its own.
+async fn open_all(pool: &Pool<AsyncPgConnection>) {
+    let mut lent = Vec::new();
+    while lent.len() < CONNECTIONS {
+        lent.extend(pool.get().await.ok());
+    }
+}
+
+/// Takes every connection, and gives them back after a while.
+async fn hog(pool: Pool<AsyncPgConnection>, time: Duration) {
+    let mut lent = Vec::new();
+    let taken = timeout(time, async {
+        for _ in 0..CONNECTIONS {
+            lent.extend(pool.get().await.ok());
+        }
+        pass(time).await;
+    });
+    drop(taken.await);
+}
+
+async fn work(load: &Arc<Load>, told: &Assignment) {
+    let mut tasks = JoinSet::new();
+    for number in 0..if told.is_pooled { POOLED_TASKS } else { TASKS } {
+        let seed = told.seed ^ (u64::from(number) << 40) ^ told.number.cast_unsigned();
+        let load = Arc::clone(load);
+        tasks.spawn(async move { load.task(Chance(seed)).await });
+    }
+    let mut ended = tokio::spawn(async move {
+        while let Some(ended) = tasks.join_next().await {
+            if ended.is_err() {
+                // A panic, of which the house is told by the end of the process.
+                exit(1);
+            }
+        }
+    });
+    let between = Duration::from_millis(20);
+    while timeout(between, &mut ended).await.is_err() {
+        let (success, count) = load.progress();
+        say(&format!("{success} {count}"));
+    }
+    say("quiet");
+    std::future::pending::<()>().await;
+}
+
+fn say(line: &str) {
+    let mut stdout = io::stdout().lock();
+    let said = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if said.is_err() {
+        // Nobody listens any more.
+        exit(1);
+    }
+}

@@ -1,0 +1,73 @@
+//! The short form: each fault runs its course a few times and no rule is broken; with each known bug one is.
+
+use serde_json::Value;
+use std::fs;
+use std::process::Command;
+
+/// The runs of the house with these flags, and whether it says that what should be found was.
+fn house(name: &str, flags: &[&str]) -> (Vec<Value>, bool) {
+    let file = format!("{name}-{}.json", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    let output = Command::new(env!("CARGO_BIN_EXE_advisory-stress"))
+        .args(["--workers", "2", "--hold", "250", "--json"])
+        .arg(&file)
+        .args(flags)
+        .output()
+        .expect("`cargo test` builds the program of its package");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    eprintln!("{said}{errors}");
+    let figures = fs::read(&file).unwrap_or_else(|error| panic!("{error}: {errors}"));
+    fs::remove_file(&file).expect("the file that was read");
+    let mut figures: Value = serde_json::from_slice(&figures).expect("one JSON object");
+    let Value::Array(runs) = figures["runs"].take() else {
+        panic!("no runs: {figures}");
+    };
+    (runs, output.status.success())
+}
+
+#[test]
+fn no_rule_is_broken_whatever_fails() {
+    let (runs, is_sound) = house("faults", &["--operations", "4800"]);
+    assert!(is_sound, "a rule was broken, or a run failed");
+    assert_eq!(runs.len(), 12);
+    for run in &runs {
+        if let Some(why) = run["left_out"].as_str() {
+            advisory_tests::left_out("pgbouncer", why);
+            continue;
+        }
+        for (rule, broken) in run["violations"].as_object().unwrap() {
+            assert_eq!(broken, 0, "{rule}: {run:#}");
+        }
+        // Where nothing was granted, nothing was shown.
+        for (what, least) in [("confirmed", 5), ("taken", 5), ("operations", 400)] {
+            assert!(run[what].as_u64().unwrap() >= least, "{what}: {run:#}");
+        }
+        let injected = run["injected"].as_u64().unwrap();
+        assert!(injected >= 2 || run["fault"] == "calm", "{run:#}");
+        assert!(run["recovery_micros"]["longest"].is_u64(), "{run:#}");
+    }
+}
+
+#[test]
+fn each_known_bug_breaks_a_rule() {
+    let bugs = [
+        ("lock-out", "two holders"),
+        ("unlock-before-commit", "doubled"),
+        ("one-statement", "doubled"),
+        ("now", "two holders"),
+        ("guard-off", "ghost"),
+        ("swallowed-error", "lost"),
+    ];
+    let mut flags = vec!["--only", "calm", "--operations", "9000"];
+    for (bug, _) in bugs {
+        flags.extend(["--bug", bug]);
+    }
+    let (runs, are_found) = house("bugs", &flags);
+    for ((bug, rule), run) in bugs.iter().zip(&runs) {
+        assert_eq!(run["bug"], *bug);
+        assert!(run["violations"][rule].as_u64().unwrap() > 0, "{run:#}");
+    }
+    assert_eq!(runs.len(), bugs.len());
+    assert!(are_found);
+}
