@@ -1,10 +1,10 @@
 //! What a call is refused with, and how it ends, where its session keeps the statements, or has lost some of them.
 
-use crate::bookings::{database, execute};
+use crate::bookings::{committed, database, execute, insert};
 use advisory_runtime::{Error, Request, Wait, session, xact};
-use advisory_tests::{Database, pid_of};
+use advisory_tests::{Database, Proxy, pid_of};
 use diesel::sql_types::{Nullable, Text};
-use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -103,6 +103,80 @@ async fn a_transaction_that_diesel_does_not_know_of_is_refused_as_one_and_can_be
                 }
                 assert!(db.locks().await.is_empty());
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_the_body_leaves_open_is_told_without_the_statements_too() {
+    let db = database().await;
+    for forgets in [false, true] {
+        let mut conn = warm(&db, &[Request::new(7)]).await;
+        let mut held = session::acquire(&mut conn, 7).await.unwrap();
+        if forgets {
+            forget(held.conn(), "").await;
+        }
+        held.conn().batch_execute("BEGIN").await.unwrap();
+        insert(held.conn(), 7, "Ada").await.unwrap();
+        let error = session::release(held, Ok::<_, Error>(()))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::ForeignTransaction { .. }),
+            "{forgets}: {error:?}"
+        );
+        assert!(db.locks().await.is_empty());
+        assert_eq!(committed(&db, 7).await, 0);
+        call(&mut conn, true, Request::new(7)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_the_body_ends_is_told_without_the_statements_too() {
+    let db = database().await;
+    for (room, forgets) in [(7, false), (8, true)] {
+        let mut conn = warm(&db, &[Request::new(7)]).await;
+        let mut held = xact::begin(&mut conn, 7).await.unwrap();
+        insert(held.conn(), room, "Ada").await.unwrap();
+        held.conn().batch_execute("COMMIT").await.unwrap();
+        if forgets {
+            forget(held.conn(), "").await;
+        }
+        let error = xact::finish(held, Ok::<_, Error>(())).await.unwrap_err();
+        assert!(
+            matches!(error, Error::TransactionEnded { .. }),
+            "{forgets}: {error:?}"
+        );
+        assert_eq!(committed(&db, room).await, 1);
+        call(&mut conn, false, Request::new(7)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_has_lost_one_statement_goes_without_from_the_first_error_on() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let of_xact = ["_check", "_settings", "1_lock"];
+    let of_session = ["session_settings", "session_lock", "_unlock"];
+    for (is_session, ends) in [(false, of_xact), (true, of_session)] {
+        for end in ends {
+            let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+            call(&mut conn, is_session, Request::new(7)).await.unwrap();
+            forget(&mut conn, end).await;
+            let ended = call(&mut conn, is_session, Request::new(7)).await;
+            if end == "_check" {
+                assert!(matches!(ended, Err(Error::RolledBack { .. })), "{ended:?}");
+            } else {
+                ended.unwrap();
+            }
+            proxy.reset();
+            call(&mut conn, is_session, Request::new(7)).await.unwrap();
+            let queries = proxy.queries();
+            assert!(
+                queries.len() == 2 && !queries.concat().contains("EXECUTE"),
+                "{end}: {queries:#?}"
+            );
+            assert!(db.locks().await.is_empty());
         }
     }
 }
