@@ -6,7 +6,7 @@ use crate::error::{self, LockName};
 use crate::guard::{Held, Phase, Scope};
 use crate::link::{Link, Sent, depth, return_to};
 use crate::trail::Outcome;
-use crate::{Error, sql};
+use crate::{Error, prepared, sql};
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 
@@ -130,8 +130,11 @@ async fn commit<L: Link>(conn: &mut L, message: &str, lock: LockName) -> Result<
         return_to(conn, None);
         return Ok(());
     };
-    let ended = error::has_marker(&error, sql::ENDED);
+    let is_without = is_without(conn, &error);
+    let mut ended = error::has_marker(&error, sql::ENDED);
     let aborted = ended || conn.execute(sql::PROBE).await.is_err();
+    // No error leaves a transaction as it is, so there was none.
+    ended |= is_without && !aborted;
     let alive = !aborted || conn.execute(sql::ROLLBACK).await.is_ok();
     if alive {
         return_to(conn, None);
@@ -188,16 +191,24 @@ async fn release_savepoint<L: Link>(
     }
 }
 
+/// Whether the body has taken the statements away; the session is then no longer relied upon.
+fn is_without<L: Link>(conn: &mut L, error: &DieselError) -> bool {
+    let is_without = error::has_marker(error, sql::PREPARED);
+    if is_without && let Some(session) = conn.session() {
+        prepared::loses(session);
+    }
+    is_without
+}
+
 /// Releases session-level locks, and reads what the server says to it.
 async fn release<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) -> Result<(), Error> {
     let lock = held.lock.text();
-    let mut sent = None;
+    let (mut sent, mut has_failed) = (None, false);
     if held.is_prepared {
         let message = sql::release_prepared(&held.for_release());
         match held.pg().execute(&message).await {
             Ok(()) => return Ok(()),
-            // The body has taken the statements away.
-            Err(error) if error::has_marker(&error, sql::PREPARED) => {}
+            Err(error) if is_without(held.pg(), &error) => has_failed = true,
             Err(error) => sent = Some(error),
         }
     }
@@ -210,15 +221,17 @@ async fn release<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) -> Result<(), Er
         },
     };
     if error::has_marker(&error, sql::LOST) {
-        if held.max_hold.is_some() {
-            let restore = sql::restore(&held.for_release());
+        let release = held.for_release();
+        if release.is_bounded || release.is_shown {
+            let restore = sql::restore(&release);
             drop(held.pg().execute(&restore).await);
         }
         let source = Some(error);
         return Err(Error::LockLost { lock, source });
     }
     // The body has left a transaction open that Diesel does not know of, failed or not. The lock has to outlive it.
-    let is_foreign = error::has_marker(&error, sql::FOREIGN);
+    // Had it failed before, the server would have refused the release before it missed the statement.
+    let is_foreign = has_failed || error::has_marker(&error, sql::FOREIGN);
     let undone = held.pg().execute(sql::ROLLBACK).await;
     if undone.is_ok() && held.outer.is_none() && held.pg().execute(&message).await.is_ok() {
         return Err(if is_foreign {

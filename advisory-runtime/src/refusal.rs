@@ -43,9 +43,15 @@ pub(crate) async fn refused<O: ?Sized, L: Link>(
     }
     let was_waiting = error::is_interrupted(&source) || error::is_deadlock(&source);
     let lock = held.lock.text();
-    let is_by_check = [sql::STALE, sql::STANDBY, sql::POOLED, sql::FOREIGN]
-        .iter()
-        .any(|marker| error::has_marker(&source, marker));
+    let is_by_check = [
+        sql::STALE,
+        sql::STANDBY,
+        sql::POOLED,
+        sql::FOREIGN,
+        sql::PREPARED,
+    ]
+    .iter()
+    .any(|marker| error::has_marker(&source, marker));
     let error = if state == State::Foreign || error::has_marker(&source, sql::FOREIGN) {
         Error::ForeignTransaction { lock }
     } else if error::has_marker(&source, sql::STALE) {
@@ -54,6 +60,9 @@ pub(crate) async fn refused<O: ?Sized, L: Link>(
         Error::Standby { lock }
     } else if error::has_marker(&source, sql::POOLED) {
         Error::PooledSession { lock }
+    } else if error::has_marker(&source, sql::PREPARED) {
+        // In its form it is like a wait's end.
+        Error::Database(source)
     } else if error::is_deadlock(&source) {
         Error::Deadlock { lock, source }
     } else if state != State::Failed && error::is_interrupted(&source) {
@@ -153,7 +162,11 @@ async fn leave_refused<O: ?Sized, L: Link>(
         }
         (Err(_), Some(_)) => State::Failed,
         (Ok(()), _) => State::AsBefore,
-        (Err(_), None) if is_session && !error::has_marker(source, sql::FOREIGN) => {
+        (Err(_), None)
+            if is_session
+                && !error::has_marker(source, sql::FOREIGN)
+                && !error::has_marker(source, sql::PREPARED) =>
+        {
             // Between the hand-over's two halves, or a foreign transaction that had failed before.
             end_session(held).await;
             State::Broken

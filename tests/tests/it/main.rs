@@ -68,6 +68,7 @@ mod postgres_settings;
 mod postgres_snapshots;
 mod postgres_timeouts;
 mod prepared;
+mod prepared_refused;
 mod round_trips;
 mod search_path;
 mod session;
