@@ -150,7 +150,12 @@ async fn leave_refused<O: ?Sized, L: Link>(
     {
         return State::AsBefore;
     }
-    match (conn.execute(sql::PROBE).await, outer) {
+    let mut probed = conn.execute(sql::PROBE).await;
+    if probed.is_err() {
+        // The server tells of a session's end (57P01) before it closes the connection: that is no failed transaction.
+        probed = conn.execute(sql::PROBE).await;
+    }
+    match (probed, outer) {
         (Err(error), _) if error::is_connection_lost(&error) => {
             conn.status().set_in_error();
             State::Broken
