@@ -221,8 +221,9 @@ async fn release<O: ?Sized, L: Link>(held: &mut Held<'_, O, L>) -> Result<(), Er
         },
     };
     if error::has_marker(&error, sql::LOST) {
-        if held.max_hold.is_some() {
-            let restore = sql::restore(&held.for_release());
+        let release = held.for_release();
+        if release.is_bounded || release.is_shown {
+            let restore = sql::restore(&release);
             drop(held.pg().execute(&restore).await);
         }
         let source = Some(error);

@@ -214,7 +214,7 @@ fn push_session_restored(sql: &mut String, request: &Held<'_>) {
     );
 }
 
-/// Gives the time-outs back behind a [`release`] that has failed, which undid that.
+/// Gives the time-outs and the name back behind a [`release`] that has failed, which undid that.
 pub(crate) fn restore(request: &Held<'_>) -> String {
     let mut sql = String::from("SELECT 1");
     push_session_restored(&mut sql, request);

@@ -1,7 +1,7 @@
 //! What others see of a lock: its key pattern behind the application name of whoever holds it or waits for it.
 
 use crate::bookings::{book, database, key_of};
-use advisory_runtime::{Isolation, Request, Wait, session, xact};
+use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::process::Command;
@@ -54,9 +54,7 @@ async fn holder_and_waiter_show_the_pattern_and_then_their_own_name() {
     });
     db.until_waiting(key_of(1)).await;
     until_named(&db, second, "shop [room:<room>]").await;
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
     let (_b, booked) = waiting.await.unwrap();
     assert!(booked);
     until_named(&db, first, "shop").await;
@@ -72,9 +70,7 @@ async fn every_way_to_hold_shows_it_and_every_way_out_takes_it_back() {
             .await
             .unwrap();
         until_named(&db, pid, "shop [room:<room>]").await;
-        xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
-            .await
-            .unwrap();
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
         until_named(&db, pid, "shop").await;
     }
     for wait in [
@@ -87,9 +83,7 @@ async fn every_way_to_hold_shows_it_and_every_way_out_takes_it_back() {
             .await
             .unwrap();
         until_named(&db, pid, "shop [room:<room>]").await;
-        session::release(held, Ok::<_, advisory_runtime::Error>(()))
-            .await
-            .unwrap();
+        session::release(held, Ok::<_, Error>(())).await.unwrap();
         until_named(&db, pid, "shop").await;
         drop(
             session::acquire(&mut conn, room(1).wait(wait))
@@ -124,14 +118,10 @@ async fn of_locks_in_one_another_the_inner_one_shows_and_the_own_name_comes_back
     let mut outer = session::acquire(&mut conn, room(1)).await.unwrap();
     until_named(&db, pid, "shop [room:<room>]").await;
     let inner = session::acquire(outer.conn(), room(2)).await.unwrap();
-    session::release(inner, Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    session::release(inner, Ok::<_, Error>(())).await.unwrap();
     // Which is held still.
     until_named(&db, pid, "shop [room:<room>]").await;
-    session::release(outer, Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    session::release(outer, Ok::<_, Error>(())).await.unwrap();
     until_named(&db, pid, "shop [blue]").await;
     let mut outer = session::acquire(&mut conn, room(1)).await.unwrap();
     let inner = session::acquire(outer.conn(), room(2).wait(Wait::Never))
@@ -156,9 +146,7 @@ async fn a_name_that_a_body_sets_stays() {
     let mut held = xact::begin(&mut conn, room(1)).await.unwrap();
     let set = held.conn().batch_execute("SET application_name = 'one'");
     set.await.unwrap();
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
     until_named(&db, pid, "one").await;
     for (wait, name) in [(Wait::Session, "two"), (Wait::Never, "three")] {
         let mut held = session::acquire(&mut conn, room(1).wait(wait))
@@ -166,10 +154,73 @@ async fn a_name_that_a_body_sets_stays() {
             .unwrap();
         let sql = format!("SET application_name = '{name}'");
         held.conn().batch_execute(&sql).await.unwrap();
-        session::release(held, Ok::<_, advisory_runtime::Error>(()))
-            .await
-            .unwrap();
+        session::release(held, Ok::<_, Error>(())).await.unwrap();
         until_named(&db, pid, name).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_lost_in_the_body_shows_no_longer() {
+    let db = database().await;
+    for wait in [Wait::Session, Wait::Never] {
+        let (mut conn, pid) = connect(&db).await;
+        // The second time by statements that the session has prepared.
+        for _ in 0..2 {
+            let mut held = session::acquire(&mut conn, room(1).wait(wait))
+                .await
+                .unwrap();
+            let lose = "SELECT pg_advisory_unlock_all()";
+            held.conn().batch_execute(lose).await.unwrap();
+            let ended = session::release(held, Ok::<_, Error>(())).await;
+            assert!(matches!(ended, Err(Error::LockLost { .. })), "{ended:?}");
+            until_named(&db, pid, "shop").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn odd_patterns_and_names_are_shown_alike_by_statements_that_are_prepared() {
+    struct Odd(&'static str);
+    impl advisory_runtime::LockKey for Odd {
+        fn key(&self) -> advisory_runtime::Key {
+            7.into()
+        }
+        fn pattern(&self) -> &'static str {
+            self.0
+        }
+    }
+    let db = database().await;
+    let long = "0123456789".repeat(7);
+    let cut = "0123456789012345 [01234567890123456789012345678901234567890123\
+               4";
+    let odd = [
+        ("it's \\ ü %s $1", "it?s ? ? %s $1"),
+        ("',0);SELECT 1;--", "?,0);SELECT 1;--"),
+    ];
+    for wait in [Wait::Session, Wait::Never] {
+        let mut conn = db.connect().await;
+        let pid = pid_of(&mut conn).await;
+        let set = format!("SET standard_conforming_strings = off; SET application_name = '{long}'");
+        conn.batch_execute(&set).await.unwrap();
+        for _ in 0..2 {
+            for (pattern, shown) in odd {
+                let own = &long[..63 - shown.len() - 3];
+                let request = Request::new(Odd(pattern)).wait(wait);
+                let held = xact::begin(&mut conn, request.clone()).await.unwrap();
+                until_named(&db, pid, &format!("{own} [{shown}]")).await;
+                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                let held = session::acquire(&mut conn, request).await.unwrap();
+                until_named(&db, pid, &format!("{own} [{shown}]")).await;
+                session::release(held, Ok::<_, Error>(())).await.unwrap();
+                until_named(&db, pid, &long[..63]).await;
+            }
+            let pattern = "0123456789012345678901234567890123456789012345678901234567890123456789";
+            let held = xact::begin(&mut conn, Request::new(Odd(pattern)).wait(wait))
+                .await
+                .unwrap();
+            until_named(&db, pid, cut).await;
+            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        }
     }
 }
 
@@ -193,12 +244,20 @@ async fn the_process_that_shows_something_else() {
         "shop"
     };
     let mut other = db.connect().await;
-    let held = xact::begin(&mut other, room(17)).await.unwrap();
-    let waiting = tokio::spawn(async move { book(&mut conn, 17, "x").await.unwrap() });
-    db.until_waiting(key_of(17)).await;
-    until_named(&db, pid, name).await;
-    drop(held);
-    assert!(waiting.await.unwrap());
+    // The second time by statements that the session has prepared.
+    for is_first in [true, false] {
+        let held = xact::begin(&mut other, room(17)).await.unwrap();
+        let waiting = tokio::spawn(async move {
+            let booked = book(&mut conn, 17, "x").await.unwrap();
+            (conn, booked)
+        });
+        db.until_waiting(key_of(17)).await;
+        until_named(&db, pid, name).await;
+        drop(held);
+        let booked;
+        (conn, booked) = waiting.await.unwrap();
+        assert_eq!(booked, is_first);
+    }
 }
 
 #[tokio::test]
