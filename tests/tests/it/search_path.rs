@@ -5,7 +5,7 @@ use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, 
 use advisory_tests::LockedKey;
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 
 /// Twins of what the SQL uses, which do nothing, or the wrong thing.
@@ -135,6 +135,21 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
     );
 }
 
+/// The server reads a prepared statement anew where the path has changed since.
+#[tokio::test]
+async fn hostile_twins_made_behind_the_first_call_do_not_pass_in_prepared_statements() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    every_request(&mut conn, &db).await;
+    db.run(HOSTILE).await;
+    db.run(MORE_HOSTILE).await;
+    for mode in ["auto", "force_generic_plan"] {
+        let set = format!("SET plan_cache_mode = {mode}; SET search_path = public, pg_catalog");
+        conn.batch_execute(&set).await.unwrap();
+        every_request(&mut conn, &db).await;
+    }
+}
+
 /// Twins of what waits, levels, session-level locks and bounds use.
 const MORE_HOSTILE: &str = "
     CREATE FUNCTION public.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true';
@@ -167,7 +182,13 @@ async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Databa
         let plain = [Request::new(1), Request::all([1, 2]).shared()];
         let waits = [Wait::Never, Wait::For(short), Wait::Forever];
         plain.into_iter().flat_map(move |plain| {
-            waits.map(|wait| plain.clone().wait(wait).max_hold(Duration::from_secs(60)))
+            waits.into_iter().flat_map(move |wait| {
+                let unbounded = plain.clone().wait(wait);
+                [
+                    unbounded.clone().max_hold(Duration::from_secs(60)),
+                    unbounded,
+                ]
+            })
         })
     };
     for request in requests() {
