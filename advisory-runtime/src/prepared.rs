@@ -93,7 +93,7 @@ mod tests {
         let (used, without) = ((1, 1), (1, 2));
         has(used, needed);
         loses(without);
-        for secret in 0..3 * MOST as u32 {
+        for secret in 0..u32::try_from(3 * MOST).unwrap() {
             let passing = (2, secret);
             assert_eq!(missing(passing, needed), Some(needed));
             has(passing, needed);

@@ -265,12 +265,10 @@ async fn whatever_a_program_sets_or_makes_later_the_statements_do_the_same() {
         "SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = on; \
          SET default_transaction_deferrable = on",
         "SET client_encoding = 'SJIS'",
-        "SET client_encoding = 'LATIN1'",
         "SET ROLE pg_monitor",
         "SET search_path = ''",
         "DISCARD PLANS",
         "RESET ALL",
-        "SET lock_timeout = '2min'",
         "SET lock_timeout = 1234567",
         "DROP TABLE booking; CREATE TABLE booking(room int8 NOT NULL, guest text NOT NULL)",
     ] {
