@@ -1,7 +1,8 @@
 //! What the attribute says to somebody who uses it wrongly: one mistake a file in `ui/`, and one file with five. What `ui/pass/`
-//! holds compiles without a warning. And whether the documents show what is so: their links lead somewhere, and the packages are what
-//! a registry gets (`packages`).
+//! holds compiles without a warning. And whether the documents show what is so: their links lead somewhere, the packages are what
+//! a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
 
+mod dependencies;
 mod packages;
 
 use std::path::{Path, PathBuf};
