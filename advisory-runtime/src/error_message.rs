@@ -26,16 +26,6 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: the wait was ended by a cancel request or by `statement_timeout`; write a `wait` below that \
                  one"
             ),
-            Self::HoldExceeded { lock, max_hold } => write!(
-                f,
-                "the call under advisory lock `{lock}` took longer than {max_hold:?}: its open transaction was rolled back; do less \
-                 under the lock, or raise `max_hold`"
-            ),
-            Self::LockLost { lock, .. } => write!(
-                f,
-                "`{lock}` was lost before the work under it had ended: somebody else may have run beside it, so look at what \
-                 it wrote before you run it again"
-            ),
             Self::InTransaction { lock } => write!(
                 f,
                 "advisory lock `{lock}` was asked for inside an open transaction: call the function outside of it"
@@ -67,21 +57,6 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: the wait was ended to break a deadlock; call it again, and take locks in one \
                  order everywhere"
             ),
-            Self::RolledBack { lock, .. } => write!(
-                f,
-                "the call under advisory lock `{lock}` returned `Ok`, but its transaction had failed: nothing was committed; \
-                 return the error of the statement that failed"
-            ),
-            Self::TransactionEnded { lock } => write!(
-                f,
-                "the call under advisory lock `{lock}` ended its transaction itself: the lock was not held to the end; \
-                 leave COMMIT and ROLLBACK out of it"
-            ),
-            Self::CommitUnknown { lock, .. } => write!(
-                f,
-                "the connection was lost while the call under advisory lock `{lock}` committed: it may be committed or not, so \
-                 look for its effect before you run it again"
-            ),
             Self::StaleSnapshot { lock } => write!(
                 f,
                 "advisory lock `{lock}` was asked for inside a REPEATABLE READ or SERIALIZABLE transaction, which would not \
@@ -108,6 +83,11 @@ impl fmt::Display for Error {
                  connect anew"
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
+            Self::HoldExceeded { .. }
+            | Self::LockLost { .. }
+            | Self::RolledBack { .. }
+            | Self::TransactionEnded { .. }
+            | Self::CommitUnknown { .. } => self.fmt_end(f),
             Self::KeyTooLong { .. }
             | Self::InvalidLease { .. }
             | Self::InvalidTable { .. }
@@ -118,6 +98,39 @@ impl fmt::Display for Error {
 }
 
 impl Error {
+    /// What is found out when the body has run.
+    fn fmt_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HoldExceeded { lock, max_hold } => write!(
+                f,
+                "the call under advisory lock `{lock}` took longer than {max_hold:?}: its open transaction was rolled back; do less \
+                 under the lock, or raise `max_hold`"
+            ),
+            Self::LockLost { lock, .. } => write!(
+                f,
+                "`{lock}` was lost before the work under it had ended: somebody else may have run beside it, so look at what \
+                 it wrote before you run it again"
+            ),
+            Self::RolledBack { lock, .. } => write!(
+                f,
+                "the call under advisory lock `{lock}` returned `Ok`, but its transaction had failed: nothing was committed; \
+                 return the error of the statement that failed"
+            ),
+            Self::TransactionEnded { lock } => write!(
+                f,
+                "the call under advisory lock `{lock}` ended its transaction itself: the lock was not held to the end; \
+                 leave COMMIT and ROLLBACK out of it"
+            ),
+            Self::CommitUnknown { lock, .. } => write!(
+                f,
+                "the connection was lost while the call under advisory lock `{lock}` committed: it may be committed or not, so \
+                 look for its effect before you run it again"
+            ),
+            // Said above.
+            _ => Ok(()),
+        }
+    }
+
     /// What leases alone have.
     fn fmt_lease(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,8 +144,8 @@ impl Error {
             }
             Self::MissingTable { table, .. } => write!(
                 f,
-                "the database has no lease table `{table}`: run the migration of `advisory_runtime::lease::Schema`, or its \
-                 `set_up` in development"
+                "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a migration, or \
+                 `Table::set_up` in development"
             ),
             Self::NotInTransaction { lock } => write!(
                 f,

@@ -1,6 +1,8 @@
 //! Does the command say what happened, to what, and what to do? `screens.txt` is the gallery: read it aloud. Other answers have files
 //! of their own beside it.
 
+use std::fmt::Write;
+
 use crate::programs::{booking_service, file, run, scratch, shop};
 
 const GALLERY: &str = include_str!("screens.txt");
@@ -54,7 +56,7 @@ fn each_screen_is_as_the_gallery_shows_it() {
     for line in GALLERY.lines() {
         let Some(command) = line.strip_prefix("$ cargo advisory ") else {
             if line.starts_with("# ") {
-                printed += &format!("{line}\n");
+                writeln!(printed, "{line}").unwrap();
             }
             continue;
         };
@@ -66,7 +68,7 @@ fn each_screen_is_as_the_gallery_shows_it() {
             text = text.replace(place, name);
         }
         let code = said.code.expect("an exit code");
-        printed += &format!("{line}\n{text}[exit code {code}]\n\n");
+        writeln!(printed, "{line}\n{text}[exit code {code}]\n").unwrap();
     }
     assert!(printed.trim_end() == GALLERY.trim_end(), "{printed}");
 }
