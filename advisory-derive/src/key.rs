@@ -235,7 +235,9 @@ impl Names<'_> {
         let (root, source, of) = (placeholder.path.first()?, &placeholder.source, &self.of);
         if root == "self" {
             let fits = self.has_self || self.known.is_none();
-            return (!fits).then(|| format!("`<{source}>`: there is no `self` here"));
+            return (!fits).then(|| {
+                format!("`<{source}>`: there is no `self` here; write a parameter's name")
+            });
         }
         let known = self.known.as_ref()?;
         if known.iter().any(|(name, _)| **name == *root) {

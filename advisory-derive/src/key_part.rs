@@ -56,7 +56,8 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         }
         _ => {
             let wanted = format_args!(
-                "`{name}` has no one text: `KeyPart` is derived for a struct with one field and for an enum whose variants have none"
+                "`{name}` has no one text: `KeyPart` is derived for a struct with one field and for an enum whose variants have none; \
+                 write a placeholder for each value that belongs to the key"
             );
             errors.at(name.span(), wanted);
             return None;

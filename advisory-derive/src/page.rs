@@ -6,6 +6,7 @@ use crate::errors::Errors;
 use crate::site::Site;
 use crate::{KNOWN, expand, function};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::path::Path;
 
 /// The tokens of each example, without its hidden lines.
 fn examples(page: &str) -> Vec<TokenStream> {
@@ -44,10 +45,12 @@ fn expanded(annotated: &TokenStream) -> TokenStream {
 
 #[test]
 fn the_page_shows_what_the_attribute_expands_to() {
-    let page = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../advisory-runtime/docs/expansion.md"
-    );
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // Cargo writes that file into a package, which has no guide beside it; in the repository a lost page fails.
+    if here.join("Cargo.toml.orig").exists() {
+        return;
+    }
+    let page = here.join("../advisory-runtime/docs/expansion.md");
     let page = std::fs::read_to_string(page).expect("the guide is beside this crate");
     let examples = examples(&page);
     assert_eq!(examples.len(), 6);

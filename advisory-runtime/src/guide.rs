@@ -15,6 +15,7 @@
 //! | how to hold a key for longer than a transaction | [`leases`] |
 //! | how workers share a job table | [`claims`] |
 //! | who holds it right now, and what to be woken for | [`watching`] |
+//! | what an error means, and what to do | [`errors`] |
 //! | how to test all that | [`testing`] |
 //! | how to come from SQL by hand, sqlx, Django, Ruby or `SyncGuard` | [`moving`] |
 //! | what is promised, by which mechanism, and what is not | [`guarantees`] |
@@ -55,6 +56,7 @@ pages! {
     leases = "leases";
     claims = "claims";
     watching = "watching";
+    errors = "errors";
     testing = "testing";
     moving = "moving";
     guarantees = "guarantees";

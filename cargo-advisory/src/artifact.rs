@@ -54,7 +54,7 @@ impl From<object::Error> for Trouble {
 
 /// Reads the file's lock sites, each once.
 pub(crate) fn read(path: &Path) -> Result<Vec<Record>, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::file(path, error))?;
+    let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
     sites(&bytes).map_err(|trouble| Failure::file(path, trouble))
 }
 

@@ -32,6 +32,6 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
 
 /// Reads another program's inventory: a committed JSON file.
 fn other(file: &Path) -> Result<Inventory, Failure> {
-    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, error))?;
+    let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
     json::read(file, &text)
 }

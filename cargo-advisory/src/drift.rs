@@ -18,7 +18,7 @@ pub(crate) fn check(
     file: &Path,
     rendered: u64,
 ) -> Result<Vec<Finding>, Failure> {
-    let text = fs::read_to_string(file).map_err(|error| Failure::file(file, error))?;
+    let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
     if text.trim_start().starts_with('{') {
         let committed = json::read(file, &text)?;
         return Ok(sites(inventory, &committed, file));

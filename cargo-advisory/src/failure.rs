@@ -17,6 +17,11 @@ impl Failure {
         Self::Input(format!("`{}`: {why}", path.display()))
     }
 
+    /// Says that a file can't be read.
+    pub(crate) fn unread(path: &std::path::Path, error: impl fmt::Display) -> Self {
+        Self::file(path, format_args!("can't be read: {error}"))
+    }
+
     pub(crate) const fn code(&self) -> u8 {
         match self {
             Self::Input(_) => 2,

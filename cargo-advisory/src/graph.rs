@@ -18,7 +18,8 @@ const FILE: &str = "ADVISORY_LOCK_ORDER";
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let mut files = cli::paths(matches, "from");
     if files.is_empty() {
-        files.extend(env::var_os(FILE).map(PathBuf::from));
+        let named = env::var_os(FILE).filter(|file| !file.is_empty());
+        files.extend(named.map(PathBuf::from));
     }
     if files.is_empty() {
         return Err(Failure::Input(format!(
@@ -28,10 +29,13 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     }
     let mut edges = Vec::new();
     for file in files {
-        let text = fs::read_to_string(&file).map_err(|error| Failure::file(&file, error))?;
+        let text = fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
         for (at, line) in text.lines().enumerate() {
             let Some(edge) = Edge::decode(line) else {
-                let why = format!("line {} is no edge that this version can read", at + 1);
+                let at = at + 1;
+                let why = format!(
+                    "line {at} is no edge that this version can read: name the file that `{FILE}` named"
+                );
                 return Err(Failure::file(&file, why));
             };
             edges.push(edge);

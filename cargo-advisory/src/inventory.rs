@@ -48,7 +48,8 @@ impl Inventory {
         };
         let sites = some(self.sites.len(), "lock site");
         if self.sites.is_empty() {
-            return "no lock sites".to_owned();
+            return "no lock sites (a crate that nothing names in the source is not linked)"
+                .to_owned();
         }
         let crates = some(crates.len(), "crate");
         format!("{sites} in {crates}: {}", counts.join(", "))

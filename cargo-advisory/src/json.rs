@@ -86,8 +86,11 @@ fn key(key: &Key<'_>) -> Value {
 /// Reads what [`write()`] writes, from the file of that name.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
     let wrong = |why: String| Failure::file(path, why);
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| wrong(format!("not an inventory in JSON: {error}")))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| {
+        wrong(format!(
+            "not an inventory in JSON, as `cargo advisory dump --format json` writes it: {error}"
+        ))
+    })?;
     match value["version"].as_u64() {
         Some(version) if version <= VERSION => {}
         Some(version) => {

@@ -80,7 +80,7 @@ impl Question {
         let mut sites = Inventory::read(&cli::paths(matches, "artifact"))?.sites;
         for file in cli::paths(matches, "inventory") {
             let text =
-                std::fs::read_to_string(&file).map_err(|error| Failure::file(&file, error))?;
+                std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
             sites.extend(json::read(&file, &text)?.sites);
         }
         let names = Names::of(Inventory::of(sites).sites)

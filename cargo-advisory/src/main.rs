@@ -3,6 +3,7 @@
 //! The pipeline: `cli` reads the words and `selection` cargo's flags; `cargo` builds and names the artifacts; `artifact` reads one;
 //! `inventory` puts them together; `table`, `json` and `markdown` write them; `collisions`, `release` and `drift` look for `finding`s.
 //! `graph` draws what tests have recorded, and `locks` looks at a database.
+#![forbid(unsafe_code)]
 
 mod artifact;
 mod build;

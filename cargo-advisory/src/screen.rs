@@ -41,7 +41,8 @@ pub(crate) fn steers(letter: char) -> bool {
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
-        return fs::write(path, text).map_err(|error| Failure::file(path, error));
+        return fs::write(path, text)
+            .map_err(|error| Failure::file(path, format_args!("can't be written: {error}")));
     }
     is_read(text).map(drop)
 }

@@ -23,15 +23,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Session(AsyncPgConnection);
 
 impl Session {
-    /// Connects. No failure names the address, which may hold a password.
+    /// Connects. No failure names the whole address, which may hold a password.
     pub(crate) async fn open(address: &str) -> Result<Self, Failure> {
-        let wrong = |error: tokio_postgres::Error| {
-            // That it is an error of the database is no news.
-            let why = one_line(&chain(&error)).replace("db error: ", "");
-            Failure::Input(format!("the database: {why}"))
-        };
         let (address, tls) = address::split(address);
-        let mut config: Config = address.parse().map_err(wrong)?;
+        let mut config: Config = address.parse().map_err(|error: tokio_postgres::Error| {
+            let why = one_line(&chain(&error));
+            Failure::Input(format!(
+                "the address of the database: {why}; write `postgres://user@host:5432/database`"
+            ))
+        })?;
         let (mode, connector) = tls.connector()?;
         // A socket of this machine needs none, as for libpq.
         let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
@@ -48,7 +48,11 @@ impl Session {
         }
         let (client, connection) = bounded(Box::pin(config.connect(connector)))
             .await?
-            .map_err(wrong)?;
+            .map_err(|error| {
+                // That it is an error of the database is no news.
+                let why = one_line(&chain(&error)).replace("db error: ", "");
+                Failure::Input(format!("{}: {why}", called(&config)))
+            })?;
         let conn = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
         let conn = conn.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
         Ok(Self(conn))
@@ -57,6 +61,32 @@ impl Session {
     pub(crate) fn conn(&mut self) -> &mut AsyncPgConnection {
         &mut self.0
     }
+}
+
+/// The database by its name and its hosts alone: not even by these where an `@` in the password was not written `%40`, so that
+/// the rest of it stands before the host.
+fn called(config: &Config) -> String {
+    let is_cut = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
+    if config.get_hosts().iter().any(is_cut) {
+        return "the database".to_owned();
+    }
+    let mut text = config.get_dbname().map_or_else(
+        || "the database".to_owned(),
+        |name| format!("the database `{name}`"),
+    );
+    for (at, host) in config.get_hosts().iter().enumerate() {
+        let host = match host {
+            Host::Tcp(name) => name.clone(),
+            #[cfg(unix)]
+            Host::Unix(folder) => folder.display().to_string(),
+        };
+        // One port is that of every host.
+        let ports = config.get_ports();
+        let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+        let before = if at == 0 { " at" } else { "," };
+        text = format!("{text}{before} `{host}:{port}`");
+    }
+    one_line(&text)
 }
 
 /// Waits for an answer, and not for ever.

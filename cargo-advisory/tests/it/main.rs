@@ -22,4 +22,5 @@ mod programs;
 mod registry;
 mod release;
 mod runbook;
+mod screens;
 mod services;

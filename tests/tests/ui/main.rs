@@ -1,5 +1,9 @@
 //! What the attribute says to somebody who uses it wrongly: one mistake a file in `ui/`, and one file with five. What `ui/pass/`
-//! holds compiles without a warning. And whether the documents show what is so: their links lead somewhere.
+//! holds compiles without a warning. And whether the documents show what is so: their links lead somewhere, the packages are what
+//! a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
+
+mod dependencies;
+mod packages;
 
 use std::path::{Path, PathBuf};
 
@@ -24,18 +28,18 @@ fn each_mistake_is_told_what_to_write() {
 
 #[test]
 fn the_readme_and_the_guide_show_an_error_as_the_compiler_prints_it() {
-    let readme = include_str!("../../README.md");
-    let error = include_str!("../ui/collision_of_two_patterns.stderr");
+    let readme = include_str!("../../../README.md");
+    let error = include_str!("../../ui/collision_of_two_patterns.stderr");
     assert!(readme.contains(error.trim_end()), "{error}");
-    let page = include_str!("../../advisory-runtime/docs/collisions.md");
+    let page = include_str!("../../../advisory-runtime/docs/collisions.md");
     let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
     assert!(page.contains(message), "{message}");
 }
 
 #[test]
 fn the_readme_shows_the_commands_table_as_it_is_printed() {
-    let readme = include_str!("../../README.md");
-    let table = include_str!("../../cargo-advisory/tests/it/booking-service.txt");
+    let readme = include_str!("../../../README.md");
+    let table = include_str!("../../../cargo-advisory/tests/it/booking-service.txt");
     assert!(readme.contains(table.trim_end()), "{table}");
 }
 
@@ -124,7 +128,7 @@ const TESTS: [&str; 3] = [
 #[test]
 fn the_guide_names_tests_that_there_are() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let page = include_str!("../../advisory-runtime/docs/guarantees.md");
+    let page = include_str!("../../../advisory-runtime/docs/guarantees.md");
     let mut looked_at = 0;
     for shown in page.split("*Shown by*").skip(1) {
         let (shown, _) = shown.split_once("*Remains:*").expect("each has an end");

@@ -1,0 +1,88 @@
+//! Does the command say what happened, to what, and what to do? `screens.txt` is the gallery: read it aloud. Other answers have files
+//! of their own beside it.
+
+use std::fmt::Write;
+
+use crate::programs::{booking_service, file, run, scratch, shop};
+
+const GALLERY: &str = include_str!("screens.txt");
+
+/// What the words in braces stand for.
+fn places() -> Vec<(&'static str, String)> {
+    let document = include_str!("booking-service.md");
+    let old = document.replace("<tenant_id>:balance:", "<tenant_id>:payment:");
+    vec![
+        ("{booking-service}", booking_service()),
+        ("{shop}", shop()),
+        ("{old document}", file("screens-old.md", old)),
+        ("{folder}", scratch("no-such-folder")),
+        (
+            "{no locks}",
+            env!("CARGO_BIN_EXE_cargo-advisory").to_owned(),
+        ),
+    ]
+}
+
+/// The words of a shell's line: one in braces can have spaces.
+fn words(line: &str, places: &[(&'static str, String)]) -> Vec<String> {
+    let mut line = line.to_owned();
+    for (name, _) in places {
+        line = line.replace(name, &name.replace(' ', "\u{a0}"));
+    }
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    for word in &mut words {
+        *word = word.replace('\u{a0}', " ");
+        for (name, place) in places {
+            *word = word.replace(name, place);
+        }
+    }
+    words
+}
+
+/// Numbers of the operating system's errors differ, their words do not.
+fn without_number(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept.push_str(part.split_once(')').map_or("", |(_, rest)| rest));
+    }
+    kept
+}
+
+#[test]
+fn each_screen_is_as_the_gallery_shows_it() {
+    let places = places();
+    let mut printed = String::new();
+    for line in GALLERY.lines() {
+        let Some(command) = line.strip_prefix("$ cargo advisory ") else {
+            if line.starts_with("# ") {
+                writeln!(printed, "{line}").unwrap();
+            }
+            continue;
+        };
+        let words = words(command, &places);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let said = run(&words, &[("ADVISORY_LOCK_ORDER", "")]);
+        let mut text = without_number(&(said.out + &said.err));
+        for (name, place) in &places {
+            text = text.replace(place, name);
+        }
+        let code = said.code.expect("an exit code");
+        writeln!(printed, "{line}\n{text}[exit code {code}]\n").unwrap();
+    }
+    assert!(printed.trim_end() == GALLERY.trim_end(), "{printed}");
+}
+
+/// What stands behind the first `@` is the host, and here it is half of the password.
+#[test]
+fn a_password_with_an_at_sign_is_not_shown() {
+    let address = "postgres://app:se@cret@127.0.0.1:1/shop";
+    let said = run(&["locks", "--database-url", address], &[]);
+    assert_eq!(said.code, Some(2));
+    assert!(
+        said.err.starts_with("error: the database: "),
+        "{}",
+        said.err
+    );
+    assert!(!said.err.contains("cret"), "{}", said.err);
+}

@@ -1,0 +1,174 @@
+//! What does a registry get? Packages with what builds and documents the crate, that say what they are, and nothing else.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const PUBLISHED: [&str; 4] = [
+    "advisory-pattern",
+    "advisory-derive",
+    "advisory-runtime",
+    "cargo-advisory",
+];
+
+/// Those of the registry's that fit; it refuses what it does not know.
+const CATEGORIES: [&str; 5] = [
+    "asynchronous",
+    "concurrency",
+    "database",
+    "development-tools::cargo-plugins",
+    "parser-implementations",
+];
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// What cargo says, in this workspace.
+pub(crate) fn cargo(words: &[&str]) -> String {
+    let output = Command::new(env!("CARGO"))
+        .args(words)
+        .current_dir(root())
+        .output()
+        .expect("cargo");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo {words:?}: {said}");
+    String::from_utf8(output.stdout).expect("names")
+}
+
+fn listed(package: &str) -> Vec<String> {
+    let list = cargo(&["package", "--list", "--allow-dirty", "-p", package]);
+    list.lines().map(|line| line.replace('\\', "/")).collect()
+}
+
+fn manifest(package: &str) -> String {
+    let path = root().join(package).join("Cargo.toml");
+    std::fs::read_to_string(path).expect("a manifest")
+}
+
+/// The value of `name` among the lines of `[package]`.
+fn field<'m>(manifest: &'m str, name: &str) -> Option<&'m str> {
+    let (package, _) = manifest.split_once("\n[").expect("more than a package");
+    let mut fields = package
+        .lines()
+        .filter_map(|line| line.split_once(" = "))
+        .filter(|(field, _)| *field == name);
+    fields.next().map(|(_, value)| value)
+}
+
+/// The texts of a list of texts, or of one.
+fn texts(value: &str) -> Vec<&str> {
+    value.split('"').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn what_is_published_is_what_the_workspace_does_not_keep_to_itself() {
+    let workspace = manifest(".");
+    let members = workspace
+        .lines()
+        .find_map(|line| line.strip_prefix("members = "));
+    let mut published = texts(members.expect("a line of members"));
+    published.retain(|member| field(&manifest(member), "publish").is_none());
+    assert_eq!(published, PUBLISHED);
+}
+
+#[test]
+fn each_manifest_says_what_a_registry_shows() {
+    for package in PUBLISHED {
+        let manifest = manifest(package);
+        let said = |name: &str| {
+            field(&manifest, name).unwrap_or_else(|| panic!("{package} has no `{name}`"))
+        };
+        for inherited in ["version", "edition", "rust-version", "license"] {
+            assert_eq!(said(&format!("{inherited}.workspace")), "true", "{package}");
+        }
+        assert_eq!(said("readme"), "\"README.md\"", "{package}");
+        assert!(said("description").len() > 20, "{package}");
+        assert!(
+            said("documentation").contains("https://docs.rs/"),
+            "{package}"
+        );
+        let keywords = texts(said("keywords"));
+        assert!((1..=5).contains(&keywords.len()), "{package}: {keywords:?}");
+        for keyword in keywords {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+            assert!(
+                keyword.len() <= 20 && keyword.bytes().all(is_plain),
+                "{keyword}"
+            );
+        }
+        let categories = texts(said("categories"));
+        assert!((1..=5).contains(&categories.len()), "{package}");
+        for category in categories {
+            assert!(CATEGORIES.contains(&category), "{package}: {category}");
+        }
+        let is_library = root().join(package).join("src/lib.rs").exists();
+        let all_features = "[package.metadata.docs.rs]\nall-features = true\n";
+        assert_eq!(manifest.contains(all_features), is_library, "{package}");
+    }
+}
+
+#[test]
+fn a_package_holds_all_that_builds_and_documents_it_and_nothing_else() {
+    for package in PUBLISHED {
+        let mut expected = [
+            ".cargo_vcs_info.json",
+            "Cargo.lock",
+            "Cargo.toml",
+            "Cargo.toml.orig",
+            "LICENSE-APACHE",
+            "LICENSE-MIT",
+            "README.md",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        for (folder, kind) in [("src", "rs"), ("docs", "md"), ("migrations", "sql")] {
+            files_below(package, folder, kind, &mut expected);
+        }
+        let mut listed = listed(package);
+        // Only where there is a repository around it.
+        if !listed.contains(&expected[0]) {
+            expected.remove(0);
+        }
+        listed.sort();
+        expected.sort();
+        assert_eq!(listed, expected, "{package}");
+    }
+}
+
+/// The files of one kind in a folder of the package; others have no reason to be there.
+fn files_below(package: &str, folder: &str, kind: &str, files: &mut Vec<String>) {
+    let Ok(entries) = std::fs::read_dir(root().join(package).join(folder)) else {
+        return;
+    };
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy();
+        let name = format!("{folder}/{name}");
+        if path.is_dir() {
+            files_below(package, &name, kind, files);
+        } else if path.extension().is_some_and(|found| found == kind) {
+            files.push(name);
+        }
+    }
+}
+
+#[test]
+fn a_packages_licences_are_the_projects_and_its_page_leads_into_it_or_out() {
+    for package in PUBLISHED {
+        let read = |path: PathBuf| std::fs::read_to_string(path).expect("a text");
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            let own = read(root().join(package).join(licence));
+            assert_eq!(own, read(root().join(licence)), "{package}: {licence}");
+        }
+        let page = read(root().join(package).join("README.md"));
+        let listed = listed(package);
+        let targets = page.split("](").skip(1);
+        for (target, _) in targets.filter_map(|rest| rest.split_once(')')) {
+            let is_there = target.starts_with("https://") || target.starts_with('#');
+            assert!(
+                is_there || listed.iter().any(|file| file == target),
+                "{package}: {target}"
+            );
+        }
+    }
+}
