@@ -43,6 +43,17 @@ fn the_readme_shows_the_commands_table_as_it_is_printed() {
     assert!(readme.contains(table.trim_end()), "{table}");
 }
 
+#[test]
+fn the_readme_shows_rows_of_the_registry_as_they_are_written() {
+    let readme = include_str!("../../../README.md");
+    let registry = include_str!("../../harbour-lets/LOCKS.md");
+    let rows = |text: &'static str| text.lines().filter(|line| line.contains("`lets_"));
+    assert_eq!(rows(readme).count(), 3);
+    for row in rows(readme) {
+        assert!(registry.lines().any(|line| line == row), "{row}");
+    }
+}
+
 /// Where documents are, from this crate's parent.
 const DOCUMENTS: [&str; 4] = [".", "docs", "advisory-runtime/docs", "cargo-advisory"];
 
