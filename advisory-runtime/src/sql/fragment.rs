@@ -172,20 +172,33 @@ pub(super) fn push_letters(sql: &mut String, letters: &str, is_of_run_time: bool
 }
 
 /// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.
+///
+/// A session's locks are those of its own database. To ask for that would lock `pg_database`, for which the server has no room where
+/// the lock table is full (53200): then what is held could not be given back.
 pub(super) fn push_is_held(sql: &mut String, key: Key, mode: Option<Mode>) {
     sql.push_str(
         "EXISTS(SELECT 1 FROM pg_catalog.pg_locks WHERE granted \
          AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND ",
     );
-    push_is(sql, key);
+    push_is_numbered(sql, key);
     if mode == Some(Mode::Exclusive) {
         sql.push_str(" AND mode OPERATOR(pg_catalog.=) 'ExclusiveLock'");
     }
     sql.push(')');
 }
 
-/// A condition on a row of `pg_locks`: it is this key of this database. `bigint` keys have `objsubid` 1, pairs 2.
+/// A condition on a row of `pg_locks`: it is this key of this database.
 pub(super) fn push_is(sql: &mut String, key: Key) {
+    sql.push('(');
+    push_is_numbered(sql, key);
+    sql.push_str(
+        " AND database OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database \
+         WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))",
+    );
+}
+
+/// A condition on a row of `pg_locks`: it has these numbers. `bigint` keys have `objsubid` 1, pairs 2.
+fn push_is_numbered(sql: &mut String, key: Key) {
     let (first, second, space) = match key {
         Key::BigInt(key) => {
             let bits = key.cast_unsigned();
@@ -195,10 +208,8 @@ pub(super) fn push_is(sql: &mut String, key: Key) {
     };
     put!(
         sql,
-        "(locktype OPERATOR(pg_catalog.=) 'advisory' AND classid OPERATOR(pg_catalog.=) CAST('{first}' AS pg_catalog.oid) \
-         AND objid OPERATOR(pg_catalog.=) CAST('{second}' AS pg_catalog.oid) AND objsubid OPERATOR(pg_catalog.=) '{space}' \
-         AND database OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database \
-         WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))"
+        "locktype OPERATOR(pg_catalog.=) 'advisory' AND classid OPERATOR(pg_catalog.=) CAST('{first}' AS pg_catalog.oid) \
+         AND objid OPERATOR(pg_catalog.=) CAST('{second}' AS pg_catalog.oid) AND objsubid OPERATOR(pg_catalog.=) '{space}'"
     );
 }
 

@@ -55,6 +55,7 @@ mod lease_roles;
 mod lease_stopped;
 mod lease_stress;
 mod lease_table;
+mod lock_table;
 mod monitor;
 mod monitor_names;
 mod monitor_roles;
