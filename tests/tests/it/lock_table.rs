@@ -4,7 +4,7 @@ use advisory_runtime::{Request, Wait, session};
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::pin::pin;
-use std::task::{Context, Waker};
+use std::time::Instant;
 use tokio_postgres::NoTls;
 
 /// Takes locks until there is no room.
@@ -14,14 +14,29 @@ const FILL: &str =
 const HELD: &str =
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid < 1000000 AND granted";
 
+const WAITS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+
 async fn client(url: &str) -> tokio_postgres::Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
-async fn held(client: &tokio_postgres::Client) -> i64 {
-    client.query_one(HELD, &[]).await.unwrap().get(0)
+/// Looks until the query counts so many.
+///
+/// # Panics
+///
+/// When it does not within ten seconds.
+async fn until(client: &tokio_postgres::Client, query: &str, count: i64) {
+    let started = Instant::now();
+    loop {
+        let counted: i64 = client.query_one(query, &[]).await.unwrap().get(0);
+        if counted == count {
+            return;
+        }
+        assert!(started.elapsed().as_secs() < 10, "{query}: {counted}");
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,29 +49,27 @@ async fn a_call_that_is_dropped_with_its_lock_granted_gives_it_back_where_there_
     let (filler, observer) = (client(url).await, client(url).await);
     let mut conn = AsyncPgConnection::establish(url).await.unwrap();
     for wait in [Wait::Session, Wait::Forever] {
-        loop {
-            let request = Request::new(7).wait(wait);
-            let mut call = pin!(session::acquire(&mut conn, request));
-            // Sent, and never heard of again; unless the answer comes within the poll.
-            let mut context = Context::from_waker(Waker::noop());
-            if call.as_mut().poll(&mut context).is_ready() {
-                continue;
+        filler
+            .batch_execute("SELECT pg_advisory_lock(7)")
+            .await
+            .unwrap();
+        {
+            let mut call = pin!(session::acquire(&mut conn, Request::new(7).wait(wait)));
+            tokio::select! {
+                biased;
+                _ = &mut call => panic!("it did not wait"),
+                () = until(&observer, WAITS, 1) => {}
             }
-            while held(&observer).await == 0 {
-                tokio::task::yield_now().await;
-            }
+            // From here on nobody looks at the answer.
+            filler
+                .batch_execute("SELECT pg_advisory_unlock(7)")
+                .await
+                .unwrap();
+            until(&observer, WAITS, 0).await;
             filler.batch_execute(FILL).await.unwrap_err();
-            assert_eq!(held(&observer).await, 1);
-            break;
+            until(&observer, HELD, 1).await;
         }
-        let started = std::time::Instant::now();
-        while held(&observer).await > 0 {
-            assert!(
-                started.elapsed().as_secs() < 5,
-                "the lock is left on the caller's connection"
-            );
-            tokio::task::yield_now().await;
-        }
+        until(&observer, HELD, 0).await;
         filler
             .batch_execute("SELECT pg_advisory_unlock_all()")
             .await
