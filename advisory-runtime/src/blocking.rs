@@ -7,15 +7,17 @@
 
 use crate::guard::Place;
 use crate::link::{Cancel, Link, Sent};
+use crate::prepared::{self, Session};
 use crate::{Error, Request, sql};
 use diesel::QueryResult;
 use diesel::connection::{
     AnsiTransactionManager, LoadConnection, SimpleConnection, TransactionManager,
     TransactionManagerStatus,
 };
-use diesel::pg::{Pg, PgConnection};
+use diesel::pg::{GetPgMetadataCache, Pg, PgConnection, PgMetadataCacheKey};
 use diesel::sql_types::{Nullable, Text};
 use diesel::{Connection as _, RunQueryDsl};
+use std::borrow::Cow;
 
 /// The live locks by name: see [`crate::monitor`] for what is seen.
 pub mod monitor {
@@ -64,6 +66,23 @@ impl Link for PgConnection {
     type Runtime = ();
 
     fn runtime() {}
+
+    /// Diesel tells nobody which session its connection is. What it remembers of the types of a database belongs to the connection
+    /// and ends with it: there our own number stands, as that of a type that no database has.
+    fn session(&mut self) -> Option<Session> {
+        let ours = PgMetadataCacheKey::new(
+            Some(Cow::Borrowed("advisory-runtime")),
+            Cow::Borrowed("session"),
+        );
+        let known = self.get_metadata_cache();
+        let number = known.lookup_type(&ours).and_then(|kept| kept.oid().ok());
+        let number = number.unwrap_or_else(|| {
+            let number = prepared::next_number();
+            known.store_type(ours, (number, 0));
+            number
+        });
+        Some(prepared::numbered(number))
+    }
 
     async fn execute(&mut self, message: &str) -> QueryResult<()> {
         self.batch_execute(message)

@@ -28,10 +28,8 @@ pub trait Link: Send + Sized {
 
     fn runtime() -> Self::Runtime;
 
-    /// Which session of the server it is, where that can be told, and where it is the connection's own.
-    fn session(&mut self) -> Option<Session> {
-        None
-    }
+    /// Which session of the server it is, where that can be told, and where it is known not to be a pooler's.
+    fn session(&mut self) -> Option<Session>;
 
     /// Sends one message of several statements.
     fn execute(&mut self, message: &str) -> impl Future<Output = QueryResult<()>> + Send;

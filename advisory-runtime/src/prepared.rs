@@ -1,15 +1,27 @@
 //! Which sessions have our statements prepared?
 //!
 //! A memory of this process, by what the server told the session at its start: its process id and secret, which no two sessions
-//! share. A program can take the statements away all the same (`DEALLOCATE ALL`, `DISCARD ALL`), and a pooler the session: then a begin
+//! share; or by a number that a blocking connection carries. A program can take the statements away all the same (`DEALLOCATE ALL`, `DISCARD ALL`), and a pooler the session: then a begin
 //! is refused by name, nothing has happened, and that session goes without from there on.
 
 use crate::sql::Prepared;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A session of a server, by the process id and the secret that a cancel request names.
+/// A session of a server, by the process id and the secret that a cancel request names; where these are not told, by no process and a
+/// number of ours.
 pub(crate) type Session = (u32, u32);
+
+/// The session of a blocking connection with this number.
+pub(crate) const fn numbered(number: u32) -> Session {
+    (0, number)
+}
+
+pub(crate) fn next_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// So many of the sessions that were used last are remembered at least, and at most twice as many.
 const MOST: usize = 4_096;

@@ -18,6 +18,7 @@ mod blocking_hold;
 mod blocking_isolation;
 mod blocking_nesting;
 mod blocking_panics;
+mod blocking_prepared;
 mod blocking_queue;
 mod blocking_session;
 mod blocking_waits;
