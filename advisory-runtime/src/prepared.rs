@@ -1,8 +1,9 @@
 //! Which sessions have our statements prepared?
 //!
 //! A memory of this process, by what the server told the session at its start: its process id and secret, which no two sessions
-//! share; or by a number that a blocking connection carries. A program can take the statements away all the same (`DEALLOCATE ALL`, `DISCARD ALL`), and a pooler the session: then a begin
-//! is refused by name, nothing has happened, and that session goes without from there on.
+//! share; or by a number that a blocking connection carries. A program can take the statements away all the same (`DEALLOCATE
+//! ALL`, `DISCARD ALL`), and a pooler the session: then a begin is refused by name, nothing has happened, and that session goes
+//! without from there on.
 
 use crate::sql::Prepared;
 use std::collections::HashMap;
