@@ -12,6 +12,11 @@ pub(crate) async fn locked(conn: &mut AsyncPgConnection, number: i64) -> QueryRe
     one(conn).await
 }
 
+#[advisory_lock(key = "bench-bounded:<number>", max_hold = "30s")]
+async fn locked_bounded(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
 #[advisory_lock(key = "bench-session:<number>", scope = "session")]
 async fn locked_session(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
     one(conn).await
@@ -43,6 +48,26 @@ impl Open for Xact {
 impl Operation for Xact {
     async fn operate(&mut self) {
         locked(&mut self.conn, self.number).await.expect("the lock");
+    }
+}
+
+/// A transaction that holds the lock, for so long at most.
+pub(crate) struct XactBounded {
+    conn: AsyncPgConnection,
+    number: i64,
+}
+
+impl Open for XactBounded {
+    async fn open(url: &str, number: i64) -> Self {
+        let conn = connect(url).await;
+        Self { conn, number }
+    }
+}
+
+impl Operation for XactBounded {
+    async fn operate(&mut self) {
+        let done = locked_bounded(&mut self.conn, self.number).await;
+        done.expect("the lock");
     }
 }
 

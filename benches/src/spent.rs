@@ -3,7 +3,7 @@
 //! By Linux's account of each process (`/proc/PID/schedstat`), which waiting and a busy machine hardly change.
 
 use crate::flags::Flags;
-use crate::ours::{Session, Xact};
+use crate::ours::{Session, Xact, XactBounded};
 use crate::rivals::diesel_async::ByHand;
 use crate::rivals::sqlx::{Lock, Transaction};
 use crate::rivals::tokio_postgres::Three;
@@ -38,6 +38,7 @@ pub(crate) async fn run(
     }
     spend! {
         "locked: xact" Xact;
+        "locked: xact, max_hold" XactBounded;
         "diesel-async by hand" ByHand;
         "tokio-postgres, 3 round trips" Three;
         "sqlx's transaction" Transaction;

@@ -100,25 +100,46 @@ pub(super) fn push_restored(sql: &mut String) {
 /// Adds columns by which the server ends a transaction whose client has stopped. It counts from here, after the wait.
 pub(super) fn push_hold(sql: &mut String, hold: Option<Duration>) {
     if let Some(hold) = hold {
-        for setting in ["idle_in_transaction_session_timeout", "transaction_timeout"] {
+        for setting in HOLD_OF_XACT {
             sql.push(',');
             push_at_most(sql, setting, hold, true);
         }
     }
 }
 
-/// A column that sets a time-out unless the session has a shorter one, or the server none of this name. By way of zero: a
-/// `transaction_timeout` that runs already goes on as it is when it is set anew.
+/// What bounds the holder of a transaction-level lock.
+pub(super) const HOLD_OF_XACT: [&str; 2] =
+    ["idle_in_transaction_session_timeout", "transaction_timeout"];
+
+/// How long the server lets a stopped client hold, in milliseconds.
+pub(super) fn bound(hold: Duration) -> i32 {
+    milliseconds(hold.saturating_add(GRACE))
+}
+
+/// A column that sets a time-out unless the session has a shorter one, or the server none of this name.
 pub(super) fn push_at_most(sql: &mut String, setting: &str, hold: Duration, is_local: bool) {
-    let bound = milliseconds(hold.saturating_add(GRACE));
+    let bound = bound(hold);
+    let (text, interval) = (format!("'{bound}'"), format!("'{bound} ms'"));
+    push_at_most_of(sql, setting, &text, &interval, is_local);
+}
+
+/// The same for a number of milliseconds that is a text, and it with its unit. By way of zero: a `transaction_timeout` that runs already
+/// goes on as it is when it is set anew.
+pub(super) fn push_at_most_of(
+    sql: &mut String,
+    setting: &str,
+    text: &str,
+    interval: &str,
+    is_local: bool,
+) {
     put!(
         sql,
         "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
          OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR \
          CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
-         OPERATOR(pg_catalog.>) CAST('{bound} ms' AS pg_catalog.interval) \
+         OPERATOR(pg_catalog.>) CAST({interval} AS pg_catalog.interval) \
          THEN CASE WHEN pg_catalog.set_config('{setting}','0',{is_local}) OPERATOR(pg_catalog.=) '0' \
-         THEN pg_catalog.set_config('{setting}','{bound}',{is_local}) END END"
+         THEN pg_catalog.set_config('{setting}',{text},{is_local}) END END"
     );
 }
 
