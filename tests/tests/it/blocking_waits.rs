@@ -155,7 +155,7 @@ async fn a_cancelled_wait_and_a_statement_timeout_are_not_busy() {
         matches!(&error, Error::Cancelled { .. }) && !error.is_busy(),
         "{error:?}"
     );
-    execute(&mut conn, "SET statement_timeout = '30ms'").unwrap();
+    execute(&mut conn, "SET statement_timeout = '500ms'").unwrap();
     let error = forever(&mut conn, 7).unwrap_err();
     assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
     execute(&mut conn, "RESET statement_timeout").unwrap();

@@ -148,7 +148,7 @@ async fn a_database_error_at_commit_takes_diesels_conversion_where_there_is_one(
 async fn statement_timeout_and_cancel_are_not_busy() {
     let (_db, _holder, mut conn) = busy().await;
     execute(&mut conn, "SET lock_timeout = 0").await.unwrap();
-    execute(&mut conn, "SET statement_timeout = '50ms'")
+    execute(&mut conn, "SET statement_timeout = '500ms'")
         .await
         .unwrap();
     let error = query_result(&mut conn, 7).await.unwrap_err();
@@ -210,7 +210,7 @@ async fn a_shorter_statement_timeout_is_not_busy() {
     execute(&mut conn, "SET lock_timeout = '10s'")
         .await
         .unwrap();
-    execute(&mut conn, "SET statement_timeout = '50ms'")
+    execute(&mut conn, "SET statement_timeout = '500ms'")
         .await
         .unwrap();
     let error = query_result(&mut conn, 7).await.unwrap_err();

@@ -11,7 +11,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(5);
+/// Before anything expires, which takes minutes.
+const SOON: Duration = Duration::from_secs(30);
 
 async fn query(pool: &deadpool::Pool<AsyncPgConnection>) -> Result<(), Error> {
     let mut conn = pool

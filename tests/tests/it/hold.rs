@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 const SHORT: Duration = Duration::from_millis(200);
+/// So that a client seldom stands still meanwhile.
+const BRIEF: Duration = Duration::from_millis(20);
+/// When the server ends the session of a client that has stood still in the meantime.
+const SERVERS_BOUND: Duration = Duration::from_millis(1200);
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Copy, Debug)]
@@ -95,20 +99,30 @@ async fn a_body_that_holds_the_lock_for_too_long_is_dropped_and_rolled_back() {
     let db = database().await;
     let mut conn = db.connect().await;
     let before = settings(&mut conn).await;
+    let mut in_time = 0;
     for site in SITES {
         for does in [Body::Idles, Body::Runs] {
             let started = Instant::now();
             let end = site.call(&mut conn, SHORT, does).await;
+            let elapsed = started.elapsed();
+            // The statement takes twice as long.
+            assert!(
+                elapsed >= SHORT && elapsed < Duration::from_secs(30),
+                "{site:?} {does:?}: {elapsed:?}"
+            );
+            if elapsed >= SERVERS_BOUND {
+                // A busy machine: the session may be gone, and that is right.
+                conn = db.connect().await;
+                db.until_no_locks().await;
+                assert_eq!(committed(&db, 7).await, 0, "{site:?} {does:?}: {end:?}");
+                continue;
+            }
+            in_time += 1;
             assert!(is_exceeded(&end, SHORT), "{site:?} {does:?}: {end:?}");
             assert_eq!(
                 db.locks().await,
                 [],
                 "{site:?} {does:?}: freed when the function has returned"
-            );
-            let elapsed = started.elapsed();
-            assert!(
-                elapsed >= SHORT && elapsed < Duration::from_secs(10),
-                "{site:?} {does:?}: {elapsed:?}"
             );
             assert_eq!(settings(&mut conn).await, before, "{site:?} {does:?}");
             assert!(
@@ -119,6 +133,7 @@ async fn a_body_that_holds_the_lock_for_too_long_is_dropped_and_rolled_back() {
             db.run("DELETE FROM booking").await;
         }
     }
+    assert!(in_time > 0, "none of 6 within {SERVERS_BOUND:?}");
     db.until_quiet().await;
 }
 
@@ -144,8 +159,8 @@ async fn inside_a_transaction_the_savepoint_is_rolled_back_and_the_outer_one_goe
     let before = settings(outer.conn()).await;
     for (room, does) in [(7, Body::Idles), (8, Body::Runs)] {
         insert(outer.conn(), 1, "outer").await.unwrap();
-        let end = plain(outer.conn(), room, SHORT, does).await;
-        assert!(is_exceeded(&end, SHORT), "{does:?}: {end:?}");
+        let end = plain(outer.conn(), room, BRIEF, does).await;
+        assert!(is_exceeded(&end, BRIEF), "{does:?}: {end:?}");
         assert_eq!(db.locks().await.len(), 1, "{does:?}: the outer one's");
         assert_eq!(settings(outer.conn()).await, before, "{does:?}");
     }
@@ -232,10 +247,14 @@ async fn the_wait_is_no_part_of_it() {
         db.until_waiting(key_of(7)).await;
         // Longer than the server's own bound, which comes a second later. The point is a time that has passed.
         db.run("SELECT pg_sleep(2.7)").await;
+        let freed = Instant::now();
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
         finish.await.unwrap();
-        waiting.await.unwrap().unwrap();
-        assert_eq!(committed(&db, 7).await, 1, "{site:?}");
+        match waiting.await.unwrap() {
+            Ok(()) => assert_eq!(committed(&db, 7).await, 1, "{site:?}"),
+            // A busy machine stands still for longer than that, and may be told so.
+            Err(error) => assert!(freed.elapsed() > bound, "{site:?}: {error:?}"),
+        }
         db.run("DELETE FROM booking").await;
     }
     db.until_quiet().await;
