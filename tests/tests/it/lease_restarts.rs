@@ -204,11 +204,17 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
             _ => {}
         }
     });
-    let ttl = Duration::from_secs(5);
+    let ttl = Duration::from_secs(60);
     let request = key("k").ttl(ttl).renew(Duration::from_millis(50));
     let mut held = leases.acquire(request).await.unwrap();
-    let since = Instant::now();
-    let body = until(|| renewed.load(Ordering::Relaxed) >= 20 && since.elapsed() > ttl);
+    let (lease, first) = (held.lease().clone(), Instant::now() + ttl);
+    let body = async {
+        until(|| renewed.load(Ordering::Relaxed) >= 20).await;
+        // Here and on the server it lasts beyond what was granted first.
+        until(|| Instant::now() + lease.remaining() > first).await;
+        let longer = "SELECT count(*) FROM advisory_lease WHERE expires_at > acquired_at + interval '60.9 s'";
+        assert_eq!(db.count(longer).await, 1);
+    };
     held.run(body).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();
     let (renewed, failed) = (
