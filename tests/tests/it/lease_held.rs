@@ -6,6 +6,9 @@ use advisory_runtime::lease::{Event, Held, Lease, Leases, Request};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::{
+    AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod,
+};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -93,7 +96,11 @@ async fn a_drop_and_a_panic_release() {
 #[tokio::test]
 async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
     let db = database().await;
-    let pool = db.deadpool(1);
+    // Lent without a question to the server: a release that got no answer to it would give the connection up.
+    let mut config = ManagerConfig::default();
+    config.recycling_method = RecyclingMethod::Fast;
+    let manager = AsyncDieselConnectionManager::new_with_config(db.url(), config);
+    let pool = Pool::builder(manager).max_size(1).build().unwrap();
     let (leases, events) = told(Leases::new(pool.clone()));
     // Time is what is tested. The ttl is one that a machine which stalls does not outsleep.
     let ttl = Duration::from_secs(5);
@@ -149,7 +156,7 @@ async fn a_lease_that_was_taken_away_drops_its_body() {
 async fn a_body_is_dropped_before_the_expiry_when_the_server_is_not_reached() {
     let db = database().await;
     let proxy = advisory_tests::Proxy::start(&db).await;
-    let manager = diesel_async::pooled_connection::AsyncDieselConnectionManager::new(proxy.url());
+    let manager = AsyncDieselConnectionManager::new(proxy.url());
     let pool = Pool::<AsyncPgConnection>::builder(manager)
         .max_size(2)
         .build()
@@ -257,7 +264,7 @@ async fn errors_say_what_to_do() {
         assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
     }
     let nowhere = "postgres://nobody@/nothing?host=/nowhere";
-    let manager = diesel_async::pooled_connection::AsyncDieselConnectionManager::new(nowhere);
+    let manager = AsyncDieselConnectionManager::new(nowhere);
     let pool = Pool::<AsyncPgConnection>::builder(manager).build().unwrap();
     let error = Leases::new(pool).acquire(key("k")).await.unwrap_err();
     assert!(matches!(error, Error::Pool(_)), "{error:?}");
