@@ -4,12 +4,16 @@ use super::keeper::keep;
 use super::{Event, Held, Lease, Request, Row, Table, running};
 use crate::pool::Pool;
 use crate::trail::Trail;
-use crate::{Error, LockKey};
+use crate::{Error, LockKey, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+
+/// How long a pool or server may take to say whether a call waits for itself: at least, and at most.
+const SOON: Duration = Duration::from_secs(1);
+const SLOW: Duration = Duration::from_secs(5);
 
 /// Called for each event.
 pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
@@ -125,7 +129,7 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
         request.check()?;
         let taken = running::asked(&request);
         let own = running::held_by_this_task(&request);
-        if !own.is_empty() && Box::pin(self.holds_one(own)).await {
+        if !own.is_empty() && Box::pin(self.holds_one(own, request.wait)).await {
             let lock = request.name();
             return Err(Error::SelfDeadlock { lock });
         }
@@ -146,7 +150,12 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
 
     /// Whether one of these is held in this table, and not in another one or another database. Where the pool does not say so soon,
     /// the call waits as any other.
-    async fn holds_one(&self, own: Vec<Lease>) -> bool {
+    async fn holds_one(&self, own: Vec<Lease>, wait: Wait) -> bool {
+        // Most often nothing else would come of the wait, so a slow server has the time to say so.
+        let patience = match wait {
+            Wait::For(wait) => wait.clamp(SOON, SLOW),
+            Wait::Session | Wait::Never | Wait::Forever => SLOW,
+        };
         let asked = async {
             for lease in &own {
                 if self.holds(lease).await.unwrap_or(false) {
@@ -155,7 +164,7 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
             }
             false
         };
-        let asked = tokio::time::timeout(Duration::from_secs(1), asked).await;
+        let asked = tokio::time::timeout(patience, asked).await;
         asked.unwrap_or(false)
     }
 

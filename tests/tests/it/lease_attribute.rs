@@ -69,15 +69,16 @@ impl Service {
     }
 }
 
-#[advisory_lock(key = AccountLease { id }, scope = "lease", pool = leases, wait = "20ms")]
+#[advisory_lock(key = AccountLease { id }, scope = "lease", pool = leases, wait = wait)]
 async fn declared<P: advisory_runtime::Pool + Clone + Send + 'static>(
     leases: &Leases<P>,
     id: i64,
+    wait: Duration,
 ) -> anyhow::Result<i64> {
     Ok(id)
 }
 
-#[advisory_lock(key = 77, scope = "lease", pool = pool, ttl = Duration::from_secs(2), renew = "20ms")]
+#[advisory_lock(key = 77, scope = "lease", pool = pool, ttl = Duration::from_secs(60), renew = "20ms")]
 async fn stays(
     pool: &bb8::Pool<AsyncPgConnection>,
     started: &tokio::sync::Notify,
@@ -130,13 +131,16 @@ async fn a_declared_lock_is_leased_by_its_text_in_the_table_that_is_given() {
     let table = Table::new().named("app_lease").unwrap();
     let leases = Leases::new(db.deadpool(1)).table(table);
     leases.set_up().await.unwrap();
-    assert_eq!(declared(&leases, 3).await.unwrap(), 3);
+    // The wait counts for the pool and the first try too.
+    let long = Duration::from_secs(60);
+    assert_eq!(declared(&leases, 3, long).await.unwrap(), 3);
     let held = leases.acquire(AccountLease { id: 3 }).await.unwrap();
-    let error = declared(&leases, 3).await.unwrap_err();
+    let short = Duration::from_millis(20);
+    let error = declared(&leases, 3, short).await.unwrap_err();
     let error = Error::find(&*error).unwrap();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     assert!(error.to_string().contains("leased-account:<id>"), "{error}");
-    assert_eq!(declared(&leases, 4).await.unwrap(), 4);
+    assert_eq!(declared(&leases, 4, long).await.unwrap(), 4);
     held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
     assert_eq!(db.count("SELECT count(*) FROM app_lease").await, 2);

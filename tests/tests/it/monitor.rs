@@ -44,13 +44,14 @@ pub(crate) fn waits(
     })
 }
 
-/// Waits until so many backends of the database wait for a lock of any kind.
+/// Waits until so many backends of the database wait for a lock of any kind. By then `pg_locks` says since when: it shows a
+/// waiter a moment before.
 pub(crate) async fn until_waiters(db: &Database, count: i32) {
     let short = format!(
         "SELECT 'fewer' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
-         HAVING count(*) < {count}"
+         AND backend_type = 'client backend' HAVING count(*) < {count}"
     );
-    db.until_empty(Duration::from_secs(10), "waiters", &short)
+    db.until_empty(Duration::from_secs(30), "waiters", &short)
         .await;
 }
 
@@ -140,9 +141,9 @@ async fn waiters_stand_in_line_behind_holders_and_those_ahead_of_them() {
     let (mut third, mut last) = (db.connect().await, db.connect().await);
     let (writer, reader) = (pid_of(&mut third).await, pid_of(&mut last).await);
     let writing = waits(third, "SELECT pg_advisory_lock(5)");
-    db.until_waiters(5, 1).await;
+    until_waiters(&db, 1).await;
     let reading = waits(last, "SELECT pg_advisory_lock_shared(5)");
-    db.until_waiters(5, 2).await;
+    until_waiters(&db, 2).await;
 
     let seen = look(&db).await;
     let lock = lock(&seen, 5);
@@ -268,7 +269,7 @@ async fn an_idle_holder_has_a_session_level_lock_and_else_it_is_not_known() {
     let idle_pid = pid_of(&mut idle).await;
     let active =
         format!("SELECT state FROM pg_stat_activity WHERE pid = {idle_pid} AND state <> 'idle'");
-    db.until_empty(Duration::from_secs(10), "an idle session", &active)
+    db.until_empty(Duration::from_secs(30), "an idle session", &active)
         .await;
     let seen = look(&db).await;
     assert_eq!(lock(&seen, 5).holders[0].scope, Some(Scope::Session));
@@ -299,7 +300,7 @@ async fn a_look_takes_no_lock_and_waits_for_none() {
     let held = xact::begin(&mut holder, Request::new(key_of(7)).wait(Wait::Never))
         .await
         .unwrap();
-    execute(&mut watcher, "SET lock_timeout = '1ms'")
+    execute(&mut watcher, "SET lock_timeout = '10s'")
         .await
         .unwrap();
     let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();

@@ -1,7 +1,7 @@
 //! What a role may see and end, what nobody may fake, and the same on blocking Diesel.
 
 use crate::bookings::{database, execute};
-use crate::monitor::{backend, lock, look, waits};
+use crate::monitor::{backend, lock, look, until_waiters, waits};
 use advisory_runtime::blocking;
 use advisory_runtime::monitor::{self, Activity, By, Locks, Names, Scope, Signal, State};
 use advisory_tests::{Database, left_out, pid_of};
@@ -49,7 +49,7 @@ async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_tol
         .await
         .unwrap();
     let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
-    db.until_waiting(5).await;
+    until_waiters(&db, 1).await;
 
     let mut conn = connect_as(&db, &watcher).await;
     let seen = look_as(&mut conn).await;
@@ -216,7 +216,7 @@ async fn a_hostile_search_path_changes_nothing() {
         .await
         .unwrap();
     let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
-    db.until_waiting(5).await;
+    until_waiters(&db, 1).await;
     execute(&mut conn, "SET search_path = public, pg_catalog")
         .await
         .unwrap();
@@ -247,7 +247,7 @@ async fn blocking_diesel_sees_and_ends_the_same() {
         .await
         .unwrap();
     let waiting = waits(waiter, "SELECT pg_advisory_lock_shared(5, -6)");
-    crate::monitor::until_waiters(&db, 1).await;
+    until_waiters(&db, 1).await;
     let pid = pid_of(&mut holder).await;
     let awaited = look(&db).await;
     let mut conn = db.establish();

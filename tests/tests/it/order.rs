@@ -388,6 +388,8 @@ async fn the_server_is_asked_only_where_a_transaction_of_diesels_own_may_hold_mo
 #[test]
 fn each_process_appends_what_it_records_to_the_file_that_it_is_told() {
     let file = std::env::temp_dir().join(format!("advisory-lock-order-{}", std::process::id()));
+    // Of a process that had this number before, and failed.
+    drop(std::fs::remove_file(&file));
     for _ in 0..2 {
         let again = "order::two_orders_are_told_though_nobody_has_waited";
         let ran = std::process::Command::new(std::env::current_exe().unwrap())
