@@ -87,7 +87,7 @@ async fn tick(db: &Database, instances: &[Instance]) -> Outcome<Vec<Option<usize
     let mut done = Vec::new();
     while done.len() + 1 < INSTANCES {
         // Where nobody is kept out, they all wait for the request.
-        let Ok(Some(call)) = timeout(Duration::from_secs(5), calls.join_next()).await else {
+        let Ok(Some(call)) = timeout(Duration::from_secs(30), calls.join_next()).await else {
             break;
         };
         done.push(call??);

@@ -122,7 +122,8 @@ async fn generated_to(conn: &mut AsyncPgConnection, schedule_id: Uuid) -> QueryR
     generated_to.first(conn).await
 }
 
-const TRIES: usize = 10;
+/// Twenty seconds, should a machine with much to do put the one that generates aside.
+const TRIES: usize = 13;
 
 /// Asks again while somebody else generates them, each time after twice as long, and holds no connection meanwhile. What no waiting
 /// helps is an error at once. The events, and how many tries were refused.

@@ -40,7 +40,7 @@ impl Reports {
         name = "report",
         scope = "lease",
         pool = self.pool,
-        ttl = "2s",
+        ttl = "5s",
         wait = "30s",
         handle = lease
     )]
@@ -54,7 +54,7 @@ impl Reports {
         name = "report",
         scope = "lease",
         pool = self.pool,
-        ttl = "2s",
+        ttl = "5s",
         wait = "30s",
         handle = lease
     )]

@@ -16,10 +16,11 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use crate::HarnessError;
+use crate::observe::PATIENCE;
 use crate::server::Server;
 
 /// How long dropping a database may hold up its test.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(30);
 
 /// One fresh database, dropped with this value, and an observer: a connection of its own beside those under test.
 pub struct Database {
@@ -28,6 +29,7 @@ pub struct Database {
     server: &'static Server,
     observer: Client,
     connection: JoinHandle<()>,
+    patience: Duration,
 }
 
 impl Database {
@@ -58,7 +60,15 @@ impl Database {
             server,
             observer,
             connection,
+            patience: PATIENCE,
         })
+    }
+
+    /// How long its `until_…` wait, in place of half a minute: for a state that is not to come.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// The address of this database, as `AsyncPgConnection::establish`, pools and `psql` take it.
@@ -133,6 +143,10 @@ impl Database {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
     }
 
     pub(crate) fn observer(&self) -> &Client {

@@ -8,11 +8,9 @@ use tokio_postgres::SimpleQueryMessage;
 
 use crate::Database;
 
-/// How long a waiter may take to show up.
-const WAITER: Duration = Duration::from_secs(10);
-
-/// How long what was given up may take to be gone.
-const AFTERMATH: Duration = Duration::from_secs(2);
+/// How long a waiter may take to show up, and what was given up to be gone: a guard against hanging, longer than a machine with
+/// much to do stands still.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Between two poll at the server.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -96,7 +94,7 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When none does within 10 seconds.
+    /// When none does within the database's patience.
     pub async fn until_waiting(&self, key: i64) {
         self.until_waiters(key, 1).await;
     }
@@ -105,50 +103,50 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When they do not within 10 seconds.
+    /// When they do not within the database's patience.
     pub async fn until_waiters(&self, key: i64, count: usize) {
         let claim = format!("{count} waiting for key {key}");
         let short = format!(
             "SELECT pg_catalog.count(*) || ' waiting' FROM ({LOCKS}) AS locks \
              WHERE bigint_key = {key} AND NOT granted HAVING pg_catalog.count(*) < {count}"
         );
-        self.until_empty(WAITER, &claim, &short).await;
+        self.until_empty(self.patience(), &claim, &short).await;
     }
 
     /// Waits until no backend waits for the lock on this `bigint` key any more; who holds it may go on.
     ///
     /// # Panics
     ///
-    /// When one is left after 2 seconds.
+    /// When one is left after the database's patience.
     pub async fn until_no_waiters(&self, key: i64) {
         let left = format!(
             "SELECT pid || ' waits' FROM ({LOCKS}) AS locks WHERE bigint_key = {key} AND NOT granted"
         );
-        self.until_empty(AFTERMATH, "no waiters", &left).await;
+        self.until_empty(self.patience(), "no waiters", &left).await;
     }
 
     /// Waits until a backend runs a statement that contains this text.
     ///
     /// # Panics
     ///
-    /// When none does within 10 seconds.
+    /// When none does within the database's patience.
     pub async fn until_active(&self, text: &str) {
         let claim = format!("a backend that runs {text}");
         let short = format!(
             "SELECT 'none' WHERE NOT EXISTS (SELECT FROM ({BACKENDS}) AS backends \
              WHERE state = 'active' AND pg_catalog.strpos(query, '{text}') > 0)"
         );
-        self.until_empty(WAITER, &claim, &short).await;
+        self.until_empty(self.patience(), &claim, &short).await;
     }
 
     /// Waits until no advisory lock of this database is held or waited for.
     ///
     /// # Panics
     ///
-    /// When some are left after 2 seconds.
+    /// When some are left after the database's patience.
     pub async fn until_no_locks(&self) {
         let left = format!("SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks");
-        self.until_empty(AFTERMATH, "no advisory locks", &left)
+        self.until_empty(self.patience(), "no advisory locks", &left)
             .await;
     }
 
@@ -156,14 +154,15 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When something is left after 2 seconds.
+    /// When something is left after the database's patience.
     pub async fn until_quiet(&self) {
         let left = format!(
             "SELECT pid || ' has ' || mode FROM ({LOCKS}) AS locks UNION ALL \
              SELECT pid || ' is ' || state || ': ' || query FROM ({BACKENDS}) AS backends \
              WHERE state = 'active' OR state LIKE 'idle in transaction%'"
         );
-        self.until_empty(AFTERMATH, "a quiet database", &left).await;
+        self.until_empty(self.patience(), "a quiet database", &left)
+            .await;
     }
 
     /// Runs statements on the observer's connection. (Not `execute`: that is a method of every type under `RunQueryDsl`.)
@@ -207,7 +206,8 @@ impl Database {
         assert_eq!(ended, ["1"], "there is no backend {pid}");
     }
 
-    /// Asks until `sql` gives no row, for at most `bound`: for states that have no method of their own.
+    /// Asks until `sql` gives no row, for at most `bound`: for states that have no method of their own. What the last answer says
+    /// counts, also where it comes late.
     ///
     /// # Panics
     ///
@@ -216,19 +216,23 @@ impl Database {
         let end = Instant::now() + bound;
         let mut poll = interval(INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut left = vec!["the observer got no answer".to_owned()];
-        while !left.is_empty() {
+        loop {
             poll.tick().await;
-            let Ok(rows) = timeout_at(end, self.texts(sql)).await else {
-                let locks = timeout_at(Instant::now() + AFTERMATH, self.locks())
+            let is_last = Instant::now() >= end;
+            let answer = timeout_at(end + PATIENCE, self.texts(sql)).await;
+            let left = answer.unwrap_or_else(|_| vec!["the observer got no answer".to_owned()]);
+            if left.is_empty() {
+                return;
+            }
+            if is_last {
+                let locks = timeout_at(Instant::now() + PATIENCE, self.locks())
                     .await
                     .unwrap_or_default();
                 let locks: Vec<String> = locks.iter().map(ToString::to_string).collect();
                 panic!(
                     "waited {bound:?} for {claim}, and there is still: {left:#?}\nadvisory locks: {locks:#?}"
                 );
-            };
-            left = rows;
+            }
         }
     }
 

@@ -11,14 +11,15 @@ if localedef -i de_DE -f UTF-8 "$folder/de_DE.UTF-8" >/dev/null 2>&1; then expor
 {
     od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$folder/password" &&
     # No crash of this machine is survived, so nothing need reach its disk; the rest stays as PostgreSQL ships it,
-    # but that transactions can be prepared: a lock that no session has.
+    # but that transactions can be prepared, a lock that no session has, and that as many tests as a machine has
+    # processors find room for their connections.
     "$bin/initdb" -D "$folder/data" -U postgres --auth-local=trust --auth-host=scram-sha-256 --pwfile="$folder/password" \
         -E UTF8 --locale=C --no-sync --no-instructions &&
     cat >>"$folder/data/postgresql.conf" <<CONF &&
 listen_addresses = '${4:+127.0.0.1}'
 unix_socket_directories = '$folder'
 port = ${4:-5432}
-max_connections = 300
+max_connections = 1000
 fsync = off
 max_prepared_transactions = 10
 CONF

@@ -11,6 +11,9 @@ use advisory_tests::{AdvisoryLock, Database, LockedKey, owns_server, pid_of};
 use diesel_async::SimpleAsyncConnection;
 use tokio::time::{interval, timeout};
 
+/// For what is not to go away.
+const SHORT: Duration = Duration::from_millis(100);
+
 #[tokio::test]
 async fn databases_do_not_see_each_other() {
     let (one, other) = tokio::join!(Database::create(), Database::create());
@@ -87,7 +90,7 @@ async fn waiters_are_seen_and_so_is_their_end() {
 #[tokio::test]
 #[should_panic(expected = "has ExclusiveLock")]
 async fn a_lock_left_behind_is_named() {
-    let db = Database::create().await;
+    let db = Database::create().await.with_patience(SHORT);
     db.run("SELECT pg_advisory_lock(7)").await;
     db.until_no_locks().await;
 }
@@ -95,7 +98,7 @@ async fn a_lock_left_behind_is_named() {
 #[tokio::test]
 #[should_panic(expected = "idle in transaction: BEGIN")]
 async fn a_transaction_left_open_is_named() {
-    let db = Database::create().await;
+    let db = Database::create().await.with_patience(SHORT);
     let mut conn = db.connect().await;
     conn.batch_execute("BEGIN").await.unwrap();
     db.until_quiet().await;
@@ -184,7 +187,7 @@ async fn assert_vanishes(end: impl FnOnce(&mut Child)) {
             poll.tick().await;
         }
     };
-    timeout(Duration::from_secs(20), gone)
+    timeout(Duration::from_secs(60), gone)
         .await
         .expect("server and folder are gone");
 }

@@ -1,8 +1,6 @@
 //! Does a file that is no good give a message with its name, and exit code 2?
 
-use std::fs;
-
-use crate::programs::{Said, advisory, booking_service, file, inventory, run, shop};
+use crate::programs::{Said, advisory, booking_service, bytes, file, inventory, run, shop};
 
 fn refused(said: &Said, name: &str, why: &str) {
     assert_eq!(said.code, Some(2), "{said:?}");
@@ -36,7 +34,7 @@ fn a_foreign_file() {
 
 #[test]
 fn a_program_that_is_cut_short() {
-    let whole = fs::read(shop()).unwrap();
+    let whole = bytes(&shop());
     for part in 1..8 {
         let cut = &whole[..whole.len() * part / 8];
         artifact(&format!("cut-{part}"), cut, "cut short or damaged");
@@ -45,7 +43,7 @@ fn a_program_that_is_cut_short() {
 
 #[test]
 fn records_of_a_newer_version() {
-    let mut program = fs::read(booking_service()).unwrap();
+    let mut program = bytes(&booking_service());
     let marker = b"\x1eadvisory lock site\x1f";
     let found: Vec<usize> = (0..program.len() - marker.len())
         .filter(|at| program[*at..].starts_with(marker))

@@ -58,6 +58,8 @@ fn every_shell_gets_completions() {
 
 #[test]
 fn a_build_that_fails_is_told_by_cargo() {
+    // Not beside it, while the fixtures' lock file is written.
+    crate::programs::built();
     let said = advisory(&["dump", "--package", "no-such-package"]);
     assert_eq!(said.code, Some(101));
     assert!(said.err.contains("no-such-package"), "{}", said.err);

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::programs::{advisory, booking_service, inventory, run, scratch, shop};
+use crate::programs::{advisory, booking_service, inventory, run, run_alone, scratch, shop};
 
 #[test]
 fn the_table_is_plain_and_whole_when_piped() {
@@ -103,7 +103,7 @@ fn a_file_gets_the_answer_without_colours() {
 #[test]
 fn the_selection_is_built_and_its_crates_are_named() {
     shop();
-    let said = advisory(&["dump", "--package", "shop"]);
+    let said = run_alone(&["dump", "--package", "shop"]);
     let crates = "2 lock sites in 2 crates: bookings 1.4.0 (1), ledger 1.4.0 (1)";
     assert!(said.out.ends_with(&format!("{crates}\n")), "{}", said.out);
 }

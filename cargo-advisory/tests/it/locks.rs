@@ -70,7 +70,7 @@ pub(crate) async fn waiter(
     let short = format!(
         "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)"
     );
-    db.until_empty(Duration::from_secs(10), "a waiter", &short)
+    db.until_empty(Duration::from_secs(30), "a waiter", &short)
         .await;
     (pid, waiting)
 }
@@ -204,7 +204,7 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
     let short = format!(
         "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {stuck_pid} AND NOT granted)"
     );
-    db.until_empty(Duration::from_secs(10), "a waiter", &short)
+    db.until_empty(Duration::from_secs(30), "a waiter", &short)
         .await;
     let said = locks(&db, &[]).await;
     let lines: Vec<&str> = said.out.lines().collect();

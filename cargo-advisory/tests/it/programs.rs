@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// What a run of the command said.
 #[derive(Debug)]
@@ -13,6 +13,10 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
+/// Locked by whoever reads what cargo has built, and alone by who has a part of it built anew: with other features, so that cargo
+/// takes the program away and puts another in its place.
+static BUILDS: RwLock<()> = RwLock::new(());
+
 /// Runs the command in the fixtures' workspace, as cargo does.
 pub(crate) fn advisory(words: &[&str]) -> Said {
     run(words, &[])
@@ -20,6 +24,23 @@ pub(crate) fn advisory(words: &[&str]) -> Said {
 
 /// The same with variables in its environment.
 pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Said {
+    let _reads = BUILDS.read().unwrap_or_else(PoisonError::into_inner);
+    said(words, variables)
+}
+
+/// The same where it builds a part of the workspace anew.
+pub(crate) fn run_alone(words: &[&str]) -> Said {
+    let _replaces = BUILDS.write().unwrap_or_else(PoisonError::into_inner);
+    said(words, &[])
+}
+
+/// What is in an artifact.
+pub(crate) fn bytes(artifact: &str) -> Vec<u8> {
+    let _reads = BUILDS.read().unwrap_or_else(PoisonError::into_inner);
+    fs::read(artifact).unwrap()
+}
+
+fn said(words: &[&str], variables: &[(&str, &str)]) -> Said {
     let output = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
         .arg("advisory")
         .args(words)

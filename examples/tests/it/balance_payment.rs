@@ -18,8 +18,8 @@ fn money_is_neither_lost_nor_made_under_the_lock() {
             .nth(2),
         Some("2000")
     );
-    let [.., together, paid, refused] = figures(&printed, "without the lock");
-    assert_ne!(together, 2000, "{printed}");
+    // That money was lost or made, the program says by its exit code: what is together can be the same by luck.
+    let [.., paid, refused] = figures(&printed, "without the lock");
     assert_eq!(paid + refused, 400);
     let [first, second, together, paid, refused] = figures(&printed, "with the lock");
     assert_eq!(together, 2000, "{printed}");

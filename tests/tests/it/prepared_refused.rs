@@ -1,6 +1,7 @@
 //! What a call is refused with, and how it ends, where its session keeps the statements, or has lost some of them.
 
 use crate::bookings::{committed, database, execute, insert};
+use crate::waits::{SHORT, no_longer_short};
 use advisory_runtime::{Error, Request, Wait, session, xact};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel::sql_types::{Nullable, Text};
@@ -55,7 +56,7 @@ async fn lost_statements_are_no_time_out_whatever_the_budget() {
         for wait in [Wait::For(Duration::from_millis(1)), Wait::Session] {
             let request = Request::new(7).wait(wait);
             let mut conn = warm(&db, std::slice::from_ref(&request)).await;
-            conn.batch_execute("SET lock_timeout = '1ms'; SET statement_timeout = '900ms'")
+            conn.batch_execute("SET lock_timeout = '1ms'; SET statement_timeout = '1min'")
                 .await
                 .unwrap();
             forget(&mut conn, "").await;
@@ -210,14 +211,12 @@ async fn every_end_of_a_wait_is_told_apart_by_statements_that_are_prepared() {
             .unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
         execute(&mut conn, "RESET lock_timeout").await.unwrap();
-        execute(&mut conn, "SET statement_timeout = '30ms'")
-            .await
-            .unwrap();
+        execute(&mut conn, SHORT).await.unwrap();
         for request in [by_session, forever, long.clone()] {
             let error = call(&mut conn, is_session, request).await.unwrap_err();
             assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
         }
-        execute(&mut conn, "RESET statement_timeout").await.unwrap();
+        no_longer_short(&mut conn).await;
         let (ended, ()) = tokio::join!(call(&mut conn, is_session, long), async {
             db.until_waiting(7).await;
             db.run(&format!("SELECT pg_cancel_backend({pid})")).await;

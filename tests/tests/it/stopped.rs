@@ -10,6 +10,7 @@ use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::env;
 use std::future::pending;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ pub(crate) const URL: &str = "ADVISORY_TEST_STOPPED_URL";
 
 const MAX_HOLD: Duration = Duration::from_secs(1);
 /// The server's bound is 2 seconds; the rest is for a machine with much to do.
-const GENEROUS: Duration = Duration::from_secs(10);
+const GENEROUS: Duration = Duration::from_secs(30);
 
 /// Does nothing where it is not called by another test.
 #[tokio::test]
@@ -33,6 +34,7 @@ async fn the_process_that_is_stopped() {
 #[advisory_lock(key = "room:<room>", name = "room", max_hold = MAX_HOLD)]
 async fn attributed(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
     _ = conn;
+    say_held();
     pending().await
 }
 
@@ -42,26 +44,31 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
         "attribute" => attributed(conn, 7).await.unwrap(),
         "session" => {
             let _held = session::acquire(conn, request).await.unwrap();
+            say_held();
             pending::<()>().await;
         }
         "session in a transaction" => {
             let mut held = session::acquire(conn, request).await.unwrap();
             execute(held.conn(), "BEGIN").await.unwrap();
+            say_held();
             pending::<()>().await;
         }
         "session in a statement" => {
             let mut held = session::acquire(conn, request).await.unwrap();
+            say_held();
             execute(held.conn(), LONG).await.unwrap();
         }
         "nested" => {
             let mut outer = xact::begin(conn, 99).await.unwrap();
             let _inner = xact::begin(outer.conn(), request).await.unwrap();
+            say_held();
             pending::<()>().await;
         }
         "strict" => {
             let _held = xact::begin(conn, request.isolation(Isolation::Serializable))
                 .await
                 .unwrap();
+            say_held();
             pending::<()>().await;
         }
         "longer time-outs" => {
@@ -69,19 +76,23 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
                           ('idle_in_transaction_session_timeout', 'transaction_timeout')";
             execute(conn, longer).await.unwrap();
             let _held = xact::begin(conn, request).await.unwrap();
+            say_held();
             pending::<()>().await;
         }
         "statement" => {
             let mut held = xact::begin(conn, request).await.unwrap();
+            say_held();
             execute(held.conn(), LONG).await.unwrap();
         }
         "short statement" => {
             let mut held = xact::begin(conn, request).await.unwrap();
+            say_held();
             execute(held.conn(), SHORT).await.unwrap();
             pending::<()>().await;
         }
         _ => {
             let _held = xact::begin(conn, request).await.unwrap();
+            say_held();
             pending::<()>().await;
         }
     }
@@ -89,6 +100,16 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
 
 const LONG: &str = "SELECT pg_sleep(600)";
 const SHORT: &str = "SELECT pg_sleep(3)";
+
+const HELD: &str = "held";
+
+/// Tells the other process, on a line of its own between those of the test's harness.
+fn say_held() {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{HELD}")
+        .and_then(|()| out.flush())
+        .unwrap();
+}
 
 /// A process that plays a role; killed and reaped when dropped, which also ends one that is stopped.
 pub(crate) struct Player(Child);
@@ -106,8 +127,17 @@ impl Player {
             .env(ROLE, role)
             .env(URL, db.url())
             .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .stdout(Stdio::piped());
         Self(command.spawn().unwrap())
+    }
+
+    /// Until it has said that it holds the lock. Not until the lock is seen: whoever is put aside for a while can miss all that the
+    /// server grants, for it is taken away soon.
+    async fn until_held(&mut self) {
+        let said = BufReader::new(self.0.stdout.take().unwrap());
+        let mut lines = said.lines().map_while(Result::ok);
+        let has_said = tokio::task::spawn_blocking(move || lines.any(|line| line == HELD));
+        assert!(has_said.await.unwrap(), "it has ended without the lock");
     }
 
     pub(crate) fn stop(&self) {
@@ -133,21 +163,23 @@ impl Drop for Player {
     }
 }
 
-async fn until_held(db: &Database, key: i64) {
-    let none = format!(
-        "SELECT 'nobody' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1 \
-         AND (classid::int8 << 32) | objid::int8 = {key} \
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+/// Advisory locks of the database, held or waited for.
+const LOCKS: &str = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' \
+     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// Until the holder runs this statement, or the server has ended it already.
+async fn until_runs(db: &Database, player: &mut Player, statement: &str) {
+    player.until_held().await;
+    let not_yet = format!(
+        "{LOCKS} AND NOT EXISTS (SELECT FROM pg_stat_activity \
+         WHERE datname = current_database() AND state = 'active' AND query = '{statement}')"
     );
-    db.until_empty(GENEROUS, "a holder", &none).await;
+    db.until_empty(GENEROUS, statement, &not_yet).await;
 }
 
-/// Until nobody holds or waits for a lock of the database.
-async fn until_freed(db: &Database, what: &str) -> Duration {
-    let since = Instant::now();
-    let left = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' \
-                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    db.until_empty(GENEROUS, "a lock that the server has freed", left)
+/// Until nobody holds or waits for a lock of the database: how long that took.
+async fn until_freed(db: &Database, what: &str, since: Instant) -> Duration {
+    db.until_empty(GENEROUS, "a lock that the server has freed", LOCKS)
         .await;
     let after = since.elapsed();
     eprintln!("{what}: freed after {after:.1?}");
@@ -162,10 +194,10 @@ async fn major(db: &Database) -> i64 {
 /// A process that idles in the role is stopped, and somebody else gets the lock.
 async fn is_freed_when_stopped(role: &str) {
     let db = database().await;
-    let player = Player::start(&db, role);
-    until_held(&db, key_of(7)).await;
+    let mut player = Player::start(&db, role);
+    player.until_held().await;
     player.stop();
-    until_freed(&db, role).await;
+    until_freed(&db, role, Instant::now()).await;
     assert!(book(&mut db.connect().await, 7, "Grace").await.unwrap());
 }
 
@@ -211,16 +243,17 @@ async fn a_stopped_process_loses_its_lock_while_or_after_its_last_statement_runs
     let db = database().await;
     if major(&db).await >= 17 {
         for role in ["statement", "session in a statement"] {
-            let player = Player::start(&db, role);
-            db.until_active(LONG).await;
+            let mut player = Player::start(&db, role);
+            until_runs(&db, &mut player, LONG).await;
             player.stop();
-            until_freed(&db, role).await;
+            until_freed(&db, role, Instant::now()).await;
         }
     }
-    let player = Player::start(&db, "short statement");
-    db.until_active(SHORT).await;
+    let started = Instant::now();
+    let mut player = Player::start(&db, "short statement");
+    until_runs(&db, &mut player, SHORT).await;
     player.stop();
-    let after = until_freed(&db, "a statement of 3 seconds").await;
+    let after = until_freed(&db, "a statement of 3 seconds", started).await;
     if major(&db).await < 17 {
         assert!(after > Duration::from_secs(3), "{after:?}");
     }
@@ -235,8 +268,9 @@ async fn a_stopped_waiter_gets_its_turn_and_loses_it() {
         let player = Player::start(&db, role);
         db.until_waiting(key_of(7)).await;
         player.stop();
+        let granted = Instant::now();
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-        let after = until_freed(&db, &format!("waiter, {role}")).await;
+        let after = until_freed(&db, &format!("waiter, {role}"), granted).await;
         assert!(after > MAX_HOLD, "it was granted: {after:?}");
     }
 }
@@ -273,7 +307,7 @@ async fn a_client_whose_packets_are_dropped_loses_its_lock() {
             xact::begin(&mut conn, request).await.unwrap()
         };
         proxy.stop_forwarding();
-        until_freed(&db, "dropped packets").await;
+        until_freed(&db, "dropped packets", Instant::now()).await;
         assert!(book(&mut db.connect().await, 7, "Grace").await.is_ok());
         proxy.resume_forwarding();
         let end = xact::finish(held, Ok::<_, Error>(())).await;
