@@ -66,15 +66,18 @@ fn claim(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let columns = row.key.iter().map(|(column, _)| path(table, column));
     let types = row.key.iter().map(|(_, field)| &field.ty);
     let members = row.key.iter().map(|(_, field)| &field.ident);
+    // What is wrong with the key is wrong where its columns were named.
+    let named = row.key.first().map(|(column, _)| column.span());
+    let at_key = named.map_or(here, |named| named.resolved_at(here));
     let (key, value, values) = if row.key.len() == 1 {
         (
-            quote_spanned!(here=> #(#claim::One<#columns>)*),
+            quote_spanned!(at_key=> #(#claim::One<#columns>)*),
             quote_spanned!(here=> #(&'a #types)*),
             quote_spanned!(here=> #(&self.#members)*),
         )
     } else {
         (
-            quote_spanned!(here=> (#(#columns,)*)),
+            quote_spanned!(at_key=> (#(#columns,)*)),
             quote_spanned!(here=> (#(&'a #types,)*)),
             quote_spanned!(here=> (#(&self.#members,)*)),
         )

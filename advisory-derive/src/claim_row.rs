@@ -42,6 +42,14 @@ impl<'i> Row<'i> {
             errors.at(name.span(), wanted);
             return None;
         };
+        if let Some(lifetime) = input.generics.lifetimes().next() {
+            let wanted = format_args!(
+                "a claim's row owns its columns, for it outlives the answer that it came in: write `String` for `&str`, and leave `{}` out",
+                lifetime.lifetime
+            );
+            errors.at(lifetime.lifetime.span(), wanted);
+            return None;
+        }
         let fields: Vec<&Field> = fields.named.iter().collect();
         let given = args.table.clone();
         let table = given.or_else(|| of_diesel(&input.attrs, "table_name"));

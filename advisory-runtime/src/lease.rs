@@ -62,6 +62,9 @@
 //! since each grant also has a number at random; until then two believe in one key. Where that must not be, the standby has to be
 //! synchronous.
 //!
+//! A server whose clock is set forward ends leases before their time: again two believe in one key until the first renews, and the
+//! token tells them apart. Set back, it keeps keys taken for longer.
+//!
 //! # Coming from `SyncGuard`
 //!
 //! | there | here |
@@ -74,7 +77,7 @@
 //! | `backend.release({ lockId })` | [`Table::release`]; on every way out by itself |
 //! | `isLocked({ key })` | [`Table::is_held`] |
 //! | `getByKey(backend, key)` | [`Table::find`], [`Table::find_text`] |
-//! | `getById(backend, lockId)`, `owns(backend, lockId)` | [`Table::holds`]; without SQL [`Lease::is_held`] |
+//! | `getById(backend, lockId)`, `owns(backend, lockId)` | [`Table::holds`]; without SQL [`Lease::is_held`], [`Lease::remaining`] |
 //! | `AbortSignal` | dropping the future; the body is dropped when the lease is lost |
 //! | `fence`, a text of 15 digits | [`FencingToken`], a number; and [`Lease::fence`], which enforces it |
 //! | `setupSchema(sql, { tableName, fenceTableName })` | [`Table::set_up`], [`Table::named`]: one table, whose rows stay |

@@ -7,6 +7,7 @@
 
 use crate::sql::Prepared;
 use std::collections::HashMap;
+#[cfg(feature = "postgres")]
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,10 +16,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) type Session = (u32, u32);
 
 /// The session of a blocking connection with this number.
+#[cfg(feature = "postgres")]
 pub(crate) const fn numbered(number: u32) -> Session {
     (0, number)
 }
 
+#[cfg(feature = "postgres")]
 pub(crate) fn next_number() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

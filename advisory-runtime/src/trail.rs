@@ -13,8 +13,10 @@ const NUMBER: &str = "number";
 /// One lock, from when it is asked for to its end.
 #[derive(Debug)]
 pub(crate) struct Trail {
-    #[cfg(feature = "metrics")]
+    #[cfg(any(feature = "tracing", feature = "metrics"))]
     labels: Labels,
+    #[cfg(feature = "tracing")]
+    asked: std::time::Instant,
     #[cfg(any(feature = "tracing", feature = "metrics"))]
     acquired: Option<std::time::Instant>,
     #[cfg(any(feature = "tracing", feature = "metrics"))]
@@ -23,8 +25,15 @@ pub(crate) struct Trail {
     span: tracing::Span,
 }
 
-#[cfg(feature = "metrics")]
+#[cfg(any(feature = "tracing", feature = "metrics"))]
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(feature = "metrics"),
+    expect(
+        dead_code,
+        reason = "an event has the pattern, and its span the others"
+    )
+)]
 struct Labels {
     pattern: &'static str,
     scope: &'static str,
@@ -69,12 +78,13 @@ impl Trail {
                     waited_ms = tracing::field::Empty,
                     held_ms = tracing::field::Empty,
                 ),
-                #[cfg(feature = "metrics")]
                 labels: Labels {
                     pattern,
                     scope,
                     mode,
                 },
+                #[cfg(feature = "tracing")]
+                asked: std::time::Instant::now(),
                 acquired: None,
                 is_over: false,
             }
@@ -112,27 +122,40 @@ impl Trail {
     pub(crate) fn refused(&mut self, error: &Error) {
         #[cfg(any(feature = "tracing", feature = "metrics"))]
         {
-            self.is_over = true;
             let reason = word(error);
+            self.turned_away(reason);
             #[cfg(feature = "tracing")]
             {
-                self.span.record("outcome", reason);
+                let waited = match error {
+                    Error::TimedOut { waited, .. } => *waited,
+                    _ => self.asked.elapsed(),
+                };
+                self.span.record("waited_ms", milliseconds(waited));
+                let pattern = self.labels.pattern;
                 if error.is_busy() {
-                    tracing::debug!(parent: &self.span, reason, "contention: {error}");
+                    tracing::debug!(parent: &self.span, pattern, reason, "contention: {error}");
                 } else {
-                    tracing::warn!(parent: &self.span, reason, "{error}");
+                    tracing::warn!(parent: &self.span, pattern, reason, "{error}");
                 }
             }
-            #[cfg(feature = "metrics")]
-            {
-                let Labels {
-                    pattern,
-                    scope,
-                    mode,
-                } = self.labels;
-                metrics::counter!("advisory_refused_total", "pattern" => pattern, "scope" => scope, "mode" => mode, "reason" => reason)
-                    .increment(1);
-            }
+        }
+    }
+
+    /// It was never held.
+    #[cfg(any(feature = "tracing", feature = "metrics"))]
+    fn turned_away(&mut self, reason: &'static str) {
+        self.is_over = true;
+        #[cfg(feature = "tracing")]
+        self.span.record("outcome", reason);
+        #[cfg(feature = "metrics")]
+        {
+            let Labels {
+                pattern,
+                scope,
+                mode,
+            } = self.labels;
+            metrics::counter!("advisory_refused_total", "pattern" => pattern, "scope" => scope, "mode" => mode, "reason" => reason)
+                .increment(1);
         }
     }
 
@@ -146,14 +169,16 @@ impl Trail {
                 Err(error) => word(error),
             };
             #[cfg(feature = "tracing")]
+            let pattern = self.labels.pattern;
+            #[cfg(feature = "tracing")]
             match outcome {
                 Err(error @ (Error::RolledBack { .. } | Error::TransactionEnded { .. })) => {
-                    tracing::warn!(parent: &self.span, "swallowed error found: {error}");
+                    tracing::warn!(parent: &self.span, pattern, "swallowed error found: {error}");
                 }
                 Err(error @ Error::LockLost { .. }) => {
-                    tracing::error!(parent: &self.span, "lost: {error}");
+                    tracing::error!(parent: &self.span, pattern, "lost: {error}");
                 }
-                Err(error) => tracing::warn!(parent: &self.span, "{error}"),
+                Err(error) => tracing::warn!(parent: &self.span, pattern, "{error}"),
                 Ok(_) => {}
             }
             self.over(word);
@@ -197,15 +222,26 @@ impl Drop for Trail {
         if self.is_over {
             return;
         }
+        let is_held = self.acquired.is_some();
         #[cfg(feature = "tracing")]
-        if self.acquired.is_some() {
-            let what = "leak prevented: the call was dropped, and its lock is released";
-            tracing::warn!(parent: &self.span, "{what}");
-        } else {
-            let what = "leak prevented: the call was dropped while it waited";
-            tracing::warn!(parent: &self.span, "{what}");
+        {
+            // The span is not there where only warnings are wanted.
+            let pattern = self.labels.pattern;
+            let what = if is_held {
+                "leak prevented: the call was dropped, and its lock is released"
+            } else {
+                "leak prevented: the call was dropped while it waited"
+            };
+            tracing::warn!(parent: &self.span, pattern, "{what}");
         }
-        self.over("dropped");
+        if is_held {
+            self.over("dropped");
+        } else {
+            #[cfg(feature = "tracing")]
+            self.span
+                .record("waited_ms", milliseconds(self.asked.elapsed()));
+            self.turned_away("dropped");
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use advisory_runtime::Error;
 use advisory_runtime::lease::Table;
 use advisory_runtime::monitor::{self, Lease, Locks, Names};
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::failure::Failure;
@@ -51,6 +52,9 @@ struct Question {
 
 /// Answers `cargo advisory locks`; tells whether nothing was found that was looked for.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
+    if let Some((word, _)) = matches.subcommand() {
+        has_no_list(matches, word)?;
+    }
     let question = Question::read(matches)?;
     let address = address::find(matches.get_one::<String>("database-url"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -73,6 +77,18 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
             }
         }
     })
+}
+
+/// What says how the list is shown says nothing where something is ended: better refused than passed over.
+fn has_no_list(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
+    let given = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let mut of_the_list = ["json", "watch", "interval", "older-than", "lease-table"].iter();
+    match of_the_list.find(|name| given(name)) {
+        Some(name) => Err(Failure::Input(format!(
+            "`--{name}` is for the list, and `{word}` shows none: leave it out"
+        ))),
+        None => Ok(()),
+    }
 }
 
 impl Question {

@@ -5,7 +5,7 @@ use diesel::expression::{AsExpression, TypedExpressionType};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::row::Row;
-use diesel::sql_types::{Nullable, SqlType, Text, Timestamptz};
+use diesel::sql_types::{Nullable, SqlType, Text, Timestamptz, is_nullable};
 use diesel::{Column, Expression, QueryResult, QuerySource, Selectable, SelectableExpression};
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub trait Claim: Sized + Send + Sync + 'static {
         + QuerySource<FromClause: QueryFragment<Pg> + Send + Sync>
         + Default
         + 'static;
-    /// The key's columns, which are unique together: [`One`] column, or a tuple of them.
+    /// The key's columns, which are unique together and never NULL: [`One`] column, or a tuple of them.
     type Key: KeyColumns<Self::Table> + 'static;
     /// The values of the key in this row.
     type KeyValue<'a>: KeyValue<Self::Key> + Send;
@@ -124,11 +124,24 @@ pub trait KeyColumns<Table> {
     const NAMES: &'static [&'static str];
 }
 
+/// What Diesel says of a column that always has a value: no row is found by NULL.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a column of the key can be NULL, and no row is found by NULL",
+    label = "the key begins here",
+    note = "have it `NOT NULL` in the table, and not `Nullable` in `diesel::table!`"
+)]
+pub trait NeverNull {}
+
+impl NeverNull for is_nullable::NotNull {}
+
 /// A key of one column, or its value.
 #[derive(Clone, Copy, Debug)]
 pub struct One<C>(pub C);
 
-impl<Table, C: Column<Table = Table>> KeyColumns<Table> for One<C> {
+impl<Table, C: Column<Table = Table, SqlType: SqlType<IsNull: NeverNull>>> KeyColumns<Table>
+    for One<C>
+{
     const NAMES: &'static [&'static str] = &[C::NAME];
 }
 
@@ -177,7 +190,9 @@ impl<E: QueryFragment<Pg> + QueryId + Send + Sync> Bound for One<E> {
 
 macro_rules! composite {
     ($($column:ident $value:ident $nth:tt),+) => {
-        impl<Table, $($column: Column<Table = Table>),+> KeyColumns<Table> for ($($column),+) {
+        impl<Table, $($column: Column<Table = Table, SqlType: SqlType<IsNull: NeverNull>>),+> KeyColumns<Table>
+            for ($($column),+)
+        {
             const NAMES: &'static [&'static str] = &[$($column::NAME),+];
         }
 

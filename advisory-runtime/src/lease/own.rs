@@ -2,7 +2,7 @@
 
 use super::Table;
 use super::answer::{flag, lies_outside};
-use super::request::milliseconds;
+use super::request::{lasts, milliseconds};
 use super::sql::HELD;
 use super::standing::Lease;
 use super::statement::Value;
@@ -23,8 +23,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::MissingTable`] (42P01), [`Error::Standby`],
-    /// [`Error::BrokenConnection`], [`Error::Database`].
+    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::InvalidLease`] for more than 100 years;
+    /// [`Error::MissingTable`] (42P01), [`Error::Standby`], [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
     ///
@@ -40,6 +40,7 @@ impl Table {
         ttl: Duration,
     ) -> Result<bool, Error> {
         lies_outside(conn.pg(), || lease.name())?;
+        lasts(ttl, || lease.name())?;
         let sent = Instant::now();
         let is_held = self
             .own(conn.pg(), lease, &self.0.texts.renew, Some(ttl))
@@ -96,6 +97,7 @@ impl Table {
         keep: Duration,
     ) -> Result<bool, Error> {
         lies_outside(conn.pg(), || lease.name())?;
+        lasts(keep, || lease.name())?;
         let kept = self
             .own(conn.pg(), lease, &self.0.texts.keep, Some(keep))
             .await;

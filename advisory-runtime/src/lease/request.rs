@@ -156,10 +156,15 @@ impl Request {
         if self.ttl.is_zero() {
             return wrong("`ttl` is zero: write how long a grant lasts, such as 60 seconds");
         }
-        if self.ttl > LONGEST || self.keep > Some(LONGEST) {
-            return wrong("`ttl` and `keep` are at most 100 years");
+        lasts(self.ttl, || self.name())?;
+        lasts(self.keep.unwrap_or_default(), || self.name())?;
+        if self.renew == Some(Duration::ZERO) {
+            return wrong("`renew` is zero: leave it out for a third of `ttl`");
         }
-        if self.every().is_zero() || self.every() >= self.ttl {
+        if self.every().is_zero() {
+            return wrong("`ttl` is too short to be renewed: write at least a millisecond");
+        }
+        if self.every() >= self.ttl {
             return wrong("`renew` is not shorter than `ttl`: leave it out for a third of it");
         }
         Ok(())
@@ -174,6 +179,17 @@ impl<K: LockKey> From<K> for Request {
             ..request
         }
     }
+}
+
+/// Whether the server's times have room for so long.
+pub(super) fn lasts(time: Duration, lock: impl FnOnce() -> Cow<'static, str>) -> Result<(), Error> {
+    if time <= LONGEST {
+        return Ok(());
+    }
+    Err(Error::InvalidLease {
+        lock: lock(),
+        reason: "`ttl` and `keep` are at most 100 years",
+    })
 }
 
 /// Whole milliseconds, rounded up.

@@ -9,10 +9,12 @@ const VARIABLE: &str = "DATABASE_URL";
 
 /// Finds the database's address.
 pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
-    if let Some(url) = flag {
-        return Ok(url.clone());
+    // A variable that a script sets to nothing says nothing.
+    let is_one = |url: &String| !url.trim().is_empty();
+    if let Some(url) = flag.cloned().filter(is_one) {
+        return Ok(url);
     }
-    if let Ok(url) = env::var(VARIABLE) {
+    if let Some(url) = env::var(VARIABLE).ok().filter(is_one) {
         return Ok(url);
     }
     // Looked for in this directory and those above it, and the environment stays as it is.
@@ -20,7 +22,7 @@ pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
         Ok(lines) => {
             for line in lines {
                 let (name, value) = line.map_err(|error| unreadable(&error))?;
-                if name == VARIABLE {
+                if name == VARIABLE && is_one(&value) {
                     return Ok(value);
                 }
             }

@@ -8,7 +8,7 @@ use clap::ArgMatches;
 
 use super::age::short;
 use super::session::{Session, bounded};
-use super::view::{held, kind_of, label, who};
+use super::view::{held, identifier, kind_of, label, who};
 use crate::failure::Failure;
 use crate::screen::{self, BOLD, one_line};
 
@@ -118,8 +118,9 @@ fn told(locks: &Locks, backend: &Backend) -> String {
             }
         }
         Activity::Hidden { needs, .. } => line(format!(
-            "what it does is hidden from role `{}`: GRANT {needs} TO {0}",
-            one_line(&locks.role)
+            "what it does is hidden from role `{}`: GRANT {needs} TO {}",
+            one_line(&locks.role),
+            identifier(&locks.role)
         )),
         _ => line("it has ended since".to_owned()),
     }
@@ -218,7 +219,7 @@ fn confirmed(pid: i32, how: How) -> Result<bool, Failure> {
 }
 
 fn outcome(pid: i32, how: How, signal: Signal, role: &str) -> (bool, String) {
-    let role = one_line(role);
+    let (role, grantee) = (one_line(role), identifier(role));
     match (signal, how) {
         (Signal::Done, How::Cancel) => (true, format!("The statement of {pid} was cancelled.\n")),
         (Signal::Done, How::Terminate) => (
@@ -243,7 +244,7 @@ fn outcome(pid: i32, how: How, signal: Signal, role: &str) -> (bool, String) {
         (Signal::Refused { needs, .. }, _) => (
             false,
             format!(
-                "Role `{role}` may not end what {pid} does. Be a member of its role, or: GRANT {needs} TO {role}. Nothing was done.\n"
+                "Role `{role}` may not end what {pid} does. Be a member of its role, or: GRANT {needs} TO {grantee}. Nothing was done.\n"
             ),
         ),
         _ => (

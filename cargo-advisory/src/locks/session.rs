@@ -32,6 +32,12 @@ impl Session {
                 "the address of the database: {why}; write `postgres://user@host:5432/database`"
             ))
         })?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            // libpq would try the folder that it was built with.
+            let why = "the address of the database names no host: write `postgres://user@host:5432/database`, or the folder of a \
+                       socket, `host=/var/run/postgresql dbname=database`";
+            return Err(Failure::Input(why.to_owned()));
+        }
         let (mode, connector) = tls.connector()?;
         // A socket of this machine needs none, as for libpq.
         let is_remote = |host: &Host| matches!(host, Host::Tcp(_));

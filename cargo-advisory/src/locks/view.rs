@@ -290,10 +290,27 @@ fn notes(look: &Look) -> Vec<String> {
         > 0
     {
         notes.push(format!(
-            "role `{role}` does not see what other roles' sessions do, nor for how long: GRANT pg_monitor TO {role}"
+            "role `{role}` does not see what other roles' sessions do, nor for how long: GRANT pg_monitor TO {}",
+            identifier(&locks.role)
         ));
     }
     notes
+}
+
+/// A role's name as SQL takes it.
+pub(crate) fn identifier(name: &str) -> String {
+    let name = one_line(name);
+    let is_plain = |at: usize, letter: char| {
+        letter == '_' || letter.is_ascii_lowercase() || (at > 0 && letter.is_ascii_digit())
+    };
+    if name
+        .chars()
+        .enumerate()
+        .all(|(at, letter)| is_plain(at, letter))
+    {
+        return name;
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn bound_text(bound: Duration) -> String {

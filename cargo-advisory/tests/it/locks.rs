@@ -261,12 +261,14 @@ async fn nothing_that_others_wrote_steers_the_terminal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_without_pg_monitor_is_told_what_it_does_not_see() {
     let db = Database::create().await;
-    let role = format!("watcher_{}", std::process::id());
+    // One that SQL takes in quotes alone.
+    let name = format!("night-watch-{}", std::process::id());
+    let role = format!("\"{name}\"");
     db.run(&format!("CREATE ROLE {role} LOGIN")).await;
     let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
     let (scheme, address) = db.url().split_once("://").unwrap();
     let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-    let url = format!("{scheme}://{role}@{address}");
+    let url = format!("{scheme}://{name}@{address}");
     let said = locks_at(&url, &[]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(
@@ -325,6 +327,9 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
     ];
     assert_eq!(cases[0], (Some(0), String::new()));
     assert_eq!(cases[1], (Some(0), String::new()));
+    // What a script has set to nothing is not there.
+    let empty = command(&[("DATABASE_URL", "")], &["--database-url", " "]);
+    assert_eq!(empty, (Some(0), String::new()));
     let (code, err) = &cases[2];
     assert_eq!(*code, Some(2));
     assert!(
@@ -340,6 +345,11 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
     let (code, err) = command(&[], &[]);
     assert_eq!(code, Some(2));
     assert!(err.contains("--database-url"), "{err}");
+    for nowhere in ["postgres:///shop", "dbname=shop"] {
+        let (code, err) = command(&[("DATABASE_URL", nowhere)], &[]);
+        assert_eq!(code, Some(2));
+        assert!(err.contains("host=/var/run/postgresql"), "{err}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

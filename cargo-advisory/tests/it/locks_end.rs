@@ -144,3 +144,22 @@ async fn a_person_is_asked_and_anything_but_yes_is_no() {
     assert_eq!(code, Some(0), "{shown}");
     job.batch_execute("SELECT 1").await.unwrap_err();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_for_the_list_is_not_passed_over() {
+    let db = Database::create().await;
+    for (flag, value) in [
+        ("--json", None),
+        ("--watch", None),
+        ("--older-than", Some("5s")),
+        ("--lease-table", Some("leases")),
+    ] {
+        let mut words = vec![flag];
+        words.extend(value);
+        words.extend(["cancel", "4711", "--yes"]);
+        let said = locks(&db, &words).await;
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{flag}");
+        let why = format!("`{flag}` is for the list, and `cancel` shows none");
+        assert!(said.err.contains(&why), "{}", said.err);
+    }
+}

@@ -334,3 +334,20 @@ async fn a_renewal_that_waits_for_a_row_counts_from_after_the_wait() {
         assert!(until >= before + 3_600_000, "{until} {before}");
     }
 }
+
+#[tokio::test]
+async fn no_time_is_too_long_for_a_clear_answer() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    for time in [Duration::MAX, Duration::from_secs(1 << 42)] {
+        let renewed = table.renew(&mut conn, &lease, time).await.unwrap_err();
+        let kept = table.keep(&mut conn, &lease, time).await.unwrap_err();
+        for error in [renewed, kept] {
+            assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+        }
+    }
+    // It is as it was, here and there.
+    assert!(lease.is_held() && table.holds(&mut conn, &lease).await.unwrap());
+}

@@ -252,16 +252,18 @@ async fn errors_say_what_to_do() {
         matches!(error, Error::KeyTooLong { bytes: 513, .. }),
         "{error:?}"
     );
-    for wrong in [
-        key("k").ttl(Duration::ZERO),
-        key("k").ttl(Duration::MAX),
-        key("k").keep(Duration::MAX),
-        key("k").renew(Duration::from_secs(60)),
-        key("k").renew(Duration::ZERO),
-        key("\0"),
+    for (wrong, why) in [
+        (key("k").ttl(Duration::ZERO), "`ttl` is zero"),
+        (key("k").ttl(Duration::from_nanos(2)), "at least a milli"),
+        (key("k").ttl(Duration::MAX), "at most 100 years"),
+        (key("k").keep(Duration::MAX), "at most 100 years"),
+        (key("k").renew(Duration::from_secs(60)), "not shorter"),
+        (key("k").renew(Duration::ZERO), "`renew` is zero"),
+        (key("\0"), "NUL"),
     ] {
         let error = leases.acquire(wrong).await.unwrap_err();
         assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+        assert!(error.to_string().contains(why), "{error}");
     }
     let nowhere = "postgres://nobody@/nothing?host=/nowhere";
     let manager = AsyncDieselConnectionManager::new(nowhere);

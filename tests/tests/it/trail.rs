@@ -5,7 +5,7 @@
 use crate::bookings::{database, insert};
 use crate::lease;
 use advisory_runtime::lease::Leases;
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
@@ -26,6 +26,8 @@ use tracing::{Event, Subscriber};
 /// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events stood.
 #[derive(Clone, Default)]
 struct Heard {
+    /// As most programs are run.
+    only_warnings: bool,
     lines: Arc<Mutex<Vec<String>>>,
     next: Arc<AtomicU64>,
     entered: Arc<Mutex<Vec<u64>>>,
@@ -58,7 +60,9 @@ impl Heard {
 
 impl Subscriber for Heard {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("advisory_runtime") || metadata.target() == "body"
+        let is_wanted = !self.only_warnings || *metadata.level() <= tracing::Level::WARN;
+        let target = metadata.target();
+        is_wanted && (target.starts_with("advisory_runtime") || target == "body")
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
@@ -211,6 +215,8 @@ async fn each_watcher_sees_what_it_should() {
         "each_lock_is_a_span_with_its_pattern_and_its_outcome",
         "counters_and_histograms_go_by_pattern",
         "a_lease_is_followed_like_a_lock",
+        "a_waiter_that_is_dropped_was_turned_away",
+        "a_warning_names_its_pattern_where_no_span_is_wanted",
     ] {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         child
@@ -313,4 +319,76 @@ async fn a_lease_is_followed_like_a_lock() {
         counted.count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
         1
     );
+}
+
+#[advisory_lock(key = "awaited:<room>", name = "awaited")]
+async fn awaited(conn: &mut AsyncPgConnection, room: i64, started: &Notify) -> Result<(), Error> {
+    insert(conn, room, "Ada").await?;
+    started.notify_one();
+    pending().await
+}
+
+/// One call holds the lock, another one waits for it, and both are dropped.
+async fn drops(db: &Database) {
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let (started, never) = (Notify::new(), Notify::new());
+    let room = 1;
+    let LockKey::BigInt(key) = lock_key!("awaited:<room: int>", name = "awaited") else {
+        panic!("a pattern's key is a bigint");
+    };
+    let mut first = Box::pin(awaited(&mut conn, room, &started));
+    tokio::select! {
+        ended = &mut first => panic!("{ended:?}"),
+        () = started.notified() => {}
+    }
+    let mut second = Box::pin(awaited(&mut other, room, &never));
+    tokio::select! {
+        ended = &mut second => panic!("{ended:?}"),
+        () = db.until_waiting(key) => {}
+    }
+    drop(second);
+    drop(first);
+}
+
+#[tokio::test]
+async fn a_waiter_that_is_dropped_was_turned_away() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    drops(&db).await;
+    let labels = "awaited:<room>/xact/exclusive";
+    // One was held, and only that one has ended.
+    for name in [
+        format!("advisory_acquired_total/{labels}"),
+        format!("advisory_hold_seconds/{labels}"),
+        format!("advisory_ended_total/{labels}/dropped"),
+        format!("advisory_refused_total/{labels}/dropped"),
+    ] {
+        assert_eq!(counted.count(&name), 1, "{name}");
+    }
+    assert!(heard.has("leak prevented: the call was dropped while it waited"));
+}
+
+#[tokio::test]
+async fn a_warning_names_its_pattern_where_no_span_is_wanted() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let heard = Heard {
+        only_warnings: true,
+        ..Heard::default()
+    };
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    drops(&db).await;
+    for what in ["while it waited", "and its lock is released"] {
+        let lines = heard.lines.lock().unwrap();
+        let warned = lines.iter().find(|line| line.contains(what));
+        let warned = warned.unwrap_or_else(|| panic!("{what}: {lines:#?}"));
+        assert!(warned.contains("pattern=\"awaited:<room>\""), "{warned}");
+    }
 }

@@ -1,0 +1,25 @@
+#![allow(unused)]
+use advisory_runtime::claim::{self, Claim, Claimed};
+use diesel::prelude::*;
+use diesel_async::AsyncPgConnection;
+
+diesel::table! {
+    jobs (id) {
+        id -> BigInt,
+        tenant -> BigInt,
+        priority -> Integer,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+        note -> Text,
+    }
+}
+
+#[derive(Claim)]
+#[diesel(table_name = jobs)]
+struct Job<'a> {
+    id: i64,
+    note: &'a str,
+}
+
+fn main() {}
