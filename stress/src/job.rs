@@ -6,7 +6,8 @@ use crate::visit::tick;
 use advisory_runtime::lease::{Lease, Leases};
 use advisory_runtime::{Error, advisory_lock};
 use diesel::prelude::*;
-use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::PoolableConnection;
+use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,9 +38,12 @@ pub(crate) struct Job<'w> {
 
 impl Job<'_> {
     async fn work(&self, pool: &Pool<AsyncPgConnection>, lease: &Lease) -> Result<(), Error> {
-        let mut conn = lent(pool).await?;
+        let mut lent = Lent(Some(lent(pool).await?));
+        let Some(conn) = &mut lent.0 else {
+            return Ok(());
+        };
         let token = lease.token().get();
-        self.stay(&mut conn, token, || lease.is_held()).await?;
+        self.stay(conn, token, || lease.is_held()).await?;
         let written = conn.transaction(async |conn| {
             lease.fence(conn).await?;
             self.write(conn, token).await.map_err(Error::Database)
@@ -116,9 +120,21 @@ pub(crate) async fn wait(
     job.work(pool, &lease).await
 }
 
-async fn lent(
-    pool: &Pool<AsyncPgConnection>,
-) -> Result<diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>, Error> {
+/// A connection that is closed where its body is dropped inside the transaction, which is Diesel's own. deadpool looks at a connection
+/// no sooner than it lends it again; until then the session would be idle in transaction.
+struct Lent(Option<Object<AsyncPgConnection>>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(mut conn) = self.0.take()
+            && conn.is_broken()
+        {
+            drop(Object::take(conn));
+        }
+    }
+}
+
+async fn lent(pool: &Pool<AsyncPgConnection>) -> Result<Object<AsyncPgConnection>, Error> {
     pool.get()
         .await
         .map_err(|error| Error::Pool(Box::new(error)))
