@@ -93,7 +93,14 @@ fn has_no_list(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
 
 impl Question {
     fn read(matches: &ArgMatches) -> Result<Self, Failure> {
-        let mut sites = Inventory::read(&cli::paths(matches, "artifact"))?.sites;
+        let artifacts = cli::paths(matches, "artifact");
+        let mut sites = Inventory::read(&artifacts)?.sites;
+        if let (Some(file), true) = (artifacts.first(), sites.is_empty()) {
+            return Err(Failure::Input(format!(
+                "{}: no lock sites, so it names no lock: give the program that takes them, or leave `--artifact` out",
+                file.display()
+            )));
+        }
         for file in cli::paths(matches, "inventory") {
             let text =
                 std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 /// Claims the row that comes first in the order of `#[claim(order = …)]`, of those that are available or expired.
 ///
-/// `worker` says who claims, for whoever reads the table; several workers may have one name. For rows that are known by their
-/// key use [`by_key`].
+/// `worker` says who claims, for whoever reads the table; several workers may have one name. What no text of the server's can hold,
+/// U+0000, is written U+FFFD. For rows that are known by their key use [`by_key`].
 ///
 /// # Locking
 ///

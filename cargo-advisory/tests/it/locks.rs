@@ -237,6 +237,18 @@ async fn what_holds_up_a_holder_is_shown_and_a_circle_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_takes_no_lock_names_none() {
+    let db = Database::create().await;
+    let said = locks(&db, &["--artifact", env!("CARGO_BIN_EXE_cargo-advisory")]).await;
+    assert_eq!((said.code, &*said.out), (Some(2), ""));
+    assert!(
+        said.err.contains("no lock sites") && said.err.contains("leave `--artifact` out"),
+        "{}",
+        said.err
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_others_wrote_steers_the_terminal() {
     let db = Database::create().await;
     let nasty = "\u{1b}]0;owned\u{7} \u{9b}31m \u{202e}";

@@ -161,6 +161,9 @@ async fn states_follow_from_the_columns() {
         .await
         .unwrap();
     assert_eq!(counted, 2);
+    let worker = "sync\0worker";
+    let job = claim::next::<SyncJob, _>(&mut conn, worker).await.unwrap();
+    assert!(job.unwrap().locked_by().starts_with("sync\u{FFFD}worker#"));
 }
 
 #[test]

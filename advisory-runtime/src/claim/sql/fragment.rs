@@ -5,6 +5,7 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment};
 use diesel::sql_types::{BigInt, Text};
 use diesel::{Column, QueryResult, QuerySource};
+use std::borrow::Cow;
 use std::time::Duration;
 
 pub(super) type Out<'a, 'b> = AstPass<'a, 'b, Pg>;
@@ -119,7 +120,7 @@ impl<T: Claim> Parts<T> {
         out.push_sql(", ");
         out.push_identifier(T::LockedBy::NAME)?;
         out.push_sql(" = CAST(");
-        out.push_bind_param::<Text, _>(taker.worker)?;
+        out.push_bind_param::<Text, _>(&taker.worker)?;
         out.push_sql(
             " AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
              CAST(pg_catalog.gen_random_uuid() AS pg_catalog.text)",
@@ -216,12 +217,17 @@ pub(super) fn push_order<'b, T: Claim>(
 
 /// Who claims, and for how many milliseconds.
 pub(in crate::claim) struct Taker<'a> {
-    pub(in crate::claim) worker: &'a str,
+    pub(in crate::claim) worker: Cow<'a, str>,
     pub(in crate::claim) ttl: i64,
 }
 
 impl<'a> Taker<'a> {
     pub(in crate::claim) fn of<T: Claim>(worker: &'a str) -> Self {
+        let worker = if worker.contains('\0') {
+            Cow::Owned(worker.replace('\0', "\u{FFFD}"))
+        } else {
+            Cow::Borrowed(worker)
+        };
         Self {
             worker,
             ttl: millis(ttl::<T>()),
