@@ -32,63 +32,37 @@ pub(crate) fn one_blocking(conn: &mut PgConnection) -> QueryResult<i32> {
     diesel::select(1.into_sql::<Integer>()).get_result(conn)
 }
 
-/// A transaction that holds the lock.
-pub(crate) struct Xact {
-    conn: AsyncPgConnection,
-    number: i64,
+/// Sides that call a locked function on a connection of their own.
+macro_rules! sides {
+    ($($(#[$doc:meta])* $side:ident calls $function:ident;)*) => { $(
+        $(#[$doc])*
+        pub(crate) struct $side {
+            conn: AsyncPgConnection,
+            number: i64,
+        }
+
+        impl Open for $side {
+            async fn open(url: &str, number: i64) -> Self {
+                let conn = connect(url).await;
+                Self { conn, number }
+            }
+        }
+
+        impl Operation for $side {
+            async fn operate(&mut self) {
+                $function(&mut self.conn, self.number).await.expect("the lock");
+            }
+        }
+    )* };
 }
 
-impl Open for Xact {
-    async fn open(url: &str, number: i64) -> Self {
-        let conn = connect(url).await;
-        Self { conn, number }
-    }
-}
-
-impl Operation for Xact {
-    async fn operate(&mut self) {
-        locked(&mut self.conn, self.number).await.expect("the lock");
-    }
-}
-
-/// A transaction that holds the lock, for so long at most.
-pub(crate) struct XactBounded {
-    conn: AsyncPgConnection,
-    number: i64,
-}
-
-impl Open for XactBounded {
-    async fn open(url: &str, number: i64) -> Self {
-        let conn = connect(url).await;
-        Self { conn, number }
-    }
-}
-
-impl Operation for XactBounded {
-    async fn operate(&mut self) {
-        let done = locked_bounded(&mut self.conn, self.number).await;
-        done.expect("the lock");
-    }
-}
-
-/// A lock of the session.
-pub(crate) struct Session {
-    conn: AsyncPgConnection,
-    number: i64,
-}
-
-impl Open for Session {
-    async fn open(url: &str, number: i64) -> Self {
-        let conn = connect(url).await;
-        Self { conn, number }
-    }
-}
-
-impl Operation for Session {
-    async fn operate(&mut self) {
-        let done = locked_session(&mut self.conn, self.number).await;
-        done.expect("the lock");
-    }
+sides! {
+    /// A transaction that holds the lock.
+    Xact calls locked;
+    /// One that holds it for so long at most.
+    XactBounded calls locked_bounded;
+    /// A lock of the session.
+    Session calls locked_session;
 }
 
 /// A transaction that holds the lock, on a connection that blocks.
