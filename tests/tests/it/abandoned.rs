@@ -31,6 +31,7 @@ async fn no_later_query_is_cancelled_in_the_place_of_a_dropped_call() {
         dropped(book(&mut conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
         // Freed at once, so that the request finds the next query running if there is one.
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        // Time in which a request that comes late would hit it: that it runs is the subject.
         execute(&mut conn, "SELECT pg_sleep(0.02)").await.unwrap();
     }
     db.until_quiet().await;
