@@ -248,9 +248,9 @@ fn connected(site: &Site) -> Connected {
         });
         let krate: TokenStream = krate.collect();
         if site.function.is_blocking() {
-            quote_spanned!(at=> #krate::blocking::Connection::place)
+            quote_spanned!(at=> #krate::blocking::Connection::pg)
         } else {
-            quote_spanned!(at=> #krate::Connection::place)
+            quote_spanned!(at=> #krate::Connection::pg)
         }
     };
     let body = site.function.body.stream();

@@ -5,19 +5,11 @@
 //! at when it returns, where a commit that comes too late is refused; and nothing is cancelled, since no statement runs when a
 //! panic unwinds through the call.
 
-use crate::guard::Place;
-use crate::link::{Cancel, Link, Sent};
-use crate::prepared::{self, Session};
-use crate::{Error, Request, sql};
-use diesel::QueryResult;
-use diesel::connection::{
-    AnsiTransactionManager, LoadConnection, SimpleConnection, TransactionManager,
-    TransactionManagerStatus,
-};
-use diesel::pg::{GetPgMetadataCache, Pg, PgConnection, PgMetadataCacheKey};
-use diesel::sql_types::{Nullable, Text};
-use diesel::{Connection as _, RunQueryDsl};
-use std::borrow::Cow;
+use crate::driver::now;
+use crate::lock::{self, Place};
+use crate::{Error, Request};
+use diesel::connection::LoadConnection;
+use diesel::pg::{Pg, PgConnection};
 
 /// The live locks by name: see [`crate::monitor`] for what is seen.
 pub mod monitor {
@@ -27,7 +19,7 @@ pub mod monitor {
 }
 
 /// One lock or several, held on a blocking connection. Dropping it, as a panic does, rolls back and releases at once.
-pub type Held<'o, O> = crate::guard::Held<'o, O, PgConnection>;
+pub type Held<'o, O> = lock::Held<'o, O, PgConnection>;
 
 /// A blocking connection on which locks can be taken: a [`PgConnection`], or one that a pool lends.
 ///
@@ -42,11 +34,6 @@ pub type Held<'o, O> = crate::guard::Held<'o, O, PgConnection>;
 pub trait Connection: LoadConnection<Backend = Pg> {
     /// The PostgreSQL connection itself.
     fn pg(&mut self) -> &mut PgConnection;
-
-    #[doc(hidden)]
-    fn place(&mut self) -> (&mut PgConnection, bool) {
-        (self.pg(), false)
-    }
 }
 
 impl Connection for PgConnection {
@@ -59,89 +46,6 @@ impl Connection for PgConnection {
 impl Connection for diesel::r2d2::PooledConnection<diesel::r2d2::ConnectionManager<PgConnection>> {
     fn pg(&mut self) -> &mut PgConnection {
         self
-    }
-}
-
-impl Link for PgConnection {
-    type Runtime = ();
-
-    fn runtime() {}
-
-    /// Diesel tells nobody which session its connection is. What it remembers of the types of a database belongs to the connection
-    /// and ends with it: there our own number stands, as that of a type that no database has.
-    fn session(&mut self) -> Option<Session> {
-        let ours = PgMetadataCacheKey::new(
-            Some(Cow::Borrowed("advisory-runtime")),
-            Cow::Borrowed("session"),
-        );
-        let known = self.get_metadata_cache();
-        let number = known.lookup_type(&ours).and_then(|kept| kept.oid().ok());
-        let number = number.unwrap_or_else(|| {
-            let number = prepared::next_number();
-            known.store_type(ours, (number, 0));
-            number
-        });
-        Some(prepared::numbered(number))
-    }
-
-    async fn execute(&mut self, message: &str) -> QueryResult<()> {
-        self.batch_execute(message)
-    }
-
-    async fn ask(&mut self, question: &str) -> QueryResult<Option<String>> {
-        diesel::dsl::sql::<Nullable<Text>>(question).get_result(self)
-    }
-
-    async fn execute_and_ask(
-        &mut self,
-        message: &str,
-        _all: &str,
-    ) -> QueryResult<QueryResult<Option<String>>> {
-        self.batch_execute(message)?;
-        Ok(diesel::dsl::sql::<Nullable<Text>>(sql::STEP).get_result(self))
-    }
-
-    fn status(&mut self) -> &mut TransactionManagerStatus {
-        AnsiTransactionManager::transaction_manager_status_mut(self)
-    }
-
-    fn is_broken(&mut self) -> bool {
-        AnsiTransactionManager::is_broken_transaction_manager(self)
-    }
-
-    /// Diesel looks at the connection behind each statement of the body; diesel-async does not.
-    fn lost(&mut self) -> Option<diesel::result::Error> {
-        let lost = self.batch_execute(sql::PROBE).err();
-        lost.filter(crate::error::is_connection_lost)
-    }
-
-    fn reset(&mut self) {
-        *self.transaction_state() = AnsiTransactionManager::default();
-    }
-
-    fn can_cancel(&mut self, (): &()) -> Cancel {
-        Cancel::Needless
-    }
-
-    /// Waits for the answer: what is left behind has nobody else to see to it.
-    fn enqueue(&mut self, message: &str) {
-        if self.batch_execute(message).is_err() {
-            // What it was to undo is gone already, and Diesel's own connection asks nobody before it sends the next statement.
-            now(crate::finish::doom(self));
-        }
-    }
-
-    fn cancel(&mut self, (): ()) -> Sent {
-        Box::pin(std::future::ready(false))
-    }
-}
-
-/// Runs a future that never waits: every step of it is a blocking call.
-fn now<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => None,
     }
 }
 
@@ -158,7 +62,7 @@ pub fn begin_at<O: ?Sized>(
     place: Place<O, PgConnection>,
     request: Request,
 ) -> Result<Held<'_, O>, Error> {
-    answered(crate::begin::begin(owner, place, request))
+    answered(lock::begin(owner, place, request))
 }
 
 #[doc(hidden)]
@@ -167,12 +71,12 @@ pub fn acquire_at<O: ?Sized>(
     place: Place<O, PgConnection>,
     request: Request,
 ) -> Result<Held<'_, O>, Error> {
-    answered(crate::begin::acquire(owner, place, request))
+    answered(lock::acquire(owner, place, request))
 }
 
 #[doc(hidden)]
 pub fn finish_at<O: ?Sized>(held: Held<'_, O>, is_ok: bool) -> Result<(), Error> {
-    answered(crate::finish::finish(held, is_ok))
+    answered(lock::finish(held, is_ok))
 }
 
 fn finish<T, E: From<Error>, O: ?Sized>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E> {
@@ -212,7 +116,7 @@ pub mod xact {
         conn: &mut C,
         request: impl Into<Request>,
     ) -> Result<Held<'_, C>, Error> {
-        begin_at(conn, C::place, request.into().made_here())
+        begin_at(conn, C::pg, request.into().with_origin())
     }
 
     /// Commits if the result is `Ok`, rolls back if it is `Err`, and releases the locks; as [`crate::xact::finish`].
@@ -265,7 +169,7 @@ pub mod session {
         conn: &mut C,
         request: impl Into<Request>,
     ) -> Result<Held<'_, C>, Error> {
-        acquire_at(conn, C::place, request.into().made_here())
+        acquire_at(conn, C::pg, request.into().with_origin())
     }
 
     /// Releases the locks; as [`crate::session::release`].
@@ -295,6 +199,6 @@ pub mod session {
     ///
     /// As [`crate::session::verify`].
     pub fn verify<C: Connection>(first: &mut C, second: &mut C) -> Result<(), Error> {
-        super::answered(crate::verify::verify(first.pg(), second.pg()))
+        super::answered(crate::lock::verify(first.pg(), second.pg()))
     }
 }

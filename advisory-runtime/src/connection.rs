@@ -31,12 +31,6 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 pub trait Connection: AsyncConnection<Backend = Pg> {
     /// The PostgreSQL connection itself.
     fn pg(&mut self) -> &mut AsyncPgConnection;
-
-    /// Where the lock finds the connection, and whether a pool replaces it when it is closed.
-    #[doc(hidden)]
-    fn place(&mut self) -> (&mut AsyncPgConnection, bool) {
-        (self.pg(), false)
-    }
 }
 
 impl Connection for AsyncPgConnection {
@@ -49,10 +43,6 @@ impl<C: Connection> Connection for &mut C {
     fn pg(&mut self) -> &mut AsyncPgConnection {
         (**self).pg()
     }
-
-    fn place(&mut self) -> (&mut AsyncPgConnection, bool) {
-        (**self).place()
-    }
 }
 
 #[cfg(feature = "bb8")]
@@ -60,19 +50,11 @@ impl Connection for diesel_async::pooled_connection::bb8::PooledConnection<'_, A
     fn pg(&mut self) -> &mut AsyncPgConnection {
         self
     }
-
-    fn place(&mut self) -> (&mut AsyncPgConnection, bool) {
-        (self, true)
-    }
 }
 
 #[cfg(feature = "deadpool")]
 impl Connection for diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection> {
     fn pg(&mut self) -> &mut AsyncPgConnection {
         self
-    }
-
-    fn place(&mut self) -> (&mut AsyncPgConnection, bool) {
-        (self, true)
     }
 }

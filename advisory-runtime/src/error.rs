@@ -1,7 +1,13 @@
 //! What can go wrong with a lock, told apart so that a program can act on it.
 
-use crate::Key;
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
+mod answer;
+mod lock_name;
+mod message;
+
+pub(crate) use answer::{Marker, is_connection_lost, is_deadlock, is_interrupted};
+pub(crate) use lock_name::LockName;
+
+use diesel::result::Error as DieselError;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -42,8 +48,9 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The wait was ended by a cancel request (`pg_cancel_backend`) or by the session's `statement_timeout` (SQLSTATE 57014).
-    /// The body did not run.
+    /// The server ended the wait before its time: by a cancel request (`pg_cancel_backend`) or the session's
+    /// `statement_timeout` (SQLSTATE 57014). The source says which, in the server's language. The body did not run. A session-level
+    /// call has closed its connection, since the lock may have been granted.
     Cancelled {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -74,7 +81,8 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The server is a standby: its locks are its own, and nobody on the primary sees them.
+    /// The server is a standby: its locks are its own, and nobody on the primary sees them. Found by
+    /// [`session::verify`](crate::session::verify), and in debug builds by every call outside of a transaction.
     Standby {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -109,7 +117,8 @@ pub enum Error {
         source: DieselError,
     },
     /// The body ended the transaction itself, by `COMMIT` or `ROLLBACK`: the lock was not held to the end of the body.
-    /// What the body committed stays committed; a transaction that it began anew was rolled back.
+    /// What the body committed stays committed. A body that also began another transaction is found in debug builds only, where
+    /// that transaction is rolled back.
     TransactionEnded {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -129,8 +138,9 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// A transaction is open on the connection that Diesel does not know of, such as a `BEGIN` sent as plain SQL. The
-    /// body did not run, and that transaction can only be rolled back.
+    /// A transaction is open on the connection that Diesel does not know of, such as a `BEGIN` sent as plain SQL (SQLSTATE 25001
+    /// where it has run a query). The body did not run, and that transaction can only be rolled back. One that has run no query yet,
+    /// and one around a session-level lock, are found in debug builds only.
     ForeignTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -152,8 +162,8 @@ pub enum Error {
         /// How many are allowed.
         max: usize,
     },
-    /// The connection was lost, or Diesel says that it is broken. The body did not run. Pools discard such a connection; one
-    /// of your own has to be opened anew.
+    /// The connection is closed: an earlier locked call on it was dropped or panicked before its end, or the connection was lost.
+    /// The body did not run. Pools replace such a connection; one of your own has to be opened again.
     BrokenConnection {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -298,65 +308,4 @@ impl From<Error> for DieselError {
             error => Self::QueryBuilderError(Box::new(error)),
         }
     }
-}
-
-/// What errors call a lock: its key pattern, or without one its numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LockName {
-    pattern: &'static str,
-    first: Option<Key>,
-    more: usize,
-}
-
-impl LockName {
-    pub(crate) fn new(pattern: &'static str, keys: &[Key]) -> Self {
-        Self {
-            pattern,
-            first: keys.first().copied(),
-            more: keys.len().saturating_sub(1),
-        }
-    }
-
-    pub(crate) fn text(self) -> Cow<'static, str> {
-        match self.first {
-            Some(first) if self.pattern.is_empty() => match self.more {
-                0 => first.to_string().into(),
-                more => format!("{first} and {more} more").into(),
-            },
-            _ => self.pattern.into(),
-        }
-    }
-}
-
-/// Whether the connection is gone, rather than a statement refused.
-///
-/// diesel-async has no SQLSTATE for an error that the server did not send, and this kind for that.
-pub(crate) fn is_connection_lost(error: &DieselError) -> bool {
-    matches!(
-        error,
-        DieselError::DatabaseError(
-            DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection,
-            _
-        )
-    )
-}
-
-/// Whether the server's message holds one of our own markers, which no translation changes.
-pub(crate) fn has_marker(error: &DieselError, marker: &str) -> bool {
-    matches!(error, DieselError::DatabaseError(_, answer) if answer.message().contains(marker))
-}
-
-/// Whether a lock statement was ended as a deadlock's victim.
-///
-/// Diesel hides the SQLSTATE, and the message is translated. Of all that can end a lock statement only 40P01 comes with a
-/// detail and a hint: 55P03 and 57014 have neither, 53200 has a hint alone.
-pub(crate) fn is_deadlock(error: &DieselError) -> bool {
-    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
-        if answer.details().is_some() && answer.hint().is_some())
-}
-
-/// Whether a lock statement was ended by a time-out or a cancel request: 55P03, 57014.
-pub(crate) fn is_interrupted(error: &DieselError) -> bool {
-    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
-        if answer.details().is_none() && answer.hint().is_none())
 }

@@ -23,7 +23,7 @@ pub use advisory_pattern::Record as Site;
 use std::fmt;
 #[cfg(feature = "diesel")]
 pub use {
-    crate::order::{LockOrder, assert_lock_order, lock_order},
+    crate::debug::order::{LockOrder, assert_lock_order, lock_order},
     advisory_pattern::order::{Edge, End},
 };
 

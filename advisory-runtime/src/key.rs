@@ -1,9 +1,16 @@
 //! What is given to `pg_advisory_*`, and how a key pattern's values become it.
 
-use crate::digits::Digits;
-use crate::shown::{self, Shown};
-use crate::{KeyPart, shape};
+#[cfg(any(feature = "chrono", feature = "time", feature = "jiff"))]
+mod date_time;
+mod digits;
+mod key_part;
+pub(crate) mod rendered;
+pub mod shape;
+
+pub use key_part::{Displayed, KeyPart};
+
 use advisory_pattern::{Derivation, Filter, Hasher, escape};
+use digits::Digits;
 use std::fmt;
 
 /// The number, or the two numbers, given to `pg_advisory_*`.
@@ -205,7 +212,7 @@ pub struct KeyWriter(Sink);
 
 enum Sink {
     Hash(Hasher),
-    /// For who shows rendered keys.
+    /// While rendered keys are shown.
     Both(Hasher, String),
     Text(String),
 }
@@ -214,9 +221,10 @@ impl KeyWriter {
     #[must_use]
     pub fn new(derivation: Derivation) -> Self {
         let hasher = Hasher::new(derivation);
-        match shown::shown() {
-            Shown::Key => Self(Sink::Both(hasher, String::new())),
-            Shown::Nothing | Shown::Pattern => Self(Sink::Hash(hasher)),
+        if rendered::is_kept() {
+            Self(Sink::Both(hasher, String::new()))
+        } else {
+            Self(Sink::Hash(hasher))
         }
     }
 
@@ -283,9 +291,9 @@ impl KeyWriter {
     pub fn finish(self) -> Key {
         match self.0 {
             Sink::Hash(hasher) => Key::BigInt(hasher.finish()),
-            Sink::Both(hasher, rendered) => {
+            Sink::Both(hasher, text) => {
                 let key = Key::BigInt(hasher.finish());
-                shown::remember(key, rendered);
+                rendered::remember(key, text);
                 key
             }
             Sink::Text(rendered) => Key::BigInt(Derivation::Sha256.key(&rendered)),

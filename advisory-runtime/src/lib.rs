@@ -67,171 +67,65 @@
 )]
 #![forbid(unsafe_code)]
 
-#[cfg(any(feature = "chrono", feature = "time", feature = "jiff"))]
-mod date_time;
-mod digits;
-// Only where it is read: a user's program compiles none of it.
-#[cfg(doc)]
-pub mod guide;
-pub mod inventory;
-mod key;
-pub mod migration;
-mod part;
-pub mod shape;
-mod shown;
-
-#[cfg(feature = "diesel-async")]
-mod awaited;
-#[cfg(feature = "diesel")]
-mod begin;
 #[cfg(feature = "postgres")]
 pub mod blocking;
-#[cfg(feature = "diesel-async")]
-pub mod cancel;
 #[cfg(feature = "diesel-async")]
 pub mod claim;
 #[cfg(feature = "diesel-async")]
 mod connection;
 #[cfg(feature = "diesel")]
-mod convert;
+mod debug;
+#[cfg(feature = "diesel")]
+mod driver;
 #[cfg(feature = "diesel")]
 mod error;
-#[cfg(feature = "diesel")]
-mod error_message;
+mod expansion;
 #[cfg(feature = "diesel-async")]
 mod expiry;
-#[cfg(feature = "diesel")]
-mod finish;
-#[cfg(feature = "diesel")]
-mod guard;
-#[cfg(feature = "diesel")]
-mod holding;
-#[cfg(feature = "diesel-async")]
-mod identity;
-#[cfg(feature = "diesel")]
-mod kept;
-#[cfg(feature = "diesel")]
-mod keys;
+// Only where it is read: a user's program compiles none of it.
+#[cfg(doc)]
+pub mod guide;
+pub mod inventory;
+mod key;
 #[cfg(feature = "diesel-async")]
 pub mod lease;
 #[cfg(feature = "diesel")]
-mod link;
-#[cfg(feature = "diesel")]
-mod made;
+mod lock;
+pub mod migration;
 #[cfg(feature = "diesel")]
 pub mod monitor;
 #[cfg(feature = "diesel")]
-mod order;
+mod observe;
 #[cfg(feature = "diesel-async")]
 mod pool;
 #[cfg(feature = "diesel")]
-mod prepared;
-#[cfg(feature = "diesel")]
-mod queue;
-#[cfg(feature = "diesel")]
-mod refusal;
+mod query_comment;
 #[cfg(feature = "diesel")]
 mod request;
 #[cfg(feature = "diesel-async")]
 pub mod session;
 #[cfg(feature = "diesel")]
 mod sql;
-#[cfg(feature = "diesel")]
-mod taken;
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(feature = "diesel")]
-mod trail;
-#[cfg(feature = "diesel")]
-mod verify;
 #[cfg(feature = "diesel-async")]
 pub mod xact;
 
 pub use advisory_derive::{KeyPart, LockKey, lock_key};
-pub use key::{Key, KeyText, LockKey};
-pub use part::KeyPart;
+pub use key::{Key, KeyPart, KeyText, LockKey, shape};
 
+#[cfg(feature = "diesel-async")]
+pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(feature = "diesel")]
 pub use {
     advisory_derive::advisory_lock,
     error::Error,
-    guard::Held,
+    lock::Held,
     request::{Acquired, Isolation, Mode, Request, Wait},
 };
-#[cfg(feature = "diesel-async")]
-pub use {connection::Connection, pool::Pool};
 
 /// What the attribute's expansion calls. No part of the public interface: it changes with any release.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::__record as record;
-    pub use crate::key::KeyWriter;
-    pub use crate::part::Displayed;
-    pub use advisory_pattern::{Derivation, Filter};
-    pub use core;
-    pub use core::result::Result::{Err, Ok};
-    pub use std::{boxed::Box, string::String};
-
-    /// What a lock site leaves in the program: a static of flat bytes that the linker keeps, also where the function is never
-    /// called. The text before the module's path, the path, which only the compiler knows, and the text behind it; `$rest` is the
-    /// length of both. A macro of this crate, since each token that the attribute emits costs a build more than one that is here.
-    #[doc(hidden)]
-    #[macro_export]
-    macro_rules! __record {
-        ($rest:literal $before:literal $behind:literal) => {
-            const _: () = {
-                #[used]
-                #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__advisory"))]
-                #[cfg_attr(windows, unsafe(link_section = ".advsry"))]
-                #[cfg_attr(
-                    not(any(target_vendor = "apple", windows)),
-                    unsafe(link_section = ".advisory")
-                )]
-                static RECORD: [u8; $rest + $crate::__private::core::module_path!().len()] =
-                    $crate::__private::bytes($crate::__private::core::concat!(
-                        $before,
-                        $crate::__private::core::module_path!(),
-                        $behind
-                    ));
-            };
-        };
-    }
-
-    /// The bytes of a text that is so long; while compiling a panic where it is not.
-    #[must_use]
-    pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
-        match text.as_bytes().first_chunk() {
-            Some(bytes) if text.len() == N => *bytes,
-            _ => panic!("a record is as long as its text"),
-        }
-    }
-
-    #[cfg(feature = "diesel-async")]
-    pub mod claim {
-        pub use crate::claim::{
-            Absent, Claim, Found, One, Order, SelectionOf, absent, from_row, selection,
-        };
-        pub use diesel::deserialize::Result;
-        pub use diesel::pg::Pg;
-        pub use diesel::row::Row;
-    }
-    #[cfg(feature = "postgres")]
-    pub mod blocking {
-        pub use crate::blocking::{acquire_at, begin_at};
-        pub use crate::convert::finish_blocking_at as finish_at;
-        pub use crate::queue::queue_blocking as queue;
-    }
-    #[cfg(feature = "diesel")]
-    pub use crate::{
-        convert::{never, returns},
-        keys::Keys,
-        request::{Isolation, Request, Wait, keyed, millis},
-    };
-    #[cfg(feature = "diesel-async")]
-    pub use crate::{
-        lease,
-        queue::queue,
-        session::acquire_at,
-        xact::{begin_at, exceed},
-    };
+    pub use crate::expansion::*;
 }

@@ -63,7 +63,7 @@ mod sql;
 
 #[cfg(feature = "diesel-async")]
 pub use crate::claim::{Counts as Claims, counts as claims};
-pub use crate::shown::{Shown, show, shown};
+pub use crate::query_comment::{Shown, show, shown};
 pub use application::{Application, Said};
 pub use backend::{Activity, Backend, State};
 #[cfg(feature = "diesel-async")]
@@ -73,7 +73,7 @@ pub use names::{Certainty, Name, Names};
 pub use signal::Signal;
 
 use crate::Error;
-use crate::link::{Link, depth};
+use crate::driver::{Driver, depth};
 
 /// Looks at the advisory locks of the connection's database, in both key spaces.
 ///
@@ -190,7 +190,7 @@ async fn signal<C: crate::Connection>(
 }
 
 /// In a transaction, what backends do would be shown as it was when the transaction looked first.
-async fn refresh<L: Link>(conn: &mut L) -> Result<(), Error> {
+async fn refresh<L: Driver>(conn: &mut L) -> Result<(), Error> {
     if matches!(depth(conn), Ok(None)) {
         return Ok(());
     }

@@ -1,8 +1,10 @@
 //! What is asked for: which keys, in which mode, for how long a wait.
 
-use crate::made::Made;
-use crate::trail::Trail;
-use crate::{Error, Key, LockKey, shown};
+mod origin;
+
+use crate::observe::Telemetry;
+use crate::{Error, Key, LockKey, query_comment};
+pub(crate) use origin::Origin;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[must_use = "a request takes no lock by itself: give it to `xact::begin` or `session::acquire`"]
 pub struct Request {
-    pub(crate) lock: &'static str,
+    pub(crate) pattern: &'static str,
     /// Sorted, each once.
     pub(crate) keys: Keys,
     pub(crate) mode: Mode,
@@ -29,11 +31,11 @@ pub struct Request {
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
-    /// What it shows of itself.
-    pub(crate) shown: Option<Cow<'static, str>>,
-    /// What a queue in this process has taken of the wait.
+    /// What the comment in front of its message says.
+    pub(crate) shown_name: Option<Cow<'static, str>>,
+    /// How much of the wait a queue in this process has used.
     pub(crate) queued: Duration,
-    pub(crate) made: Made,
+    pub(crate) origin: Origin,
 }
 
 /// The keys of one request; one is the common case, and takes no allocation.
@@ -87,7 +89,7 @@ impl Request {
                 slice: written,
             }),
             keys if keys > max => Err(Error::TooManyKeys {
-                lock: request.lock.into(),
+                lock: request.pattern.into(),
                 keys,
                 max,
             }),
@@ -106,14 +108,14 @@ impl Request {
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn many(lock: &'static str, keys: impl Into<Vec<Key>>) -> Self {
         let mut keys = keys.into();
-        let mut made = Made::here();
+        let mut origin = Origin::here();
         if cfg!(debug_assertions) && lock.split(", ").count() == keys.len() {
-            made = made.of(keys.iter().copied().zip(lock.split(", ")));
+            origin = origin.with_patterns(keys.iter().copied().zip(lock.split(", ")));
         }
         keys.sort_unstable();
         keys.dedup();
         Self {
-            made,
+            origin,
             ..Self::with(lock, Keys::Many(keys))
         }
     }
@@ -129,19 +131,19 @@ impl Request {
 
     #[cfg_attr(debug_assertions, track_caller)]
     fn patterned(lock: &'static str, keys: &[(Key, &'static str)]) -> Self {
-        let made = Made::here().of(keys.iter().copied());
+        let origin = Origin::here().with_patterns(keys.iter().copied());
         let keys: Vec<Key> = keys.iter().map(|(key, _)| *key).collect();
         Self {
-            made,
+            origin,
             ..Self::many(lock, keys)
         }
     }
 
     #[cfg_attr(debug_assertions, track_caller)]
-    fn with(lock: &'static str, keys: Keys) -> Self {
+    fn with(pattern: &'static str, keys: Keys) -> Self {
         Self {
-            shown: shown::text(lock, &keys),
-            lock,
+            shown_name: query_comment::name(pattern, &keys),
+            pattern,
             keys,
             mode: Mode::Exclusive,
             wait: Wait::Session,
@@ -149,7 +151,7 @@ impl Request {
             refuses_nested: false,
             max_hold: None,
             queued: Duration::ZERO,
-            made: Made::here(),
+            origin: Origin::here(),
         }
     }
 
@@ -213,19 +215,19 @@ impl Request {
         self
     }
 
-    /// By the caller, unless it is known where.
+    /// With the caller as its origin, unless it has one.
     #[cfg_attr(debug_assertions, track_caller)]
-    pub(crate) fn made_here(mut self) -> Self {
-        self.made = self.made.or(&Made::here());
+    pub(crate) fn with_origin(mut self) -> Self {
+        self.origin = self.origin.or(&Origin::here());
         self
     }
 
-    pub(crate) fn trail(&self, scope: &'static str) -> Trail {
+    pub(crate) fn telemetry(&self, scope: &'static str) -> Telemetry {
         let mode = match self.mode {
             Mode::Exclusive => "exclusive",
             Mode::Shared => "shared",
         };
-        Trail::new(self.lock, scope, mode)
+        Telemetry::new(self.pattern, scope, mode)
     }
 
     /// What is left of the wait, by which the server counts.
@@ -242,7 +244,7 @@ impl<K: LockKey> From<K> for Request {
     fn from(key: K) -> Self {
         let request = Self::new(key);
         Self {
-            made: request.made.clone().unplaced(),
+            origin: request.origin.clone().without_place(),
             ..request
         }
     }

@@ -4,7 +4,7 @@
 //! whatever it commits is visible while the lock is still held. A lock that only guards one transaction is better taken with
 //! [`xact`](crate::xact), which nothing can separate from its commit.
 
-use crate::guard::Place;
+use crate::lock::{self, Place};
 pub use crate::xact::Held;
 use crate::{Connection, Error, Request};
 use diesel_async::AsyncPgConnection;
@@ -46,7 +46,7 @@ pub fn acquire<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
 ) -> impl Future<Output = Result<Held<'_, C>, Error>> {
-    acquire_at(conn, C::place, request.into().made_here())
+    acquire_at(conn, C::pg, request.into().with_origin())
 }
 
 /// [`acquire`] for a connection that is part of something else.
@@ -56,7 +56,7 @@ pub async fn acquire_at<O: ?Sized>(
     place: Place<O, AsyncPgConnection>,
     request: Request,
 ) -> Result<Held<'_, O>, Error> {
-    crate::begin::acquire(owner, place, request).await
+    lock::acquire(owner, place, request).await
 }
 
 /// Releases the locks, whatever the result is.
@@ -119,8 +119,8 @@ where
 /// }
 /// # }
 /// ```
-pub async fn verify<P: crate::pool::Pool + ?Sized>(pool: &P) -> Result<(), Error> {
+pub async fn verify<P: crate::Pool + ?Sized>(pool: &P) -> Result<(), Error> {
     let mut first = pool.connection().await?;
     let mut second = pool.connection().await?;
-    crate::verify::verify(first.pg(), second.pg()).await
+    lock::verify(first.pg(), second.pg()).await
 }

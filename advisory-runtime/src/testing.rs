@@ -12,7 +12,7 @@
 //!
 //! Whether locks are taken in one order is asserted by [`inventory::assert_lock_order`](crate::inventory::assert_lock_order).
 
-use crate::link::Link;
+use crate::driver::Driver;
 use crate::{Connection, Key, LockKey, Request, session, sql};
 use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
@@ -348,7 +348,7 @@ async fn run_until<F: Future>(
 }
 
 async fn is_seen(conn: &mut AsyncPgConnection, key: Key, is_granted: bool) -> bool {
-    match conn.ask(&sql::seen(key, is_granted)).await {
+    match conn.query_text(&sql::probe::count_sessions(key, is_granted)).await {
         Ok(count) => count.is_some_and(|count| count != "0"),
         Err(error) => fail(&format!("the observer reads pg_locks: {error}")),
     }

@@ -4,12 +4,12 @@
 //! the caller does its work on [`Held::conn`](crate::Held::conn), [`finish`] commits or rolls back. Two calls and not a closure, because a
 //! helper that takes an async closure costs every generic caller's future its `Send`.
 
-use crate::guard::Place;
+use crate::lock::{self, Place};
 use crate::{Connection, Error, Request};
 use diesel_async::AsyncPgConnection;
 
 /// One lock or several, held on a connection of diesel-async.
-pub type Held<'o, O> = crate::guard::Held<'o, O, AsyncPgConnection>;
+pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 
 /// Opens a transaction that holds the advisory lock on a key, or on several.
 ///
@@ -74,7 +74,7 @@ pub fn begin<C: Connection>(
     conn: &mut C,
     request: impl Into<Request>,
 ) -> impl Future<Output = Result<Held<'_, C>, Error>> {
-    begin_at(conn, C::place, request.into().made_here())
+    begin_at(conn, C::pg, request.into().with_origin())
 }
 
 /// [`begin`] for a connection that is part of something else.
@@ -84,7 +84,7 @@ pub async fn begin_at<O: ?Sized>(
     place: Place<O, AsyncPgConnection>,
     request: Request,
 ) -> Result<Held<'_, O>, Error> {
-    crate::begin::begin(owner, place, request).await
+    lock::begin(owner, place, request).await
 }
 
 /// Commits if the result is `Ok`, rolls back if it is `Err`, and releases the lock.
@@ -122,10 +122,10 @@ where
 
 #[doc(hidden)]
 pub async fn finish_at<O: ?Sized>(held: Held<'_, O>, is_ok: bool) -> Result<(), Error> {
-    crate::finish::finish(held, is_ok).await
+    lock::finish(held, is_ok).await
 }
 
 #[doc(hidden)]
 pub async fn exceed<O: ?Sized>(held: Held<'_, O>) -> Error {
-    crate::finish::exceed(held).await
+    lock::exceed(held).await
 }

@@ -6,7 +6,7 @@ use super::sql::{
     Changes, Complete, End, Fail, Finish, Held, Nothing, Parts, Release, Renew, With, millis,
 };
 use super::table::{Claim, Fails, KeyValue};
-use crate::link::depth;
+use crate::driver::depth;
 use crate::{Connection, Error};
 use diesel::AsChangeset;
 use diesel::pg::Pg;

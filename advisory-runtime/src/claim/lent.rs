@@ -1,9 +1,8 @@
 //! A connection that a statement of a claim's is sent on, when nobody can say that its answer will come.
 
-use crate::link::Link;
+use crate::driver::Driver;
 use crate::{Connection, cancel};
 use diesel_async::AsyncPgConnection;
-use tokio::runtime::Handle;
 
 /// A connection that is put back with [`answered`](Self::answered). Dropped instead, its statement is cancelled, so that no session
 /// goes on waiting for a row, and its pool does not lend it again.
@@ -28,11 +27,6 @@ impl<C: Connection> Drop for Lent<C> {
     fn drop(&mut self) {
         let Some(conn) = self.pg() else { return };
         conn.status().set_in_error();
-        let token = conn.cancel_token();
-        if let Ok(runtime) = Handle::try_current()
-            && cancel::is_possible(&token)
-        {
-            drop(runtime.spawn(cancel::request(token)));
-        }
+        cancel::send(conn.cancel_token());
     }
 }

@@ -9,7 +9,7 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::Untyped;
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection, RunQueryDsl};
 
-use crate::link::depth;
+use crate::driver::depth;
 
 /// How often a statement on its own is sent that meets another one under a stricter level. Whom it meets has got on, and each
 /// time there is one less of them.

@@ -7,7 +7,7 @@ use super::sql::{Answer, TAKEN};
 use super::standing::{Lease, Standing};
 use super::statement::{Statement, Value};
 use super::{FencingToken, Request, Table, running};
-use crate::link::depth;
+use crate::driver::depth;
 use crate::{Connection, Error};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::AsyncPgConnection;

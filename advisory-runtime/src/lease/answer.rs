@@ -4,7 +4,7 @@ use super::Table;
 use super::sql::{Answer, IS_STANDBY, PREPARED_NAMES};
 use super::statement::{Statement, Value};
 use crate::Error;
-use crate::link::{Link, depth};
+use crate::driver::{Driver, depth};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::AsyncPgConnection;
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ impl Table {
             return Channel::Said;
         }
         if known.load(Ordering::Relaxed) == Channel::Prepared as u8
-            || !crate::cancel::is_pooled(&conn.cancel_token())
+            || !crate::driver::cancel::is_pooled(&conn.cancel_token())
         {
             return Channel::Prepared;
         }
@@ -43,7 +43,7 @@ impl Table {
         if !matches!(depth(conn), Ok(None)) {
             return Channel::Said;
         }
-        let is_tracked = match conn.ask(PREPARED_NAMES).await {
+        let is_tracked = match conn.query_text(PREPARED_NAMES).await {
             Ok(Some(names)) => !names.split(',').any(is_own_name),
             Ok(None) | Err(_) => false,
         };

@@ -4,7 +4,7 @@ use super::answer::flag;
 use super::sql::HELD;
 use super::statement::{Value, push_value};
 use super::{Lease, Table};
-use crate::link::depth;
+use crate::driver::depth;
 use crate::{Connection, Error};
 use diesel::QueryResult;
 use diesel::expression::is_aggregate;

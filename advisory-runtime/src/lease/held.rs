@@ -3,9 +3,9 @@
 use super::keeper::Finish;
 use super::{Lease, running};
 use crate::Error;
-use crate::convert::Fallible;
-use crate::taken::Taken;
-use crate::trail::{Outcome, Trail};
+use crate::expansion::Fallible;
+use crate::debug::LockSet;
+use crate::observe::{Outcome, Telemetry};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub struct Held {
     max_hold: Option<Duration>,
     keep: Option<Duration>,
     since: Instant,
-    pub(super) trail: Option<Trail>,
+    pub(super) trail: Option<Telemetry>,
     /// What it is in the order of locks.
-    pub(super) taken: Option<Arc<Taken>>,
+    pub(super) taken: Option<Arc<LockSet>>,
 }
 
 impl Held {
@@ -84,7 +84,7 @@ impl Held {
         if let Err(error) = &outcome
             && let Some(mut trail) = self.trail.take()
         {
-            trail.ended(Err(error));
+            trail.record_end(Err(error));
         }
         outcome
     }
@@ -164,7 +164,7 @@ impl Held {
         let trail = self.trail.take();
         let ended = self.ended(result).await;
         if let Some(mut trail) = trail {
-            trail.ended(match &ended {
+            trail.record_end(match &ended {
                 Ok(result) if result.is_ok() => Ok(Outcome::Done),
                 Ok(_) => Ok(Outcome::Failed),
                 Err(error) => Err(error),

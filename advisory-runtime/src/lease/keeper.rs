@@ -5,7 +5,7 @@
 use super::acquire::Grant;
 use super::patience::{Patience, Refusal};
 use super::{Event, Lease, Leases, Request};
-use crate::link::Link;
+use crate::driver::Driver;
 use crate::pool::{self, BESIDE, Pool};
 use crate::{Connection, Error};
 use diesel_async::AsyncPgConnection;

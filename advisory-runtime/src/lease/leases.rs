@@ -3,7 +3,7 @@
 use super::keeper::keep;
 use super::{Event, Held, Lease, Request, Row, Table, running};
 use crate::pool::Pool;
-use crate::trail::Trail;
+use crate::observe::Telemetry;
 use crate::{Error, LockKey, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -111,15 +111,15 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     }
 
     async fn followed(&self, request: Request) -> Result<Held, Error> {
-        let mut trail = Trail::new(request.lock, "lease", "exclusive");
+        let mut trail = Telemetry::new(request.lock, "lease", "exclusive");
         match self.acquired(request).await {
             Ok(mut held) => {
-                trail.acquired(held.lease().waited());
+                trail.record_acquired(held.lease().waited());
                 held.trail = Some(trail);
                 Ok(held)
             }
             Err(error) => {
-                trail.refused(&error);
+                trail.record_refusal(&error);
                 Err(error)
             }
         }

@@ -1,7 +1,7 @@
 //! What is asked for: which key, for how long, and how it is held.
 
 use super::table::sha256;
-use crate::made::Made;
+use crate::request::Origin;
 use crate::{Error, LockKey, Wait};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Request {
     pub(super) keep: Option<Duration>,
     pub(super) wait: Wait,
     pub(super) max_hold: Option<Duration>,
-    pub(super) made: Made,
+    pub(super) made: Origin,
 }
 
 impl Request {
@@ -75,7 +75,7 @@ impl Request {
             keep: None,
             wait: Wait::Session,
             max_hold: None,
-            made: Made::here(),
+            made: Origin::here(),
         }
     }
 
@@ -115,7 +115,7 @@ impl Request {
     /// By the caller, unless it is known where.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn made_here(mut self) -> Self {
-        self.made = self.made.or(&Made::here());
+        self.made = self.made.or(&Origin::here());
         self
     }
 
@@ -175,7 +175,7 @@ impl<K: LockKey> From<K> for Request {
     fn from(key: K) -> Self {
         let request = Self::new(key);
         Self {
-            made: request.made.clone().unplaced(),
+            made: request.made.clone().without_place(),
             ..request
         }
     }

@@ -2,9 +2,9 @@
 
 use super::{Lease, Request};
 use crate::Wait;
-use crate::holding::{Mark, mark};
-use crate::order;
-use crate::taken::Taken;
+use crate::debug::self_deadlock::{Mark, mark};
+use crate::debug::order;
+use crate::debug::LockSet;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct Entered {
     _mark: Mark,
 }
 
-pub(super) fn enter(lease: &Lease, taken: &Arc<Taken>) -> Entered {
+pub(super) fn enter(lease: &Lease, taken: &Arc<LockSet>) -> Entered {
     let lease = lease.clone();
     Entered {
         // Gone while the thread ends, when nothing waits any more.
@@ -39,7 +39,7 @@ impl Drop for Entered {
 }
 
 /// What a request is in the order of locks, in which it is recorded.
-pub(super) fn asked(request: &Request) -> Option<Arc<Taken>> {
+pub(super) fn asked(request: &Request) -> Option<Arc<LockSet>> {
     if !cfg!(debug_assertions) {
         return None;
     }
@@ -49,7 +49,7 @@ pub(super) fn asked(request: &Request) -> Option<Arc<Taken>> {
         Some(hash) if request.lock.is_empty() => hash.to_owned().into(),
         _ => name,
     };
-    let taken = Taken::lease(request.key_hash(), text, request.made.place());
+    let taken = LockSet::lease(request.key_hash(), text, request.made.place());
     if !request.is_try() {
         order::asked(None, &[], &taken);
     }

@@ -3,7 +3,7 @@
 //! All time is the server's `clock_timestamp()`: `now()` is that of the transaction's start, before any wait. Nothing here waits
 //! for another holder: a row that somebody locks counts as taken. `$1` is the key's hash, `$2` the grant's number, `$3` its token.
 
-use crate::sql::SAID;
+use crate::sql::probe::SAID;
 
 /// What the answer to an acquisition starts with when the key was free; the token follows.
 pub(super) const TAKEN: &str = "taken";

@@ -5,8 +5,8 @@
 
 use super::answer::Channel;
 use super::sql::{Answer, HEARD, said, said_inside};
-use crate::link::depth;
-use crate::sql::SAID;
+use crate::driver::depth;
+use crate::sql::probe::SAID;
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};

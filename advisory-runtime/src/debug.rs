@@ -1,0 +1,128 @@
+//! Checks for programming errors, in debug builds: tests find them there, and a release build does not pay for them.
+//!
+//! A check adds messages of its own and leaves those of the lock as they are, so that a debug build sends what a release build sends.
+//! Where the environment has `ADVISORY_DEBUG_CHECKS=off`, a debug build behaves as a release build does.
+
+pub(crate) mod connection_locks;
+mod lock_set;
+pub(crate) mod order;
+pub(crate) mod self_deadlock;
+mod transaction;
+
+pub(crate) use lock_set::LockSet;
+pub(crate) use transaction::{check_no_transaction, check_token, set_token};
+
+use crate::driver::{Driver, depth};
+use crate::error::{LockName, Marker};
+use crate::{Error, Request, Wait, sql};
+use connection_locks::CallLocks;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::LazyLock;
+
+/// Whether the checks run.
+pub(crate) fn is_on() -> bool {
+    static IS_ON: LazyLock<bool> = LazyLock::new(|| {
+        std::env::var_os("ADVISORY_DEBUG_CHECKS").is_none_or(|value| value != "off")
+    });
+    cfg!(debug_assertions) && *IS_ON
+}
+
+/// What the checks know of one call. Empty in a release build.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    /// Marks the call's transaction on the server; a number that no other transaction of the session has.
+    token: u64,
+    pub(crate) locks: CallLocks,
+}
+
+impl Call {
+    pub(crate) fn new(address: usize, request: &Request) -> Self {
+        if !is_on() {
+            return Self::default();
+        }
+        let token = transaction::next_token();
+        let locks = LockSet::new(token, request);
+        Self {
+            token,
+            locks: CallLocks::new(address, locks),
+        }
+    }
+}
+
+/// Before a lock is asked for on the connection at this address, outside of a transaction or inside one of depth `outer`.
+pub(crate) async fn before_begin<D: Driver>(
+    conn: &mut D,
+    call: &Call,
+    address: usize,
+    outer: Option<NonZeroU32>,
+    request: &Request,
+    needs_session: bool,
+) -> Result<(), Error> {
+    if !is_on() {
+        return Ok(());
+    }
+    let name = LockName::new(request.pattern, &request.keys);
+    if outer.is_none()
+        && let Err(error) = conn.execute(&sql::probe::check_session(needs_session)).await
+    {
+        let lock = name.text();
+        match Marker::of(&error) {
+            Some(Marker::Standby) => return Err(Error::Standby { lock }),
+            Some(Marker::PooledSession) => return Err(Error::PooledSession { lock }),
+            Some(Marker::ForeignTransaction) => return Err(Error::ForeignTransaction { lock }),
+            // The lock's own message meets the same.
+            _ => {}
+        }
+    }
+    if self_deadlock::waits_forever(conn, address, request).await? {
+        return Err(Error::SelfDeadlock { lock: name.text() });
+    }
+    note_order(conn, call, address, outer, request).await;
+    Ok(())
+}
+
+/// Records under which locks this one is asked for.
+async fn note_order<D: Driver>(
+    conn: &mut D,
+    call: &Call,
+    address: usize,
+    outer: Option<NonZeroU32>,
+    request: &Request,
+) {
+    let mut left = connection_locks::doubtful(address);
+    if !left.is_empty() {
+        // Without a transaction nothing is left; and what a test's transaction keeps, the program would not.
+        let may_be = outer.is_some() && matches!(depth(conn), Ok(Some(_))) && conn.is_broken();
+        let (held, gone) = if may_be {
+            Box::pin(still_held(conn, left)).await
+        } else {
+            (Vec::new(), left)
+        };
+        connection_locks::forget(address, &gone);
+        left = held;
+    }
+    if request.budget() != Wait::Never
+        && let Some(locks) = call.locks.set()
+    {
+        order::asked(Some(address), &left, locks);
+    }
+}
+
+/// Which of the locks this session still holds, and which it does not.
+async fn still_held<D: Driver>(
+    conn: &mut D,
+    doubtful: Vec<Arc<LockSet>>,
+) -> (Vec<Arc<LockSet>>, Vec<Arc<LockSet>>) {
+    let locks: Vec<_> = doubtful
+        .iter()
+        .map(|locks| (locks.keys().collect(), locks.mode))
+        .collect();
+    let answer = conn.query_text(&sql::probe::held_here(&locks)).await;
+    // A letter each. Where the transaction has failed there is no answer, and no lock to come either.
+    let answer = answer.ok().flatten().unwrap_or_default();
+    let mut letters = answer.chars();
+    doubtful
+        .into_iter()
+        .partition(|_| letters.next() == Some('1'))
+}

@@ -1,0 +1,95 @@
+//! The locks of one request, as the debug checks know them: keys with their patterns, and the place of the request.
+
+use crate::{Key, Mode, Request};
+use std::borrow::Cow;
+use std::panic::Location;
+
+/// The locks of one request.
+#[derive(Debug)]
+pub(crate) struct LockSet {
+    /// Grows with each request.
+    pub(crate) id: u64,
+    pub(crate) locks: Vec<(Slot, Lock)>,
+    pub(crate) mode: Mode,
+    place: Option<&'static Location<'static>>,
+}
+
+/// What a lock excludes others from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Key(Key),
+    /// The row of a lease, by its key's hash.
+    #[cfg(feature = "diesel-async")]
+    Lease([u8; 32]),
+}
+
+/// The name of a lock.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Lock {
+    pub(crate) text: Cow<'static, str>,
+    pub(crate) is_lease: bool,
+}
+
+impl LockSet {
+    pub(crate) fn new(id: u64, request: &Request) -> Self {
+        let name = |key: Key| {
+            // Where the pattern of each key is unknown, the request counts as one lock.
+            let pattern = request.origin.pattern_of(key).unwrap_or(request.pattern);
+            Lock {
+                text: match pattern {
+                    "" => key.to_string().into(),
+                    pattern => pattern.into(),
+                },
+                is_lease: false,
+            }
+        };
+        let keys = request.keys.iter();
+        Self {
+            id,
+            locks: keys.map(|key| (Slot::Key(*key), name(*key))).collect(),
+            mode: request.mode,
+            place: request.origin.place(),
+        }
+    }
+
+    #[cfg(feature = "diesel-async")]
+    pub(crate) fn lease(
+        key_hash: [u8; 32],
+        text: Cow<'static, str>,
+        place: Option<&'static Location<'static>>,
+    ) -> Self {
+        let is_lease = true;
+        Self {
+            id: 0,
+            locks: vec![(Slot::Lease(key_hash), Lock { text, is_lease })],
+            mode: Mode::Exclusive,
+            place,
+        }
+    }
+
+    /// The advisory locks among them.
+    #[cfg_attr(
+        not(feature = "diesel-async"),
+        expect(
+            clippy::unnecessary_filter_map,
+            reason = "blocking Diesel has no leases"
+        )
+    )]
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+        self.locks.iter().filter_map(|(slot, _)| match slot {
+            Slot::Key(key) => Some(*key),
+            #[cfg(feature = "diesel-async")]
+            Slot::Lease(_) => None,
+        })
+    }
+
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        self.locks.iter().any(|(own, _)| *own == slot)
+    }
+
+    /// `file:line`, or nothing.
+    pub(crate) fn place(&self) -> String {
+        let text = |place: &Location<'_>| format!("{}:{}", place.file(), place.line());
+        self.place.map(text).unwrap_or_default()
+    }
+}

@@ -1,0 +1,91 @@
+//! Whether a call waits for a lock that its own task holds on another connection, and so for itself.
+//!
+//! While a thread polls the body of a locked call, it knows the locks that the body runs under.
+
+use super::{LockSet, is_on};
+use crate::driver::Driver;
+use crate::{Error, Key, Request, Wait, sql};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    static BODIES: RefCell<Vec<Body>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Body {
+    /// Of its connection; a lease has none.
+    address: Option<usize>,
+    locks: Arc<LockSet>,
+}
+
+/// This thread is inside a body, until dropped.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Mark {
+    is_set: bool,
+}
+
+pub(crate) fn mark(address: Option<usize>, locks: &Arc<LockSet>) -> Mark {
+    let locks = Arc::clone(locks);
+    let body = Body { address, locks };
+    // Gone while the thread ends, when nothing waits any more.
+    let is_set = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
+    Mark {
+        is_set: is_set.is_ok(),
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        if self.is_set {
+            drop(BODIES.try_with(|bodies| bodies.borrow_mut().pop()));
+        }
+    }
+}
+
+/// The bodies that this thread is inside of: the address of each connection, and the locks.
+pub(crate) fn bodies() -> Vec<(Option<usize>, Arc<LockSet>)> {
+    let all = |bodies: &RefCell<Vec<Body>>| {
+        let bodies = bodies.borrow();
+        let all = bodies.iter();
+        all.map(|body| (body.address, Arc::clone(&body.locks)))
+            .collect()
+    };
+    BODIES.try_with(all).unwrap_or_default()
+}
+
+/// The keys of a request that this task holds on another connection than the one at this address, in a mode that excludes it.
+pub(crate) fn held_by_this_task(address: Option<usize>, request: &Request) -> Vec<Key> {
+    if !is_on() {
+        return Vec::new();
+    }
+    let excluding = |(other, locks): &(Option<usize>, Arc<LockSet>)| {
+        (address.is_none() || *other != address) && locks.mode.excludes(request.mode)
+    };
+    let bodies = bodies().into_iter().filter(excluding);
+    bodies
+        .flat_map(|(_, locks)| locks.keys().collect::<Vec<_>>())
+        .filter(|key| request.keys.contains(key))
+        .collect()
+}
+
+/// Whether the call would wait without end. A wait that ends has the outcome that it has in a release build.
+pub(super) async fn waits_forever<D: Driver>(
+    conn: &mut D,
+    address: usize,
+    request: &Request,
+) -> Result<bool, Error> {
+    let heeds_lock_timeout = match request.budget() {
+        Wait::Never | Wait::For(_) => return Ok(false),
+        Wait::Session => true,
+        Wait::Forever => false,
+    };
+    let keys = held_by_this_task(Some(address), request);
+    if keys.is_empty() {
+        return Ok(false);
+    }
+    // The same number may be held in another database.
+    let question = sql::probe::held_elsewhere(&keys, heeds_lock_timeout);
+    let answer = conn.query_text(&question).await.map_err(Error::Database)?;
+    Ok(answer.is_some_and(|count| count != "0"))
+}

@@ -1,0 +1,118 @@
+//! How messages reach the server, so that everything above is written once: awaited on diesel-async's connection, or answered at
+//! once on Diesel's blocking one.
+
+#[cfg(feature = "diesel-async")]
+mod async_pg;
+#[cfg(feature = "postgres")]
+mod blocking_pg;
+#[cfg(feature = "diesel-async")]
+pub mod cancel;
+#[cfg(feature = "diesel-async")]
+mod cancel_key;
+
+#[cfg(feature = "postgres")]
+pub(crate) use blocking_pg::now;
+
+use crate::{Key, Mode};
+use diesel::QueryResult;
+use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// A connection, as far as a lock needs it.
+#[doc(hidden)]
+pub trait Driver: Send + Sized {
+    /// Sends one message of several statements.
+    fn execute(&mut self, message: &str) -> impl Future<Output = QueryResult<()>> + Send;
+
+    /// Sends one message and waits for the answer, but not for longer than `limit` where another statement may run before it.
+    fn execute_within(
+        &mut self,
+        limit: Duration,
+        message: &str,
+    ) -> impl Future<Output = Option<QueryResult<()>>> + Send;
+
+    /// Asks for one text.
+    fn query_text(
+        &mut self,
+        query: &str,
+    ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
+
+    /// Sends a message, if it is not empty, and asks for a boolean behind it, without waiting in between where that is possible.
+    /// The outer error is the message's.
+    fn execute_and_query_bool(
+        &mut self,
+        message: &str,
+        query: &str,
+    ) -> impl Future<Output = QueryResult<QueryResult<bool>>> + Send;
+
+    /// Diesel's account of the transaction.
+    fn status(&mut self) -> &mut TransactionManagerStatus;
+
+    /// Whether Diesel would have a pool discard the connection; an open transaction counts too, unless a test began it.
+    fn is_broken(&mut self) -> bool;
+
+    /// How the connection was lost, where that is a reason for Diesel to call it broken.
+    fn lost(&mut self) -> impl Future<Output = Option<diesel::result::Error>> + Send;
+
+    /// Tells Diesel that no transaction is open.
+    fn mark_no_transaction(&mut self);
+
+    /// Leaves a call that did not reach its end: an async connection is closed, a blocking one is rolled back and released.
+    fn abandon(&mut self, call: &Unfinished<'_>);
+
+    /// Waits until the session of an abandoned call has ended, for a second at most.
+    fn wait_until_closed(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Makes the connection refuse whatever its caller still sends: the transaction around it is gone, so each statement would
+    /// commit by itself.
+    fn poison(&mut self);
+
+    /// Whether the session was told a process id that no process has, as behind a pooler.
+    fn is_behind_pooler(&mut self) -> bool;
+}
+
+/// What the server may have of a call that did not reach its end.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Unfinished<'k> {
+    /// The depth of the transaction around the call.
+    pub(crate) outer: Option<NonZeroU32>,
+    /// Session-level locks that are held; empty for a transaction-level lock.
+    pub(crate) session_keys: &'k [Key],
+    pub(crate) mode: Mode,
+    /// Whether a statement may run that a cancel request should end: any but the end of the call itself.
+    pub(crate) is_cancellable: bool,
+}
+
+/// The depth of the open transaction, `Err` when the connection is broken.
+pub(crate) fn depth<D: Driver>(conn: &mut D) -> QueryResult<Option<NonZeroU32>> {
+    conn.status().transaction_depth()
+}
+
+/// Tells Diesel that the transaction (or savepoint) above `outer` is over.
+pub(crate) fn mark_transaction_closed<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
+    if outer.is_none() {
+        return conn.mark_no_transaction();
+    }
+    while let TransactionManagerStatus::Valid(valid) = conn.status()
+        && valid.transaction_depth() > outer
+    {
+        if valid
+            .change_transaction_depth(TransactionDepthChange::DecreaseDepth)
+            .is_err()
+        {
+            conn.status().set_in_error();
+        }
+    }
+}
+
+/// Tells Diesel that a transaction (or savepoint) was opened.
+pub(crate) fn mark_transaction_open<D: Driver>(conn: &mut D) -> QueryResult<()> {
+    match conn.status() {
+        TransactionManagerStatus::Valid(valid) => {
+            valid.change_transaction_depth(TransactionDepthChange::IncreaseDepth)
+        }
+        TransactionManagerStatus::InError => Err(diesel::result::Error::BrokenTransactionManager),
+    }
+}

@@ -1,0 +1,117 @@
+//! diesel-async's connection as a [`Driver`].
+
+use super::{Driver, Unfinished, cancel};
+use crate::sql;
+use diesel::QueryResult;
+use diesel::connection::TransactionManagerStatus;
+use diesel::sql_types::{Bool, Nullable, Text};
+use diesel_async::{
+    AnsiTransactionManager, AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection,
+    TransactionManager,
+};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// How long a call waits for the end of its session, which a lost packet can keep from being heard of.
+const CLOSING: Duration = Duration::from_secs(1);
+
+impl Driver for AsyncPgConnection {
+    async fn execute(&mut self, message: &str) -> QueryResult<()> {
+        self.batch_execute(message).await
+    }
+
+    async fn execute_within(&mut self, limit: Duration, message: &str) -> Option<QueryResult<()>> {
+        cancel::within(limit, self.batch_execute(message)).await
+    }
+
+    async fn query_text(&mut self, query: &str) -> QueryResult<Option<String>> {
+        diesel::dsl::sql::<Nullable<Text>>(query)
+            .get_result(self)
+            .await
+    }
+
+    async fn execute_and_query_bool(
+        &mut self,
+        message: &str,
+        query: &str,
+    ) -> QueryResult<QueryResult<bool>> {
+        let (mut first, mut second) = (&*self, &*self);
+        let mut executed = pin!(first.batch_execute(message));
+        let mut answered =
+            pin!(RunQueryDsl::get_result(diesel::dsl::sql::<Bool>(query), &mut second));
+        let mut done = message.is_empty().then_some(Ok(()));
+        let mut answer = None;
+        // Polled in this order, so that they are sent in this order.
+        poll_fn(|context| {
+            if done.is_none()
+                && let Poll::Ready(result) = executed.as_mut().poll(context)
+            {
+                done = Some(result);
+            }
+            if answer.is_none()
+                && let Poll::Ready(result) = answered.as_mut().poll(context)
+            {
+                answer = Some(result);
+            }
+            if done.is_some() && answer.is_some() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        done.unwrap_or(Ok(()))?;
+        Ok(answer.unwrap_or(Ok(false)))
+    }
+
+    fn status(&mut self) -> &mut TransactionManagerStatus {
+        <AnsiTransactionManager as TransactionManager<Self>>::transaction_manager_status_mut(self)
+    }
+
+    fn is_broken(&mut self) -> bool {
+        <AnsiTransactionManager as TransactionManager<Self>>::is_broken_transaction_manager(self)
+    }
+
+    /// diesel-async does not look at the connection behind a statement.
+    async fn lost(&mut self) -> Option<diesel::result::Error> {
+        None
+    }
+
+    fn mark_no_transaction(&mut self) {
+        *self.transaction_state() = AnsiTransactionManager::default();
+    }
+
+    /// Closes the connection. The cancel request names this session alone, which ends right behind whatever the request hits, so
+    /// it can hit no statement of anybody else's.
+    fn abandon(&mut self, call: &Unfinished<'_>) {
+        // The server signals a process twice for one request, so that it can hit two of these.
+        for _ in 0..3 {
+            let mut sent = pin!(self.batch_execute(sql::TERMINATE));
+            // Polled once, a message is on its way.
+            drop(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        }
+        self.status().set_in_error();
+        if call.is_cancellable {
+            cancel::send(self.cancel_token());
+        }
+    }
+
+    async fn wait_until_closed(&mut self) {
+        drop(cancel::within(CLOSING, self.batch_execute(sql::probe::ALIVE)).await);
+    }
+
+    fn poison(&mut self) {
+        self.abandon(&Unfinished {
+            outer: None,
+            session_keys: &[],
+            mode: crate::Mode::Exclusive,
+            is_cancellable: false,
+        });
+    }
+
+    fn is_behind_pooler(&mut self) -> bool {
+        cancel::is_pooled(&self.cancel_token())
+    }
+}

@@ -1,0 +1,95 @@
+//! Diesel's blocking connection as a [`Driver`]: every future is ready when it is first polled.
+
+use super::{Driver, Unfinished, mark_transaction_closed};
+use crate::sql;
+use diesel::connection::{
+    AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
+};
+use diesel::pg::PgConnection;
+use diesel::sql_types::{Bool, Nullable, Text};
+use diesel::{Connection, QueryResult, RunQueryDsl};
+use std::time::Duration;
+
+impl Driver for PgConnection {
+    async fn execute(&mut self, message: &str) -> QueryResult<()> {
+        self.batch_execute(message)
+    }
+
+    async fn execute_within(&mut self, _: Duration, message: &str) -> Option<QueryResult<()>> {
+        Some(self.batch_execute(message))
+    }
+
+    async fn query_text(&mut self, query: &str) -> QueryResult<Option<String>> {
+        diesel::dsl::sql::<Nullable<Text>>(query).get_result(self)
+    }
+
+    async fn execute_and_query_bool(
+        &mut self,
+        message: &str,
+        query: &str,
+    ) -> QueryResult<QueryResult<bool>> {
+        if !message.is_empty() {
+            self.batch_execute(message)?;
+        }
+        Ok(diesel::dsl::sql::<Bool>(query).get_result(self))
+    }
+
+    fn status(&mut self) -> &mut TransactionManagerStatus {
+        AnsiTransactionManager::transaction_manager_status_mut(self)
+    }
+
+    fn is_broken(&mut self) -> bool {
+        AnsiTransactionManager::is_broken_transaction_manager(self)
+    }
+
+    /// Diesel looks at the connection behind each statement of the body.
+    async fn lost(&mut self) -> Option<diesel::result::Error> {
+        let lost = self.batch_execute(sql::probe::ALIVE).err();
+        lost.filter(crate::error::is_connection_lost)
+    }
+
+    fn mark_no_transaction(&mut self) {
+        *self.transaction_state() = AnsiTransactionManager::default();
+    }
+
+    /// Nothing runs while a panic unwinds through the call, so the connection can go on: rolled back, and the locks released.
+    fn abandon(&mut self, call: &Unfinished<'_>) {
+        let undone = match call.outer {
+            // A test's transaction, which the session-level locks are not part of.
+            Some(_) if !call.session_keys.is_empty() => Ok(()),
+            Some(outer) => self.batch_execute(&sql::nested::rollback(outer)),
+            None => self.batch_execute(sql::ROLLBACK),
+        };
+        let released = match call.session_keys {
+            [] => Ok(()),
+            keys => self.batch_execute(&sql::session::release(keys, call.mode)),
+        };
+        if undone.is_ok() && released.is_ok() && self.status().transaction_depth().is_ok() {
+            mark_transaction_closed(self, call.outer);
+        } else {
+            self.poison();
+        }
+    }
+
+    async fn wait_until_closed(&mut self) {}
+
+    fn poison(&mut self) {
+        self.status().set_in_error();
+        // Always an error: the last statement is there to fail.
+        drop(self.batch_execute(sql::POISON));
+    }
+
+    /// libpq is told a process id too, but Diesel does not hand it out.
+    fn is_behind_pooler(&mut self) -> bool {
+        false
+    }
+}
+
+/// Runs a future that never waits: every step of it is a blocking call.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}

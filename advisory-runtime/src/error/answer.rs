@@ -1,0 +1,100 @@
+//! What the server's answer means.
+//!
+//! Diesel hides the SQLSTATE and messages are translated. So an answer is read by what no translation changes: our own markers, the
+//! names of commands, and which parts the error has.
+
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+
+/// A text in an error message that tells what failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marker {
+    /// A try by text found the lock held.
+    NotAvailable,
+    /// A session-level lock was not held any more when it was released.
+    LockLost,
+    /// The outer transaction reads from a snapshot older than the lock.
+    StaleSnapshot,
+    /// A transaction is open that Diesel does not know of.
+    ForeignTransaction,
+    /// The transaction is not the one that begin opened.
+    TransactionEnded,
+    Standby,
+    /// The setting `advisory.pooler` says that sessions are not the client's own.
+    PooledSession,
+    /// `SET TRANSACTION … NOT DEFERRABLE` came behind a query (25001).
+    NotDeferrable,
+    /// The transaction around has a stricter level, and `SET TRANSACTION` came too late to change it (25001).
+    IsolationLevel,
+    /// A savepoint was set outside of a transaction (25P01).
+    NoTransaction,
+}
+
+impl Marker {
+    const ALL: [Self; 10] = [
+        Self::NotAvailable,
+        Self::LockLost,
+        Self::StaleSnapshot,
+        Self::ForeignTransaction,
+        Self::TransactionEnded,
+        Self::Standby,
+        Self::PooledSession,
+        Self::NotDeferrable,
+        Self::IsolationLevel,
+        Self::NoTransaction,
+    ];
+
+    /// Our own statements fail with the texts of our own. The server's messages name the command in every translation, such as
+    /// `SAVEPOINT can only be used in transaction blocks`.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::NotAvailable => "advisory:not-available",
+            Self::LockLost => "advisory:lock-lost",
+            Self::StaleSnapshot => "advisory:stale-snapshot",
+            Self::ForeignTransaction => "advisory:foreign-transaction",
+            Self::TransactionEnded => "advisory:transaction-ended",
+            Self::Standby => "advisory:standby",
+            Self::PooledSession => "advisory:pooled-session",
+            Self::NotDeferrable => "TRANSACTION [NOT] DEFERRABLE",
+            Self::IsolationLevel => "SET TRANSACTION ISOLATION LEVEL",
+            Self::NoTransaction => "SAVEPOINT",
+        }
+    }
+
+    pub(crate) fn of(error: &DieselError) -> Option<Self> {
+        let DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer) = error else {
+            return None;
+        };
+        let message = answer.message();
+        Self::ALL
+            .into_iter()
+            .find(|marker| message.contains(marker.text()))
+    }
+}
+
+/// Whether the connection is gone, rather than a statement refused.
+///
+/// diesel-async has no SQLSTATE for an error that the server did not send, and this kind for that.
+pub(crate) fn is_connection_lost(error: &DieselError) -> bool {
+    matches!(
+        error,
+        DieselError::DatabaseError(
+            DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection,
+            _
+        )
+    )
+}
+
+/// Whether a lock statement was ended as a deadlock's victim.
+///
+/// Of all that can end a lock statement only 40P01 comes with a detail and a hint: 55P03 and 57014 have neither, 53200 has a hint
+/// alone.
+pub(crate) fn is_deadlock(error: &DieselError) -> bool {
+    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
+        if answer.details().is_some() && answer.hint().is_some())
+}
+
+/// Whether a lock statement was ended by a time-out or a cancel request: 55P03, 57014.
+pub(crate) fn is_interrupted(error: &DieselError) -> bool {
+    matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
+        if answer.details().is_none() && answer.hint().is_none())
+}

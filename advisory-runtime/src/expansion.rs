@@ -1,0 +1,79 @@
+//! What the attribute's expansion calls, as `advisory_runtime::__private`. No part of the public interface: it changes with any release.
+#![allow(missing_docs, reason = "for the expansion alone")]
+
+#[cfg(feature = "diesel")]
+mod convert;
+#[cfg(feature = "diesel")]
+mod key_slices;
+
+pub use crate::__record as record;
+pub use crate::key::KeyWriter;
+pub use crate::key::Displayed;
+pub use advisory_pattern::{Derivation, Filter};
+pub use core;
+pub use core::result::Result::{Err, Ok};
+pub use std::{boxed::Box, string::String};
+
+/// What a lock site leaves in the program: a static of flat bytes that the linker keeps, also where the function is never
+/// called. The text before the module's path, the path, which only the compiler knows, and the text behind it; `$rest` is the
+/// length of both. A macro of this crate, since each token that the attribute emits costs a build more than one that is here.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record {
+    ($rest:literal $before:literal $behind:literal) => {
+        const _: () = {
+            #[used]
+            #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__advisory"))]
+            #[cfg_attr(windows, unsafe(link_section = ".advsry"))]
+            #[cfg_attr(
+                not(any(target_vendor = "apple", windows)),
+                unsafe(link_section = ".advisory")
+            )]
+            static RECORD: [u8; $rest + $crate::__private::core::module_path!().len()] =
+                $crate::__private::bytes($crate::__private::core::concat!(
+                    $before,
+                    $crate::__private::core::module_path!(),
+                    $behind
+                ));
+        };
+    };
+}
+
+/// The bytes of a text that is so long; while compiling a panic where it is not.
+#[must_use]
+pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
+    match text.as_bytes().first_chunk() {
+        Some(bytes) if text.len() == N => *bytes,
+        _ => panic!("a record is as long as its text"),
+    }
+}
+
+#[cfg(feature = "diesel-async")]
+pub mod claim {
+    pub use crate::claim::{
+        Absent, Claim, Found, One, Order, SelectionOf, absent, from_row, selection,
+    };
+    pub use diesel::deserialize::Result;
+    pub use diesel::pg::Pg;
+    pub use diesel::row::Row;
+}
+#[cfg(feature = "postgres")]
+pub mod blocking {
+    pub use crate::blocking::{acquire_at, begin_at};
+    pub use super::convert::finish_blocking_at as finish_at;
+    pub use crate::lock::queue_blocking as queue;
+}
+#[cfg(feature = "diesel")]
+pub use crate::request::{Isolation, Request, Wait, keyed, millis};
+#[cfg(feature = "diesel")]
+pub use {
+    convert::{Fallible, never, returns},
+    key_slices::Keys,
+};
+#[cfg(feature = "diesel-async")]
+pub use crate::{
+    lease,
+    lock::queue,
+    session::acquire_at,
+    xact::{begin_at, exceed},
+};

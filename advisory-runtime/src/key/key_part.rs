@@ -1,0 +1,159 @@
+//! Which values a placeholder can render, and as which text.
+//!
+//! The texts are written here and not by anybody's `Display`: a key that changes with a dependency's release un-locks a
+//! fleet that is half upgraded.
+
+use super::digits::Digits;
+use super::{KeyText, shape};
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::num::NonZero;
+
+/// A value that can stand in a lock key.
+///
+/// | values | text |
+/// | --- | --- |
+/// | integers, `NonZero` | `-42` |
+/// | `bool`, `char`, strings | `true`, `é`, `room 7` |
+/// | `uuid::Uuid` | `67e55044-10b1-426f-9247-bb680e5fe0c8` |
+/// | `chrono::NaiveDate`, `time::Date`, `jiff::civil::Date` | `2025-01-15`; a year before 0 or after 9999 has a sign: `-0044-03-15`, `+10000-01-01` |
+/// | `chrono::NaiveTime`, `time::Time`, `jiff::civil::Time` | `093000`, `093000.25`: no colons, no zeros at the end of a fraction |
+/// | `chrono::NaiveDateTime`, `time::PrimitiveDateTime`, `jiff::civil::DateTime` | `2025-01-15T093000` |
+/// | `chrono::DateTime`, `time::OffsetDateTime` and `UtcDateTime`, `jiff::Timestamp` and `Zoned` | `2025-01-15T083000Z`, in UTC |
+///
+/// The crates need the features of their names. A day, a time or an instant has one text, whichever crate and whichever
+/// time zone it comes in, so that services that use different ones share a lock. A leap second, which only chrono has, is
+/// second 60: `235960.5`. (Where an offset of odd seconds has moved it off the minute's end, its hour is 24 more.)
+///
+/// `#[derive(KeyPart)]` is for newtypes and field-less enums. `&T`, `&mut T`, `Box`, `Rc`, `Arc` and `Cow` render as what
+/// they hold.
+///
+/// Two different values must never render the same text. There is no implementation for floats (`0.1 + 0.2` is another
+/// key than `0.3`) and none for `Option` (`None` has no text that is not also a value's): say what you mean in
+/// `with(…)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be part of an advisory lock key",
+    label = "a placeholder of the key pattern renders this value",
+    note = "a key can hold integers, `bool`, `char` and strings, and the dates, times and ids of `chrono`, `time`, `jiff` and `uuid` with the features of these names",
+    note = "for a newtype or a field-less enum of your own: `#[derive(KeyPart)]`",
+    note = "an `Option` or a float has no one text: pass what it stands for, such as `with(owner = tenant.unwrap_or(0))` or `with(cents = (price * 100.0).round() as i64)`"
+)]
+pub trait KeyPart {
+    /// The set of texts that [`render`](Self::render) can write.
+    type Shape: shape::Within<shape::Text> + shape::Within<shape::Raw>;
+
+    /// Writes the value's one text.
+    fn render(&self, text: &mut KeyText<'_>);
+}
+
+macro_rules! integers {
+    ($shape:ident = |$value:ident| $is_negative:expr, $absolute:expr; $($int:ty)*) => { $(
+        impl KeyPart for $int {
+            type Shape = shape::$shape;
+
+            #[allow(clippy::cast_lossless, reason = "a `usize` has no other way to a `u128`")]
+            fn render(&self, text: &mut KeyText<'_>) {
+                let $value = *self;
+                let mut digits = Digits::new();
+                if $is_negative {
+                    digits.push(b'-');
+                }
+                digits.wide($absolute as u128);
+                text.push_digits(&digits);
+            }
+        }
+
+        impl KeyPart for NonZero<$int> {
+            type Shape = shape::$shape;
+
+            fn render(&self, text: &mut KeyText<'_>) {
+                self.get().render(text);
+            }
+        }
+    )* };
+}
+integers!(Int = |int| int < 0, int.unsigned_abs(); i8 i16 i32 i64 i128 isize);
+integers!(Uint = |int| false, int; u8 u16 u32 u64 u128 usize);
+
+impl KeyPart for bool {
+    type Shape = shape::Bool;
+
+    fn render(&self, text: &mut KeyText<'_>) {
+        text.push_str(if *self { "true" } else { "false" });
+    }
+}
+
+impl KeyPart for char {
+    type Shape = shape::Char;
+
+    fn render(&self, text: &mut KeyText<'_>) {
+        text.push_str(self.encode_utf8(&mut [0; 4]));
+    }
+}
+
+impl KeyPart for str {
+    type Shape = shape::Text;
+
+    fn render(&self, text: &mut KeyText<'_>) {
+        text.push_str(self);
+    }
+}
+
+impl KeyPart for String {
+    type Shape = shape::Text;
+
+    fn render(&self, text: &mut KeyText<'_>) {
+        text.push_str(self);
+    }
+}
+
+macro_rules! transparent {
+    ($($(#[$cfg:meta])* [$($generics:tt)*] $outer:ty => $inner:ty;)*) => { $(
+        $(#[$cfg])*
+        impl<$($generics)*> KeyPart for $outer {
+            type Shape = <$inner as KeyPart>::Shape;
+
+            fn render(&self, text: &mut KeyText<'_>) {
+                <$inner as KeyPart>::render(self, text);
+            }
+        }
+    )* };
+}
+transparent! {
+    [T: KeyPart + ?Sized] &T => T;
+    [T: KeyPart + ?Sized] &mut T => T;
+    [T: KeyPart + ?Sized] Box<T> => T;
+    [T: KeyPart + ?Sized] std::rc::Rc<T> => T;
+    [T: KeyPart + ?Sized] std::sync::Arc<T> => T;
+    [T: KeyPart + ToOwned + ?Sized] Cow<'_, T> => T;
+}
+
+/// Lower case, with hyphens: `67e55044-10b1-426f-9247-bb680e5fe0c8`.
+#[cfg(feature = "uuid")]
+impl KeyPart for uuid::Uuid {
+    type Shape = shape::Uuid;
+
+    fn render(&self, text: &mut KeyText<'_>) {
+        let mut digits = Digits::new();
+        let bytes = self.as_bytes();
+        digits.hex(&bytes[..4]);
+        for group in [4..6, 6..8, 8..10, 10..16] {
+            digits.push(b'-');
+            digits.hex(&bytes[group]);
+        }
+        text.push_digits(&digits);
+    }
+}
+
+/// A value under the filter `|display`: by its own `Display`, which its crate may change.
+#[doc(hidden)]
+pub struct Displayed<T>(pub T);
+
+impl<T: std::fmt::Display> KeyPart for Displayed<T> {
+    type Shape = shape::Text;
+
+    fn render(&self, text: &mut KeyText<'_>) {
+        // A `Display` that fails has written what it could.
+        let _: std::fmt::Result = write!(text, "{}", self.0);
+    }
+}

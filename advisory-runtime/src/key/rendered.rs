@@ -1,0 +1,45 @@
+//! The texts of rendered keys, for a program that shows them; kept only while it does.
+
+use crate::Key;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static IS_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// A request follows soon after its keys are rendered. Texts beyond this number belong to keys that were never locked.
+const CAPACITY: usize = 64;
+
+thread_local! {
+    static RENDERED: RefCell<Vec<(Key, String)>> = const { RefCell::new(Vec::new()) };
+}
+
+#[cfg(feature = "diesel")]
+pub(crate) fn keep(is_kept: bool) {
+    IS_KEPT.store(is_kept, Ordering::Relaxed);
+}
+
+pub(crate) fn is_kept() -> bool {
+    IS_KEPT.load(Ordering::Relaxed)
+}
+
+/// Remembers a text for the request that is made of its key next, on this thread.
+pub(crate) fn remember(key: Key, text: String) {
+    // Gone while the thread ends, when nothing is locked any more.
+    let _ended = RENDERED.try_with(|rendered| {
+        let mut rendered = rendered.borrow_mut();
+        if rendered.len() == CAPACITY {
+            rendered.clear();
+        }
+        rendered.push((key, text));
+    });
+}
+
+/// The texts of these keys, as far as they are known.
+#[cfg(feature = "diesel")]
+pub(crate) fn take(keys: &[Key]) -> Option<String> {
+    let rendered = RENDERED.try_with(|rendered| std::mem::take(&mut *rendered.borrow_mut()));
+    let rendered = rendered.unwrap_or_default();
+    let text = |key| rendered.iter().rev().find(|(known, _)| known == key);
+    let texts: Vec<&str> = keys.iter().filter_map(text).map(|(_, text)| text.as_str()).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
+}

@@ -1,0 +1,28 @@
+//! How a lock is held, whatever carries it: begin, body, finish.
+//!
+//! `begin` and `finish` are what every call goes through; `xact`, `nested`, `hand_over` and `session` have the two ends of one way
+//! of holding a lock each.
+
+mod begin;
+mod body;
+mod finish;
+mod guard;
+mod hand_over;
+mod nested;
+mod queue;
+mod refusal;
+mod session;
+mod verify;
+mod xact;
+
+pub(crate) use begin::{acquire, begin};
+#[cfg(feature = "diesel-async")]
+pub(crate) use finish::exceed;
+pub(crate) use finish::finish;
+pub(crate) use guard::Place;
+pub use guard::Held;
+#[cfg(feature = "diesel-async")]
+pub use queue::queue;
+#[cfg(feature = "postgres")]
+pub use queue::queue_blocking;
+pub(crate) use verify::verify;

@@ -1,0 +1,133 @@
+//! How locks are acquired, in either scope.
+
+use super::guard::{Held, Place, Scope};
+use super::{hand_over, nested, session, xact};
+use crate::driver::{Driver, depth, mark_transaction_open};
+use crate::observe::Telemetry;
+use crate::{Error, Isolation, Request, debug};
+use std::num::NonZeroU32;
+
+/// Opens a transaction that holds the locks.
+pub(crate) async fn begin<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Held<'_, O, D>, Error> {
+    let telemetry = request.telemetry("xact");
+    let begun = begin_inner(owner, place, request).await;
+    record_outcome(telemetry, begun)
+}
+
+async fn begin_inner<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Held<'_, O, D>, Error> {
+    let mut held = prepare_guard(owner, place, Scope::Xact, &request)?;
+    check(&mut held, &request).await?;
+    match held.outer {
+        None if request.isolation == Isolation::ReadCommitted => {
+            xact::begin(&mut held, &request).await?;
+        }
+        None => Box::pin(hand_over::begin(&mut held, &request)).await?,
+        Some(outer) => nested::begin(&mut held, outer, &request).await?,
+    }
+    mark_transaction_open(held.driver()).map_err(Error::Database)?;
+    let depth = inside(held.outer);
+    let (conn, checks) = held.driver_and_checks();
+    debug::set_token(conn, checks, depth).await;
+    checks.locks.held(Some(depth));
+    Ok(held)
+}
+
+/// Takes session-level locks.
+pub(crate) async fn acquire<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Held<'_, O, D>, Error> {
+    let telemetry = request.telemetry("session");
+    let acquired = acquire_inner(owner, place, request).await;
+    record_outcome(telemetry, acquired)
+}
+
+async fn acquire_inner<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Held<'_, O, D>, Error> {
+    let mut held = prepare_guard(owner, place, Scope::Session, &request)?;
+    check(&mut held, &request).await?;
+    session::acquire(&mut held, &request).await?;
+    held.checks.locks.held(None);
+    Ok(held)
+}
+
+fn record_outcome<O: ?Sized, D: Driver>(
+    mut telemetry: Telemetry,
+    held: Result<Held<'_, O, D>, Error>,
+) -> Result<Held<'_, O, D>, Error> {
+    match held {
+        Ok(mut held) => {
+            telemetry.record_acquired(held.waited);
+            held.telemetry = Some(telemetry);
+            Ok(held)
+        }
+        Err(error) => {
+            telemetry.record_refusal(&error);
+            Err(error)
+        }
+    }
+}
+
+/// Checks what can be known without the server.
+fn prepare_guard<'o, O: ?Sized, D: Driver>(
+    owner: &'o mut O,
+    place: Place<O, D>,
+    scope: Scope,
+    request: &Request,
+) -> Result<Held<'o, O, D>, Error> {
+    let mut held = Held::new(owner, place, scope, request);
+    let name = held.name;
+    if request.keys.is_empty() {
+        let (lock, slice) = (name.text(), "keys");
+        return Err(Error::NoKeys { lock, slice });
+    }
+    let conn = held.driver();
+    let outer = match depth(conn) {
+        Ok(Some(outer)) => Some(outer),
+        Ok(None) if !conn.is_broken() => None,
+        _ => return Err(Error::BrokenConnection { lock: name.text() }),
+    };
+    // A transaction that a test began is, to the code under test, none.
+    let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
+    let needs_outside = scope == Scope::Session
+        || request.refuses_nested
+        || request.isolation != Isolation::ReadCommitted;
+    if is_inside && needs_outside {
+        return Err(Error::InTransaction { lock: name.text() });
+    }
+    held.outer = outer;
+    Ok(held)
+}
+
+/// Runs the checks of a debug build.
+async fn check<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> Result<(), Error> {
+    if !debug::is_on() {
+        return Ok(());
+    }
+    let needs_session =
+        held.scope == Scope::Session || request.isolation != Isolation::ReadCommitted;
+    let (address, outer) = (held.address(), held.outer);
+    let (conn, checks) = held.driver_and_checks();
+    let check = debug::before_begin(conn, checks, address, outer, request, needs_session);
+    Box::pin(check).await
+}
+
+/// The depth inside a transaction or savepoint opened at `outer`.
+pub(super) fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
+    outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1))
+}

@@ -1,0 +1,98 @@
+//! The body of a locked call while it runs: its span, the mark of debug builds, and how long it may hold the lock.
+
+use crate::debug::LockSet;
+use crate::debug::self_deadlock::{Mark, mark};
+use crate::observe::Telemetry;
+use pin_project_lite::pin_project;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The state that a body runs in; see [`Run::watch`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Run {
+    /// Of the connection.
+    address: usize,
+    locks: Option<Arc<LockSet>>,
+    max_hold: Option<Duration>,
+    #[cfg(feature = "tracing")]
+    span: tracing::Span,
+}
+
+impl Run {
+    #[cfg_attr(
+        not(feature = "tracing"),
+        expect(unused_variables, reason = "a body has a span with the feature alone")
+    )]
+    pub(super) fn new(
+        address: usize,
+        locks: Option<&Arc<LockSet>>,
+        max_hold: Option<Duration>,
+        telemetry: Option<&Telemetry>,
+    ) -> Self {
+        Self {
+            #[cfg(feature = "tracing")]
+            span: telemetry.map_or_else(tracing::Span::none, Telemetry::span),
+            address,
+            locks: locks.cloned(),
+            max_hold,
+        }
+    }
+
+    /// Runs the body to its end.
+    pub const fn watch<F: Future>(self, body: F) -> Watch<F> {
+        Watch { body, run: self }
+    }
+
+    /// Runs the body, and drops it when it has held the lock for too long: `None`.
+    #[cfg(feature = "diesel-async")]
+    pub async fn within<F: Future>(self, body: F) -> Option<F::Output> {
+        let max_hold = self.max_hold.unwrap_or(Duration::MAX);
+        crate::driver::cancel::within(max_hold, self.watch(body)).await
+    }
+
+    /// Marks this thread as inside the body, until the answer is dropped.
+    pub fn enter(&self) -> Entered {
+        Entered {
+            _mark: self
+                .locks
+                .as_ref()
+                .map(|locks| mark(Some(self.address), locks)),
+            #[cfg(feature = "tracing")]
+            _span: self.span.clone().entered(),
+        }
+    }
+}
+
+pin_project! {
+    /// A body, marked as running whenever it is polled. A type with a name: the future of an `async fn` that awaits the body
+    /// would be one more for the compiler to check in each locked function.
+    #[doc(hidden)]
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Watch<F> {
+        #[pin]
+        body: F,
+        run: Run,
+    }
+}
+
+impl<F: Future> Future for Watch<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _entered = this.run.enter();
+        this.body.poll(context)
+    }
+}
+
+/// Inside a body, until dropped.
+#[doc(hidden)]
+#[must_use]
+pub struct Entered {
+    _mark: Option<Mark>,
+    #[cfg(feature = "tracing")]
+    _span: tracing::span::EnteredSpan,
+}

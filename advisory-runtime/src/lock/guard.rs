@@ -1,0 +1,188 @@
+//! The guard of a lock: cleanup when a locked call is dropped or panics.
+//!
+//! Without it the backend goes on waiting, gets the lock, and is idle in transaction; and the next `transaction()` on the connection
+//! becomes a savepoint that is never committed.
+
+use super::body::Run;
+use crate::driver::{Driver, Unfinished};
+use crate::error::LockName;
+use crate::observe::Telemetry;
+use crate::request::{Acquired, Keys};
+use crate::sql::session::Around;
+use crate::{Mode, Request, debug};
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+/// From what the guard borrows to the connection. A function's address and not a closure's own type, so that a thousand lock sites
+/// are compiled as one.
+pub(crate) type Place<O, D> = fn(&mut O) -> &mut D;
+
+/// One lock or several, being acquired, held or released, together with the value that has the connection.
+///
+/// Dropping it before its end closes an async connection: the transaction is rolled back, every lock is released, and the server is
+/// asked to cancel a statement that still runs. A pool replaces the connection; on one of your own, every further locked call is
+/// refused ([`Error::BrokenConnection`](crate::Error::BrokenConnection)). A blocking connection is rolled back and goes on.
+#[must_use = "dropping a held lock rolls its transaction back"]
+pub struct Held<'o, O: ?Sized, D: Driver> {
+    owner: &'o mut O,
+    place: Place<O, D>,
+    pub(super) scope: Scope,
+    /// The depth of the transaction around this one, by Diesel's count.
+    pub(super) outer: Option<NonZeroU32>,
+    pub(super) name: LockName,
+    pub(super) keys: Keys,
+    pub(super) mode: Mode,
+    pub(super) phase: Phase,
+    started: Instant,
+    acquired_at: Instant,
+    pub(super) waited: Duration,
+    pub(super) max_hold: Option<Duration>,
+    /// Sets the session's own time-outs again, behind a session-level lock with `max_hold`.
+    pub(super) restore_timeouts: Option<String>,
+    pub(super) checks: debug::Call,
+    pub(super) telemetry: Option<Telemetry>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    Xact,
+    Session,
+}
+
+/// What the server may have of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing: nothing was sent, or everything is over.
+    Idle,
+    /// The locks, or a question for them, and the body's statements.
+    Open,
+    /// The end was asked for, and is not cancelled.
+    Finishing,
+}
+
+impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
+    pub(super) fn new(
+        owner: &'o mut O,
+        place: Place<O, D>,
+        scope: Scope,
+        request: &Request,
+    ) -> Self {
+        let checks = debug::Call::new(std::ptr::from_mut(place(owner)).addr(), request);
+        let started = Instant::now();
+        Self {
+            owner,
+            place,
+            scope,
+            outer: None,
+            name: LockName::new(request.pattern, &request.keys),
+            keys: request.keys.clone(),
+            mode: request.mode,
+            phase: Phase::Idle,
+            started,
+            acquired_at: started,
+            waited: Duration::ZERO,
+            max_hold: request.max_hold,
+            restore_timeouts: None,
+            checks,
+            telemetry: None,
+        }
+    }
+
+    /// The connection that holds the lock, or the value that it is part of.
+    pub fn conn(&mut self) -> &mut O {
+        self.owner
+    }
+
+    /// Which lock it is, and how long the acquisition took.
+    #[must_use]
+    pub fn acquired(&self) -> Acquired {
+        Acquired {
+            keys: self.keys.clone(),
+            waited: self.waited,
+        }
+    }
+
+    /// The state that the body runs in, and [`conn`](Self::conn): one call is less for the compiler than two.
+    #[doc(hidden)]
+    pub fn run(&mut self) -> (Run, &mut O) {
+        let run = Run::new(
+            self.address(),
+            self.checks.locks.set(),
+            self.max_hold,
+            self.telemetry.as_ref(),
+        );
+        (run, self.owner)
+    }
+
+    pub(super) fn driver(&mut self) -> &mut D {
+        (self.place)(self.owner)
+    }
+
+    /// The connection, and what the checks of debug builds know of the call.
+    pub(super) fn driver_and_checks(&mut self) -> (&mut D, &mut debug::Call) {
+        ((self.place)(self.owner), &mut self.checks)
+    }
+
+    /// Of the connection, which cannot move while it is borrowed here.
+    pub(super) fn address(&mut self) -> usize {
+        std::ptr::from_mut(self.driver()).addr()
+    }
+
+    pub(super) fn around(&self) -> Around {
+        match self.outer {
+            None => Around::Nothing,
+            Some(_) => Around::TestTransaction,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.max_hold
+            .is_some_and(|max_hold| self.acquired_at.elapsed() > max_hold)
+    }
+
+    /// Notes the answer to the message that asked for the locks.
+    pub(super) fn record_wait(&mut self, request: &Request) {
+        self.acquired_at = Instant::now();
+        self.waited = self.acquired_at.duration_since(self.started) + request.queued;
+    }
+
+    /// Leaves the call without its end. See [`Driver::abandon`].
+    pub(super) fn abandon(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        let keys = match self.scope {
+            Scope::Xact => None,
+            Scope::Session => Some(self.keys.clone()),
+        };
+        let call = Unfinished {
+            outer: self.outer,
+            session_keys: keys.as_deref().unwrap_or_default(),
+            mode: self.mode,
+            is_cancellable: phase == Phase::Open,
+        };
+        self.driver().abandon(&call);
+    }
+
+    /// [`abandon`](Self::abandon), and waits until the locks are released, for a second at most.
+    pub(super) async fn close(&mut self) {
+        self.abandon();
+        self.driver().wait_until_closed().await;
+    }
+}
+
+impl<O: ?Sized, D: Driver> Drop for Held<'_, O, D> {
+    fn drop(&mut self) {
+        if self.phase != Phase::Idle {
+            self.abandon();
+        }
+    }
+}
+
+impl<O: ?Sized, D: Driver> std::fmt::Debug for Held<'_, O, D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held")
+            .field("lock", &self.name.text())
+            .field("scope", &self.scope)
+            .field("outer", &self.outer)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,198 @@
+//! Waiting for a key in this process, before a connection is taken: a hot key then occupies one connection, not the pool.
+//!
+//! Without a connection it is not known which database the key is of, so one number has one line.
+
+use crate::debug::self_deadlock::held_by_this_task;
+use crate::error::LockName;
+use crate::{Error, Key, Request, Wait};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::OwnedMutexGuard;
+
+/// Who stands in line for one key.
+#[derive(Default)]
+struct Line {
+    turn: Arc<tokio::sync::Mutex<()>>,
+    waiting: AtomicUsize,
+}
+
+static LINES: LazyLock<Mutex<HashMap<Key, Weak<Line>>>> = LazyLock::new(Mutex::default);
+
+/// The right to ask the server for the keys; the next in line has it when this is dropped.
+#[doc(hidden)]
+#[must_use]
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "held, not read")] Vec<One>);
+
+#[derive(Debug)]
+struct One {
+    /// Given back before the line is left.
+    _turn: OwnedMutexGuard<()>,
+    _line: Place,
+}
+
+/// A place in the line, which ends with its last one.
+struct Place {
+    key: Key,
+    line: Option<Arc<Line>>,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line of {}", self.key)
+    }
+}
+
+impl Place {
+    fn new(key: Key) -> (Self, Arc<Line>) {
+        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = lines.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let line = Arc::new(Line::default());
+            lines.insert(key, Arc::downgrade(&line));
+            line
+        });
+        let place = Self {
+            key,
+            line: Some(Arc::clone(&line)),
+        };
+        (place, line)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.line.take());
+        if lines
+            .get(&self.key)
+            .is_some_and(|line| line.strong_count() == 0)
+        {
+            lines.remove(&self.key);
+        }
+    }
+}
+
+/// One more in line, until dropped.
+struct InLine<'l>(&'l AtomicUsize);
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Waits until no other call of this process holds the keys or asks for them. First come, first served.
+#[doc(hidden)]
+#[cfg(feature = "diesel-async")]
+pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+    let started = Instant::now();
+    let turn = match budget(request) {
+        Some(budget) => match tokio::time::timeout(budget, enter(request, limit)).await {
+            Ok(turn) => turn,
+            Err(_) => Err(given_up(request, started)),
+        },
+        None => enter(request, limit).await,
+    };
+    request.queued = started.elapsed();
+    refused(request, turn)
+}
+
+/// The same for a thread.
+#[doc(hidden)]
+#[cfg(feature = "postgres")]
+pub fn queue_blocking(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+    let started = Instant::now();
+    let end = budget(request).and_then(|budget| started.checked_add(budget));
+    let turn =
+        block_on(enter(request, limit), end).unwrap_or_else(|| Err(given_up(request, started)));
+    request.queued = started.elapsed();
+    refused(request, turn)
+}
+
+fn refused(request: &Request, turn: Result<Turn, Error>) -> Result<Turn, Error> {
+    if let Err(error) = &turn {
+        request.telemetry("queue").record_refusal(error);
+    }
+    turn
+}
+
+/// How long the request may stand in line; `None`: without end.
+fn budget(request: &Request) -> Option<Duration> {
+    match request.budget() {
+        Wait::Never => Some(Duration::ZERO),
+        Wait::For(wait) => Some(wait),
+        Wait::Session | Wait::Forever => None,
+    }
+}
+
+async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
+    let mut turns = Vec::with_capacity(request.keys.len());
+    for key in &*request.keys {
+        let (place, line) = Place::new(*key);
+        if let Ok(turn) = Arc::clone(&line.turn).try_lock_owned() {
+            turns.push(One {
+                _turn: turn,
+                _line: place,
+            });
+            continue;
+        }
+        // A wait that ends has the outcome that it has in a release build.
+        if budget(request).is_none() && !held_by_this_task(None, request).is_empty() {
+            let lock = LockName::new(request.pattern, &request.keys).text();
+            return Err(Error::SelfDeadlock { lock });
+        }
+        let before = line.waiting.fetch_add(1, Ordering::AcqRel);
+        let in_line = InLine(&line.waiting);
+        if before >= limit {
+            return Err(Error::QueueFull {
+                lock: LockName::new(request.pattern, &request.keys).text(),
+                limit,
+            });
+        }
+        let turn = Arc::clone(&line.turn).lock_owned().await;
+        drop(in_line);
+        turns.push(One {
+            _turn: turn,
+            _line: place,
+        });
+    }
+    Ok(Turn(turns))
+}
+
+fn given_up(request: &Request, started: Instant) -> Error {
+    let lock = LockName::new(request.pattern, &request.keys).text();
+    match request.budget() {
+        Wait::Never => Error::NotAvailable { lock },
+        _ => Error::TimedOut {
+            lock,
+            waited: started.elapsed(),
+            source: None,
+        },
+    }
+}
+
+/// Runs a future on this thread, until `end`.
+#[cfg(feature = "postgres")]
+fn block_on<F: Future>(future: F, end: Option<Instant>) -> Option<F::Output> {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return Some(value);
+        }
+        match end.map(|end| end.saturating_duration_since(Instant::now())) {
+            None => std::thread::park(),
+            Some(Duration::ZERO) => return None,
+            Some(left) => std::thread::park_timeout(left),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Session-level locks: acquired and released.
+
+use super::guard::{Held, Phase};
+use super::refusal;
+use crate::driver::Driver;
+use crate::error::{Marker, is_connection_lost};
+use crate::sql::session::{self, Around};
+use crate::{Error, Key, Request, Wait, debug, sql};
+use diesel::result::Error as DieselError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(super) async fn acquire<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> Result<(), Error> {
+    prepare(held, request).await?;
+    if request.budget() == Wait::Never {
+        return Box::pin(acquire_try(held, request)).await;
+    }
+    let message = session::acquire(request, held.around());
+    held.phase = Phase::Open;
+    let sent = held.driver().execute(&message).await;
+    held.record_wait(request);
+    match sent {
+        Ok(()) => Ok(()),
+        Err(source) => Err(Box::pin(refused(held, request, source)).await),
+    }
+}
+
+/// What rare calls need before: the first of the process is told whether a pooler is in front of the server, and `max_hold` saves the
+/// time-outs that it changes.
+async fn prepare<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> Result<(), Error> {
+    static IS_CHECKED: AtomicBool = AtomicBool::new(false);
+    if !IS_CHECKED.load(Ordering::Relaxed) || request.max_hold.is_some() {
+        return Box::pin(async {
+            held.driver()
+                .execute(&session::check_pooler())
+                .await
+                .map_err(|source| check_refused(held, source))?;
+            IS_CHECKED.store(true, Ordering::Relaxed);
+            if request.max_hold.is_some() {
+                let saved = held.driver().query_text(&session::saved_timeouts()).await;
+                held.restore_timeouts = saved.map_err(|source| check_refused(held, source))?;
+            }
+            Ok(())
+        })
+        .await;
+    }
+    Ok(())
+}
+
+fn check_refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: DieselError) -> Error {
+    if is_connection_lost(&source) {
+        held.driver().status().set_in_error();
+    }
+    match Marker::of(&source) {
+        Some(Marker::PooledSession) => Error::PooledSession {
+            lock: held.name.text(),
+        },
+        _ => Error::Database(source),
+    }
+}
+
+async fn acquire_try<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> Result<(), Error> {
+    let is_test = held.around() == Around::TestTransaction;
+    let before = if is_test { session::SAVEPOINT } else { "" };
+    let question = session::try_question(request);
+    held.phase = Phase::Open;
+    let answer = held
+        .driver()
+        .execute_and_query_bool(before, &question)
+        .await;
+    held.record_wait(request);
+    let answer = match answer {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(source)) | Err(source) => return Err(refused(held, request, source).await),
+    };
+    let undone = if is_test {
+        held.driver().execute(session::UNDO_SAVEPOINT).await
+    } else {
+        Ok(())
+    };
+    if !answer || undone.is_err() {
+        return Err(refusal::missed(held, undone));
+    }
+    if let Some(max_hold) = request.max_hold
+        && let Err(source) = held.driver().execute(&session::bound(max_hold)).await
+    {
+        held.close().await;
+        return Err(Error::Database(source));
+    }
+    Ok(())
+}
+
+/// A wait that was refused leaves no lock; one key can have been granted all the same, and is released. Any other error can have come
+/// when the keys were taken, and closes the connection.
+async fn refused<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+    source: DieselError,
+) -> Error {
+    let is_test = held.around() == Around::TestTransaction;
+    if is_connection_lost(&source) {
+        held.phase = Phase::Idle;
+        held.driver().status().set_in_error();
+        return Error::Database(source);
+    }
+    let undone = if is_test {
+        held.driver().execute(session::UNDO_SAVEPOINT).await
+    } else {
+        Ok(())
+    };
+    let state = refusal::probe(held.driver(), &source).await;
+    if state == refusal::State::Aborted {
+        // A transaction had failed before: one that Diesel does not know of, or the test's.
+        held.phase = Phase::Idle;
+        let lock = held.name.text();
+        return if is_test {
+            Error::Database(source)
+        } else {
+            Error::ForeignTransaction { lock }
+        };
+    }
+    let error = refusal::classify(held, request, source).await;
+    let is_released = match (&error, &*request.keys) {
+        (Error::TimedOut { .. }, [key]) => release_if_held(held, *key).await,
+        (Error::TimedOut { .. } | Error::Deadlock { .. }, _) => true,
+        _ => false,
+    };
+    if is_released && undone.is_ok() && state == refusal::State::Alive {
+        held.phase = Phase::Idle;
+    } else {
+        held.close().await;
+    }
+    error
+}
+
+async fn release_if_held<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, key: Key) -> bool {
+    let message = session::release_if_held(key, held.mode);
+    held.driver().execute(&message).await.is_ok()
+}
+
+/// Releases the locks, and reads what the server says to it.
+pub(super) async fn release<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
+    let message = release_message(held);
+    let outer = held.outer;
+    let mut released = debug::check_no_transaction(held.driver(), outer).await;
+    if released.is_ok() {
+        released = held.driver().execute(&message).await;
+    }
+    match released {
+        Ok(()) => Ok(()),
+        Err(source) => Err(Box::pin(release_refused(held, &message, source)).await),
+    }
+}
+
+pub(super) fn release_message<O: ?Sized, D: Driver>(held: &Held<'_, O, D>) -> String {
+    let mut message = session::release(&held.keys, held.mode);
+    if let Some(restore) = &held.restore_timeouts {
+        message.push(';');
+        message.push_str(restore);
+    }
+    message
+}
+
+async fn release_refused<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    message: &str,
+    source: DieselError,
+) -> Error {
+    let lock = held.name.text();
+    if Marker::of(&source) == Some(Marker::LockLost) {
+        if let Some(restore) = held.restore_timeouts.take() {
+            drop(held.driver().execute(&restore).await);
+        }
+        let source = Some(source);
+        return Error::LockLost { lock, source };
+    }
+    // The body has left a transaction behind that Diesel does not know of, or has failed the test's. The lock outlives it.
+    let is_foreign = Marker::of(&source) == Some(Marker::ForeignTransaction);
+    if !is_connection_lost(&source) && held.driver().execute(sql::ROLLBACK).await.is_ok() {
+        let released = held.driver().execute(message).await;
+        if held.outer.is_some() {
+            held.driver().poison();
+        }
+        if released.is_ok() {
+            return if is_foreign {
+                Error::ForeignTransaction { lock }
+            } else {
+                Error::RolledBack { lock, source }
+            };
+        }
+    }
+    held.close().await;
+    let source = Some(source);
+    Error::LockLost { lock, source }
+}

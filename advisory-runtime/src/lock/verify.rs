@@ -1,0 +1,102 @@
+//! Whether a session-level lock keeps another session out.
+
+use crate::driver::Driver;
+use crate::sql::{self, probe};
+use crate::Error;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How often it is looked whether the connections keep their sessions: a pooler that others use too lends by chance.
+const ROUNDS: usize = 8;
+
+/// See [`session::verify`](crate::session::verify).
+pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
+    let result = probe(first, second).await;
+    for conn in [first, second] {
+        let quiet = conn.execute(sql::ROLLBACK).await.is_ok();
+        if !quiet || matches!(result, Err(Error::PooledSession { .. })) {
+            conn.status().set_in_error();
+        }
+    }
+    result
+}
+
+async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
+    let key = unlikely_key();
+    if ask(first, probe::IN_RECOVERY).await? == "t" {
+        let lock = key.to_string().into();
+        return Err(Error::Standby { lock });
+    }
+    // Before any lock is taken: where sessions are shared, one can be left on a session that nobody gets again.
+    let [own, other] = [pid(first).await?, pid(second).await?];
+    for round in 0..ROUNDS {
+        let keeps = if round % 2 == 0 {
+            keeps_apart(first, &own, second, &other).await?
+        } else {
+            keeps_apart(second, &other, first, &own).await?
+        };
+        if !keeps {
+            let lock = key.to_string().into();
+            return Err(Error::PooledSession { lock });
+        }
+    }
+    let is_taken = ask(first, &probe::try_session(key)).await?;
+    let is_shared = ask(second, &probe::try_session(key)).await?;
+    if is_shared == "t" {
+        ask(second, &probe::unlock_session(key)).await?;
+    }
+    let is_released = ask(first, &probe::unlock_session(key)).await?;
+    if is_taken != "t" || is_shared == "t" || is_released != "t" {
+        let lock = key.to_string().into();
+        return Err(Error::UnsupportedServer { lock });
+    }
+    Ok(())
+}
+
+/// Whether each connection has its own backend still, while `busy` has a transaction open and so a backend for itself.
+async fn keeps_apart<D: Driver>(
+    idle: &mut D,
+    idle_pid: &str,
+    busy: &mut D,
+    busy_pid: &str,
+) -> Result<bool, Error> {
+    busy.execute("BEGIN").await.map_err(Error::Database)?;
+    let mut keeps = pid(busy).await? == busy_pid && busy_pid != idle_pid;
+    // Not asked where the answer is known: a pooler with no other backend would let the question wait.
+    if keeps {
+        keeps = pid(idle).await? == idle_pid;
+    }
+    busy.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
+    Ok(keeps)
+}
+
+async fn pid<D: Driver>(conn: &mut D) -> Result<String, Error> {
+    ask(conn, probe::PID).await
+}
+
+/// The answer, out of the error's text.
+async fn ask<D: Driver>(conn: &mut D, expression: &str) -> Result<String, Error> {
+    let Err(refused) = conn.execute(&probe::say(expression)).await else {
+        return Ok(String::new());
+    };
+    let answer = match &refused {
+        diesel::result::Error::DatabaseError(_, answer) => answer.message(),
+        _ => "",
+    };
+    let said = answer
+        .split_once(probe::SAID)
+        .and_then(|(_, rest)| rest.split_once('.'));
+    match said {
+        Some((said, _)) => Ok(said.to_owned()),
+        None => Err(Error::Database(refused)),
+    }
+}
+
+/// A key that nobody else has, so that a refusal means what it says.
+fn unlikely_key() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = now.map_or(0, |now| u64::from(now.subsec_nanos()) | now.as_secs() << 30);
+    // The multiplier of splitmix64 spreads neighbouring times.
+    (nanoseconds ^ u64::from(std::process::id()))
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .cast_signed()
+}

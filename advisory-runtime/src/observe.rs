@@ -1,0 +1,5 @@
+//! What a lock tells those who operate the program: tracing and metrics.
+
+mod telemetry;
+
+pub(crate) use telemetry::{Outcome, Telemetry};

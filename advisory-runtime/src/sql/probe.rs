@@ -1,0 +1,116 @@
+//! Questions beside a lock: about the session, and about what others hold.
+
+use super::columns::{push_is_held, push_is_key};
+use crate::error::Marker;
+use crate::{Key, Mode};
+use std::num::NonZeroU32;
+
+/// Fails in an aborted transaction and nowhere else.
+pub(crate) const ALIVE: &str = "SELECT";
+
+/// The session's `lock_timeout` in milliseconds, 0 for none.
+pub(crate) const LOCK_TIMEOUT: &str =
+    "SELECT setting FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'lock_timeout'";
+
+/// Fails with the answer in its text: readable without a prepared statement, which a pooler may not track.
+pub(crate) fn say(expression: &str) -> String {
+    format!("SELECT CAST(pg_catalog.concat('{SAID}',{expression},'.') AS pg_catalog.int4)")
+}
+
+/// What precedes the answer of [`say`]; a full stop follows it.
+pub(crate) const SAID: &str = "advisory:answer-";
+
+/// The backend that serves the connection.
+pub(crate) const PID: &str = "pg_catalog.pg_backend_pid()";
+
+/// Whether the server is a standby, whose locks nobody on the primary sees.
+pub(crate) const IN_RECOVERY: &str = "pg_catalog.pg_is_in_recovery()";
+
+/// An expression that takes a session-level lock if nobody else has it.
+pub(crate) fn try_session(key: i64) -> String {
+    format!("pg_catalog.pg_try_advisory_lock({key})")
+}
+
+/// An expression that releases it.
+pub(crate) fn unlock_session(key: i64) -> String {
+    format!("pg_catalog.pg_advisory_unlock({key})")
+}
+
+/// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and for session-level locks behind a pooler
+/// that the setting `advisory.pooler` names. In a message by itself the two clocks are one reading.
+pub(crate) fn check_session(needs_session: bool) -> String {
+    let (standby, foreign) = (Marker::Standby.text(), Marker::ForeignTransaction.text());
+    let pooled = if needs_session {
+        format!(
+            " WHEN pg_catalog.current_setting('advisory.pooler',true) OPERATOR(pg_catalog.=) 'transaction' THEN '{}'",
+            Marker::PooledSession.text()
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "SELECT CAST(CASE WHEN {IN_RECOVERY} THEN '{standby}'{pooled} \
+         WHEN pg_catalog.now() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp() THEN '{foreign}' \
+         ELSE '1' END AS pg_catalog.int4)"
+    )
+}
+
+/// Marks the transaction, or the savepoint, that a call has opened.
+pub(crate) fn set_token(depth: NonZeroU32, token: u64) -> String {
+    format!("SELECT pg_catalog.set_config('advisory.token_{depth}','{token}',true)")
+}
+
+/// Fails with [`Marker::TransactionEnded`] where it is not the one that [`set_token`] has marked.
+pub(crate) fn check_token(depth: NonZeroU32, token: u64) -> String {
+    format!(
+        "SELECT CAST(CASE WHEN pg_catalog.current_setting('advisory.token_{depth}',true) OPERATOR(pg_catalog.=) '{token}' \
+         THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        Marker::TransactionEnded.text()
+    )
+}
+
+/// Whether another session of this database holds one of the keys, and nothing ends a wait for it: a count.
+pub(crate) fn held_elsewhere(keys: &[Key], heeds_lock_timeout: bool) -> String {
+    let mut sql = String::from(
+        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE granted \
+         AND pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()",
+    );
+    if heeds_lock_timeout {
+        sql.push_str(
+            " AND pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'",
+        );
+    }
+    sql.push_str(" AND (false");
+    for key in keys {
+        sql.push_str(" OR ");
+        push_is_key(&mut sql, *key);
+    }
+    sql.push(')');
+    sql
+}
+
+/// How many sessions of this database hold the key, or wait for it.
+#[cfg(feature = "testing")]
+pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
+    let not = if is_granted { "" } else { "NOT " };
+    let mut sql = format!(
+        "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE {not}granted AND "
+    );
+    push_is_key(&mut sql, key);
+    sql
+}
+
+/// Which of these this session holds: a letter each, `1` for those whose keys it holds all.
+pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
+    let mut sql = String::from("SELECT pg_catalog.concat(NULL");
+    for (keys, mode) in locks {
+        sql.push_str(",CASE WHEN true");
+        for key in keys {
+            sql.push_str(" AND ");
+            push_is_held(&mut sql, *key, *mode);
+        }
+        sql.push_str(" THEN '1' ELSE '0' END");
+    }
+    sql.push(')');
+    sql
+}
