@@ -64,7 +64,9 @@ pub(crate) async fn before_begin<D: Driver>(
     }
     let name = LockName::new(request.pattern, &request.keys);
     if outer.is_none()
-        && let Err(error) = conn.execute(&sql::probe::check_session(needs_session)).await
+        && let Err(error) = conn
+            .execute(&sql::probe::check_session(needs_session))
+            .await
     {
         let lock = name.text();
         match Marker::of(&error) {

@@ -38,9 +38,9 @@ pub trait Driver: Send + Sized {
         query: &str,
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
-    /// Sends a message, if it is not empty, and asks for a boolean behind it, without waiting in between where that is possible.
-    /// The outer error is the message's.
-    fn execute_and_query_bool(
+    /// Sends a message, if it is not empty, and a query behind it, without waiting in between where that is possible. Tells whether
+    /// the query gave a row; the outer error is the message's.
+    fn execute_and_query_row(
         &mut self,
         message: &str,
         query: &str,

@@ -7,8 +7,8 @@ mod convert;
 mod key_slices;
 
 pub use crate::__record as record;
-pub use crate::key::KeyWriter;
 pub use crate::key::Displayed;
+pub use crate::key::KeyWriter;
 pub use advisory_pattern::{Derivation, Filter};
 pub use core;
 pub use core::result::Result::{Err, Ok};
@@ -59,21 +59,21 @@ pub mod claim {
 }
 #[cfg(feature = "postgres")]
 pub mod blocking {
-    pub use crate::blocking::{acquire_at, begin_at};
     pub use super::convert::finish_blocking_at as finish_at;
+    pub use crate::blocking::{acquire_at, begin_at};
     pub use crate::lock::queue_blocking as queue;
 }
 #[cfg(feature = "diesel")]
 pub use crate::request::{Isolation, Request, Wait, keyed, millis};
-#[cfg(feature = "diesel")]
-pub use {
-    convert::{Fallible, never, returns},
-    key_slices::Keys,
-};
 #[cfg(feature = "diesel-async")]
 pub use crate::{
     lease,
     lock::queue,
     session::acquire_at,
     xact::{begin_at, exceed},
+};
+#[cfg(feature = "diesel")]
+pub use {
+    convert::{Fallible, never, returns},
+    key_slices::Keys,
 };

@@ -114,8 +114,6 @@ pub mod xact;
 pub use advisory_derive::{KeyPart, LockKey, lock_key};
 pub use key::{Key, KeyPart, KeyText, LockKey, shape};
 
-#[cfg(feature = "diesel-async")]
-pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(feature = "diesel")]
 pub use {
     advisory_derive::advisory_lock,
@@ -123,6 +121,8 @@ pub use {
     lock::Held,
     request::{Acquired, Isolation, Mode, Request, Wait},
 };
+#[cfg(feature = "diesel-async")]
+pub use {connection::Connection, driver::cancel, pool::Pool};
 
 /// What the attribute's expansion calls. No part of the public interface: it changes with any release.
 #[doc(hidden)]

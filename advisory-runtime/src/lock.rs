@@ -19,8 +19,8 @@ pub(crate) use begin::{acquire, begin};
 #[cfg(feature = "diesel-async")]
 pub(crate) use finish::exceed;
 pub(crate) use finish::finish;
-pub(crate) use guard::Place;
 pub use guard::Held;
+pub(crate) use guard::Place;
 #[cfg(feature = "diesel-async")]
 pub use queue::queue;
 #[cfg(feature = "postgres")]

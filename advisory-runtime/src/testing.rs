@@ -348,7 +348,10 @@ async fn run_until<F: Future>(
 }
 
 async fn is_seen(conn: &mut AsyncPgConnection, key: Key, is_granted: bool) -> bool {
-    match conn.query_text(&sql::probe::count_sessions(key, is_granted)).await {
+    match conn
+        .query_text(&sql::probe::count_sessions(key, is_granted))
+        .await
+    {
         Ok(count) => count.is_some_and(|count| count != "0"),
         Err(error) => fail(&format!("the observer reads pg_locks: {error}")),
     }

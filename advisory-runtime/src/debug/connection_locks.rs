@@ -155,9 +155,9 @@ pub(crate) fn forget(address: usize, gone: &[Arc<LockSet>]) {
 
 #[cfg(test)]
 mod tests {
+    use super::LockSet;
     use super::{CallLocks, certain, doubtful, forget};
     use crate::Request;
-    use super::LockSet;
     use std::num::NonZeroU32;
 
     fn depth(depth: u32) -> Option<NonZeroU32> {

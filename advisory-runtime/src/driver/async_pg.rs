@@ -4,7 +4,7 @@ use super::{Driver, Unfinished, cancel};
 use crate::sql;
 use diesel::QueryResult;
 use diesel::connection::TransactionManagerStatus;
-use diesel::sql_types::{Bool, Nullable, Text};
+use diesel::sql_types::{Nullable, Text};
 use diesel_async::{
     AnsiTransactionManager, AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection,
     TransactionManager,
@@ -32,15 +32,14 @@ impl Driver for AsyncPgConnection {
             .await
     }
 
-    async fn execute_and_query_bool(
+    async fn execute_and_query_row(
         &mut self,
         message: &str,
         query: &str,
     ) -> QueryResult<QueryResult<bool>> {
         let (mut first, mut second) = (&*self, &*self);
         let mut executed = pin!(first.batch_execute(message));
-        let mut answered =
-            pin!(RunQueryDsl::get_result(diesel::dsl::sql::<Bool>(query), &mut second));
+        let mut answered = pin!(RunQueryDsl::execute(diesel::sql_query(query), &mut second));
         let mut done = message.is_empty().then_some(Ok(()));
         let mut answer = None;
         // Polled in this order, so that they are sent in this order.
@@ -63,7 +62,7 @@ impl Driver for AsyncPgConnection {
         })
         .await;
         done.unwrap_or(Ok(()))?;
-        Ok(answer.unwrap_or(Ok(false)))
+        Ok(answer.unwrap_or(Ok(0)).map(|rows| rows > 0))
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {

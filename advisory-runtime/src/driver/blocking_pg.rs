@@ -6,7 +6,7 @@ use diesel::connection::{
     AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
 };
 use diesel::pg::PgConnection;
-use diesel::sql_types::{Bool, Nullable, Text};
+use diesel::sql_types::{Nullable, Text};
 use diesel::{Connection, QueryResult, RunQueryDsl};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Driver for PgConnection {
         diesel::dsl::sql::<Nullable<Text>>(query).get_result(self)
     }
 
-    async fn execute_and_query_bool(
+    async fn execute_and_query_row(
         &mut self,
         message: &str,
         query: &str,
@@ -31,7 +31,7 @@ impl Driver for PgConnection {
         if !message.is_empty() {
             self.batch_execute(message)?;
         }
-        Ok(diesel::dsl::sql::<Bool>(query).get_result(self))
+        Ok(diesel::sql_query(query).execute(self).map(|rows| rows > 0))
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {

@@ -55,7 +55,8 @@ pub(crate) fn is_pooled(token: &CancelToken) -> bool {
 /// client does not wait for it, and ends itself. Nor without TLS where the connection requires it. The session then ends behind the
 /// statement that it runs.
 pub(crate) fn send(token: CancelToken) {
-    let is_possible = CancelKey::of(&token).is_none_or(|key| key.is_of_a_process() && (TLS.get().is_some() || !key.needs_tls));
+    let is_possible = CancelKey::of(&token)
+        .is_none_or(|key| key.is_of_a_process() && (TLS.get().is_some() || !key.needs_tls));
     if !is_possible {
         return;
     }

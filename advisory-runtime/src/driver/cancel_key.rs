@@ -127,7 +127,11 @@ mod tests {
         let mut written = Written::default();
         for request in requests {
             let mut context = Context::from_waker(Waker::noop());
-            assert!(Pin::new(&mut written).poll_write(&mut context, request).is_ready());
+            assert!(
+                Pin::new(&mut written)
+                    .poll_write(&mut context, request)
+                    .is_ready()
+            );
         }
         written
     }

@@ -40,6 +40,10 @@ pub(crate) fn take(keys: &[Key]) -> Option<String> {
     let rendered = RENDERED.try_with(|rendered| std::mem::take(&mut *rendered.borrow_mut()));
     let rendered = rendered.unwrap_or_default();
     let text = |key| rendered.iter().rev().find(|(known, _)| known == key);
-    let texts: Vec<&str> = keys.iter().filter_map(text).map(|(_, text)| text.as_str()).collect();
+    let texts: Vec<&str> = keys
+        .iter()
+        .filter_map(text)
+        .map(|(_, text)| text.as_str())
+        .collect();
     (!texts.is_empty()).then(|| texts.join(", "))
 }

@@ -3,8 +3,8 @@
 use super::keeper::Finish;
 use super::{Lease, running};
 use crate::Error;
-use crate::expansion::Fallible;
 use crate::debug::LockSet;
+use crate::expansion::Fallible;
 use crate::observe::{Outcome, Telemetry};
 use std::future::poll_fn;
 use std::pin::pin;

@@ -2,8 +2,8 @@
 
 use super::keeper::keep;
 use super::{Event, Held, Lease, Request, Row, Table, running};
-use crate::pool::Pool;
 use crate::observe::Telemetry;
+use crate::pool::Pool;
 use crate::{Error, LockKey, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

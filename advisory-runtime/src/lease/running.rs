@@ -2,9 +2,9 @@
 
 use super::{Lease, Request};
 use crate::Wait;
-use crate::debug::self_deadlock::{Mark, mark};
-use crate::debug::order;
 use crate::debug::LockSet;
+use crate::debug::order;
+use crate::debug::self_deadlock::{Mark, mark};
 use std::cell::RefCell;
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ async fn begin_try<O: ?Sized, D: Driver>(
         return Err(refused(held, request, source).await);
     }
     let question = session::try_question(request);
-    let answer = held.driver().execute_and_query_bool("", &question).await;
+    let answer = held.driver().execute_and_query_row("", &question).await;
     held.record_wait(request);
     match answer {
         Ok(Ok(true)) => {}

@@ -50,7 +50,7 @@ async fn begin_try<O: ?Sized, D: Driver>(
     let message = nested::begin_try(outer, request, snapshot);
     let answer = held
         .driver()
-        .execute_and_query_bool(&message, &try_question(request))
+        .execute_and_query_row(&message, &try_question(request))
         .await;
     held.record_wait(request);
     let source = match answer {

@@ -72,10 +72,7 @@ async fn acquire_try<O: ?Sized, D: Driver>(
     let before = if is_test { session::SAVEPOINT } else { "" };
     let question = session::try_question(request);
     held.phase = Phase::Open;
-    let answer = held
-        .driver()
-        .execute_and_query_bool(before, &question)
-        .await;
+    let answer = held.driver().execute_and_query_row(before, &question).await;
     held.record_wait(request);
     let answer = match answer {
         Ok(Ok(answer)) => answer,

@@ -1,8 +1,8 @@
 //! Whether a session-level lock keeps another session out.
 
+use crate::Error;
 use crate::driver::Driver;
 use crate::sql::{self, probe};
-use crate::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How often it is looked whether the connections keep their sessions: a pooler that others use too lends by chance.

@@ -35,7 +35,7 @@ async fn begin_try<O: ?Sized, D: Driver>(
     held.phase = Phase::Open;
     let answer = held
         .driver()
-        .execute_and_query_bool(&message, &question)
+        .execute_and_query_row(&message, &question)
         .await;
     held.record_wait(request);
     let source = match answer {

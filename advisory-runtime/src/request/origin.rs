@@ -56,7 +56,10 @@ impl Origin {
     }
 
     /// With the pattern of each key.
-    pub(crate) fn with_patterns(mut self, patterns: impl Iterator<Item = (Key, &'static str)>) -> Self {
+    pub(crate) fn with_patterns(
+        mut self,
+        patterns: impl Iterator<Item = (Key, &'static str)>,
+    ) -> Self {
         #[cfg(debug_assertions)]
         {
             self.patterns = patterns.collect();

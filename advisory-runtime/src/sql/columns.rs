@@ -119,12 +119,19 @@ pub(super) fn select_each(message: &mut Message, request: &Request, function: &s
     }
 }
 
-/// An expression that is true if every key was taken without a wait. The keys behind the first that is held are not asked for.
-pub(super) fn try_locks(sql: &mut String, request: &Request, scope: Scope) {
-    let lock = try_function(scope, request.mode);
-    for (index, key) in request.keys.iter().enumerate() {
-        let and = if index == 0 { "" } else { " AND " };
-        put!(*sql, "{and}{lock}({})", Arguments(*key));
+/// A boolean expression: it takes the keys in their order, and is true if none was held. The keys behind one that is held are not
+/// asked for.
+pub(super) struct TryLocks<'r>(pub(super) &'r Request, pub(super) Scope);
+
+impl fmt::Display for TryLocks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(request, scope) = self;
+        let lock = try_function(*scope, request.mode);
+        for (index, key) in request.keys.iter().enumerate() {
+            let and = if index == 0 { "" } else { " AND " };
+            write!(f, "{and}{lock}({})", Arguments(*key))?;
+        }
+        Ok(())
     }
 }
 

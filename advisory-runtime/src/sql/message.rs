@@ -1,6 +1,6 @@
 //! Puts a message together: the comment that names the lock, statements, and the columns of a `SELECT`.
 
-use crate::{Request, query_comment};
+use crate::{Request, Wait, query_comment};
 use std::fmt::{Arguments, Write};
 
 /// One simple-query message of several statements.
@@ -14,7 +14,11 @@ impl Message {
     /// Begins with the comment that names the lock. The comment is a statement of its own, an empty one: in front of a utility
     /// statement it would be part of that statement's text, and so of its entry in `pg_stat_statements`.
     pub(super) fn new(request: &Request) -> Self {
-        let mut text = String::with_capacity(256);
+        // With a budget there are three more columns.
+        let mut text = String::with_capacity(match request.wait {
+            Wait::Session | Wait::Never => 256,
+            Wait::For(_) | Wait::Forever => 512,
+        });
         if let Some(name) = &request.shown_name {
             query_comment::push(&mut text, name);
             text.push(';');

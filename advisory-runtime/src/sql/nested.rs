@@ -4,7 +4,8 @@
 //! savepoint was never set, would silently undo work of the caller's.
 
 use super::columns::{
-    LockTimeout, Scope, XACT_TIMEOUTS, push_is_held, push_timeout, select_client_check, select_locks,
+    LockTimeout, Scope, XACT_TIMEOUTS, push_is_held, push_timeout, select_client_check,
+    select_locks,
 };
 use super::message::Message;
 use super::xact::select_try_or_fail;
@@ -80,7 +81,6 @@ fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
 
 /// What `max_hold` changes, until [`release`] gives the transaction around the call its own values back.
 const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
-
 
 /// Bounds a client that is idle.
 fn push_idle_timeout(message: &mut Message, request: &Request) {

@@ -76,9 +76,7 @@ pub(crate) fn held_elsewhere(keys: &[Key], heeds_lock_timeout: bool) -> String {
          AND pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()",
     );
     if heeds_lock_timeout {
-        sql.push_str(
-            " AND pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'",
-        );
+        sql.push_str(" AND pg_catalog.current_setting('lock_timeout') OPERATOR(pg_catalog.=) '0'");
     }
     sql.push_str(" AND (false");
     for key in keys {

@@ -1,8 +1,8 @@
 //! Session-level locks.
 
 use super::columns::{
-    Arguments, LockTimeout, Scope, lock_function, push_is_held, push_timeout, select_client_check,
-    select_each, select_locks, try_locks, unlock_function,
+    Arguments, LockTimeout, Scope, TryLocks, lock_function, push_is_held, push_timeout,
+    select_client_check, select_each, select_locks, unlock_function,
 };
 use super::message::Message;
 use crate::error::Marker;
@@ -47,18 +47,18 @@ pub(crate) fn acquire(request: &Request, around: Around) -> String {
     message.finish()
 }
 
-/// Asks for the keys without waiting; the answer is a boolean. Several keys are tried for the transaction first, so that a miss
+/// Asks for the keys without waiting; a row is the answer that it took them. Several keys are tried for the transaction first, so that a miss
 /// leaves none of them to the session.
 pub(crate) fn try_question(request: &Request) -> String {
-    let mut locks = String::new();
-    if request.keys.len() > 1 {
-        try_locks(&mut locks, request, Scope::Xact);
-        locks.push_str(" AND ");
-    }
-    try_locks(&mut locks, request, Scope::Session);
     let mut message = Message::new(request);
     message.select();
-    message.column(format_args!("{locks}"));
+    let session = TryLocks(request, Scope::Session);
+    if let [_] = *request.keys {
+        message.column(format_args!("1 WHERE {session}"));
+    } else {
+        let xact = TryLocks(request, Scope::Xact);
+        message.column(format_args!("1 WHERE {xact} AND {session}"));
+    }
     message.finish()
 }
 

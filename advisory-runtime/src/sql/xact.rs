@@ -1,11 +1,12 @@
 //! Transaction-level locks: READ COMMITTED, outside of a transaction.
 
 use super::columns::{
-    LockTimeout, Scope, XACT_TIMEOUTS, push_timeout, select_client_check, select_locks, try_locks,
+    LockTimeout, Scope, TryLocks, XACT_TIMEOUTS, push_timeout, select_client_check, select_locks,
 };
 use super::message::Message;
 use crate::Request;
 use crate::error::Marker;
+use std::borrow::Cow;
 
 /// Always names the level, since a role can have another default. `NOT DEFERRABLE` is refused inside a transaction that has run a
 /// query, one that Diesel does not know of: this message must not become part of that (SQLSTATE 25001).
@@ -29,23 +30,23 @@ pub(crate) fn begin(request: &Request) -> String {
 }
 
 /// Opens the transaction that [`try_question`] asks in.
-pub(crate) fn begin_try(request: &Request) -> String {
-    let mut message = Message::new(request);
-    message.statement("BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE");
-    if request.max_hold.is_some() {
-        select_client_check(&mut message);
-        push_timeouts(&mut message, request);
+pub(crate) fn begin_try(request: &Request) -> Cow<'static, str> {
+    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
+    if request.max_hold.is_none() {
+        return begin.into();
     }
-    message.finish()
+    let mut message = Message::empty();
+    message.statement(begin);
+    select_client_check(&mut message);
+    push_timeouts(&mut message, request);
+    message.finish().into()
 }
 
-/// Asks for the keys without waiting; the answer is a boolean.
+/// Asks for the keys without waiting; a row is the answer that it took them.
 pub(crate) fn try_question(request: &Request) -> String {
     let mut message = Message::new(request);
-    let mut locks = String::new();
-    try_locks(&mut locks, request, Scope::Xact);
     message.select();
-    message.column(format_args!("{locks}"));
+    message.column(format_args!("1 WHERE {}", TryLocks(request, Scope::Xact)));
     message.finish()
 }
 
@@ -61,11 +62,10 @@ pub(crate) fn try_by_text(request: &Request) -> String {
 }
 
 pub(super) fn select_try_or_fail(message: &mut Message, request: &Request) {
-    let mut locks = String::new();
-    try_locks(&mut locks, request, Scope::Xact);
     message.select();
     message.column(format_args!(
-        "CAST(CASE WHEN {locks} THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        "CAST(CASE WHEN {} THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        TryLocks(request, Scope::Xact),
         Marker::NotAvailable.text()
     ));
 }
