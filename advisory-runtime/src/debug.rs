@@ -33,11 +33,14 @@ pub(crate) fn is_on() -> bool {
 pub(crate) struct Call {
     /// Marks the call's transaction on the server; a number that no other transaction of the session has.
     token: u64,
+    request: Option<Box<Request>>,
+    /// Whether it needs a session of its own: a lock of the session, or a hand-over from one.
+    needs_session: bool,
     pub(crate) locks: CallLocks,
 }
 
 impl Call {
-    pub(crate) fn new(address: usize, request: &Request) -> Self {
+    pub(crate) fn new(address: usize, request: &Request, needs_session: bool) -> Self {
         if !is_on() {
             return Self::default();
         }
@@ -45,6 +48,8 @@ impl Call {
         let locks = LockSet::new(token, request);
         Self {
             token,
+            request: Some(Box::new(request.clone())),
+            needs_session,
             locks: CallLocks::new(address, locks),
         }
     }
@@ -56,16 +61,14 @@ pub(crate) async fn before_begin<D: Driver>(
     call: &Call,
     address: usize,
     outer: Option<NonZeroU32>,
-    request: &Request,
-    needs_session: bool,
 ) -> Result<(), Error> {
-    if !is_on() {
+    let Some(request) = call.request.as_deref() else {
         return Ok(());
-    }
+    };
     let name = LockName::new(request.pattern, &request.keys);
     if outer.is_none()
         && let Err(error) = conn
-            .execute(&sql::probe::check_session(needs_session))
+            .execute(&sql::probe::check_session(call.needs_session))
             .await
     {
         let lock = name.text();

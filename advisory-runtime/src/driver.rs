@@ -38,12 +38,12 @@ pub trait Driver: Send + Sized {
         query: &str,
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
-    /// Sends a message, if it is not empty, and a query behind it, without waiting in between where that is possible. Tells whether
-    /// the query gave a row; the outer error is the message's.
-    fn execute_and_query_row(
+    /// Sends a message, if it is not empty, and a question behind it, without waiting in between where that is possible. Tells
+    /// whether the question gave a row; the outer error is the message's.
+    fn execute_and_ask(
         &mut self,
         message: &str,
-        query: &str,
+        question: &str,
     ) -> impl Future<Output = QueryResult<QueryResult<bool>>> + Send;
 
     /// Diesel's account of the transaction.

@@ -12,13 +12,33 @@ macro_rules! put {
     };
 }
 
-mod columns;
 pub(crate) mod hand_over;
+mod held;
 mod message;
 pub(crate) mod nested;
 pub(crate) mod probe;
 pub(crate) mod session;
 pub(crate) mod xact;
+
+use std::borrow::Cow;
+
+/// What is sent to take locks.
+#[derive(Debug)]
+pub(crate) struct Acquisition {
+    /// Waits for the locks, or prepares for the question; nothing where it is empty.
+    pub(crate) message: Cow<'static, str>,
+    /// Of a try: a row is the answer that the locks were taken.
+    pub(crate) question: Option<String>,
+}
+
+impl From<String> for Acquisition {
+    fn from(message: String) -> Self {
+        Self {
+            message: message.into(),
+            question: None,
+        }
+    }
+}
 
 /// Ends whatever transaction is open; the server warns where none is.
 pub(crate) const ROLLBACK: &str = "ROLLBACK";

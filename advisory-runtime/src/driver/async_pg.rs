@@ -32,14 +32,17 @@ impl Driver for AsyncPgConnection {
             .await
     }
 
-    async fn execute_and_query_row(
+    async fn execute_and_ask(
         &mut self,
         message: &str,
-        query: &str,
+        question: &str,
     ) -> QueryResult<QueryResult<bool>> {
         let (mut first, mut second) = (&*self, &*self);
         let mut executed = pin!(first.batch_execute(message));
-        let mut answered = pin!(RunQueryDsl::execute(diesel::sql_query(query), &mut second));
+        let mut answered = pin!(RunQueryDsl::execute(
+            diesel::sql_query(question),
+            &mut second
+        ));
         let mut done = message.is_empty().then_some(Ok(()));
         let mut answer = None;
         // Polled in this order, so that they are sent in this order.

@@ -23,15 +23,17 @@ impl Driver for PgConnection {
         diesel::dsl::sql::<Nullable<Text>>(query).get_result(self)
     }
 
-    async fn execute_and_query_row(
+    async fn execute_and_ask(
         &mut self,
         message: &str,
-        query: &str,
+        question: &str,
     ) -> QueryResult<QueryResult<bool>> {
         if !message.is_empty() {
             self.batch_execute(message)?;
         }
-        Ok(diesel::sql_query(query).execute(self).map(|rows| rows > 0))
+        Ok(diesel::sql_query(question)
+            .execute(self)
+            .map(|rows| rows > 0))
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {

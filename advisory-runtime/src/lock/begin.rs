@@ -1,6 +1,6 @@
 //! How locks are acquired, in either scope.
 
-use super::guard::{Held, Place, Scope};
+use super::guard::{Held, Place, Scope, inside};
 use super::{hand_over, nested, session, xact};
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
@@ -24,7 +24,9 @@ async fn begin_inner<O: ?Sized, D: Driver>(
     request: Request,
 ) -> Result<Held<'_, O, D>, Error> {
     let mut held = prepare_guard(owner, place, Scope::Xact, &request)?;
-    check(&mut held, &request).await?;
+    if debug::is_on() {
+        Box::pin(check(&mut held)).await?;
+    }
     match held.outer {
         None if request.isolation == Isolation::ReadCommitted => {
             xact::begin(&mut held, &request).await?;
@@ -57,7 +59,9 @@ async fn acquire_inner<O: ?Sized, D: Driver>(
     request: Request,
 ) -> Result<Held<'_, O, D>, Error> {
     let mut held = prepare_guard(owner, place, Scope::Session, &request)?;
-    check(&mut held, &request).await?;
+    if debug::is_on() {
+        Box::pin(check(&mut held)).await?;
+    }
     session::acquire(&mut held, &request).await?;
     held.checks.locks.held(None);
     Ok(held)
@@ -112,22 +116,8 @@ fn prepare_guard<'o, O: ?Sized, D: Driver>(
 }
 
 /// Runs the checks of a debug build.
-async fn check<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    request: &Request,
-) -> Result<(), Error> {
-    if !debug::is_on() {
-        return Ok(());
-    }
-    let needs_session =
-        held.scope == Scope::Session || request.isolation != Isolation::ReadCommitted;
+async fn check<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
     let (address, outer) = (held.address(), held.outer);
     let (conn, checks) = held.driver_and_checks();
-    let check = debug::before_begin(conn, checks, address, outer, request, needs_session);
-    Box::pin(check).await
-}
-
-/// The depth inside a transaction or savepoint opened at `outer`.
-pub(super) fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
-    outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1))
+    debug::before_begin(conn, checks, address, outer).await
 }

@@ -1,7 +1,6 @@
 //! How a locked call ends, and what it means when it does not end as it should.
 
-use super::begin::inside;
-use super::guard::{Held, Phase, Scope};
+use super::guard::{Held, Phase, Scope, inside};
 use super::{nested, session, xact};
 use crate::driver::{Driver, depth, mark_transaction_closed};
 use crate::observe::Outcome;

@@ -8,8 +8,10 @@ use crate::driver::{Driver, Unfinished};
 use crate::error::LockName;
 use crate::observe::Telemetry;
 use crate::request::{Acquired, Keys};
+use crate::sql::Acquisition;
 use crate::sql::session::Around;
-use crate::{Mode, Request, debug};
+use crate::{Isolation, Mode, Request, Wait, debug};
+use diesel::QueryResult;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,9 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
     pub(super) keys: Keys,
     pub(super) mode: Mode,
     pub(super) phase: Phase,
+    /// How long the wait may take, and how much of it is over.
+    pub(super) budget: Wait,
+    pub(super) queued: Duration,
     started: Instant,
     acquired_at: Instant,
     pub(super) waited: Duration,
@@ -67,7 +72,10 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         scope: Scope,
         request: &Request,
     ) -> Self {
-        let checks = debug::Call::new(std::ptr::from_mut(place(owner)).addr(), request);
+        let address = std::ptr::from_mut(place(owner)).addr();
+        let needs_session =
+            scope == Scope::Session || request.isolation != Isolation::ReadCommitted;
+        let checks = debug::Call::new(address, request, needs_session);
         let started = Instant::now();
         Self {
             owner,
@@ -78,6 +86,8 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             keys: request.keys.clone(),
             mode: request.mode,
             phase: Phase::Idle,
+            budget: request.budget(),
+            queued: request.queued,
             started,
             acquired_at: started,
             waited: Duration::ZERO,
@@ -140,10 +150,21 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             .is_some_and(|max_hold| self.acquired_at.elapsed() > max_hold)
     }
 
-    /// Notes the answer to the message that asked for the locks.
-    pub(super) fn record_wait(&mut self, request: &Request) {
+    /// Asks for the locks, and notes how long the answer took: whether they were taken. The outer error is the message's, the inner
+    /// one the question's.
+    pub(super) async fn send(
+        &mut self,
+        acquisition: Acquisition,
+    ) -> QueryResult<QueryResult<bool>> {
+        self.phase = Phase::Open;
+        let Acquisition { message, question } = acquisition;
+        let sent = match question {
+            None => self.driver().execute(&message).await.map(|()| Ok(true)),
+            Some(question) => Box::pin(self.driver().execute_and_ask(&message, &question)).await,
+        };
         self.acquired_at = Instant::now();
-        self.waited = self.acquired_at.duration_since(self.started) + request.queued;
+        self.waited = self.acquired_at.duration_since(self.started) + self.queued;
+        sent
     }
 
     /// Leaves the call without its end. See [`Driver::abandon`].
@@ -185,4 +206,9 @@ impl<O: ?Sized, D: Driver> std::fmt::Debug for Held<'_, O, D> {
             .field("outer", &self.outer)
             .finish_non_exhaustive()
     }
+}
+
+/// The depth inside a transaction or savepoint opened at `outer`.
+pub(super) fn inside(outer: Option<NonZeroU32>) -> NonZeroU32 {
+    outer.map_or(NonZeroU32::MIN, |outer| outer.saturating_add(1))
 }

@@ -4,9 +4,10 @@ use super::guard::{Held, Phase};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost};
+use crate::sql::Acquisition;
 use crate::sql::nested::{self, Snapshot};
-use crate::sql::xact::try_question;
-use crate::{Error, Request, Wait, debug};
+use crate::{Error, Request, debug};
+use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 
@@ -28,77 +29,51 @@ async fn begin_under<O: ?Sized, D: Driver>(
     request: &Request,
     snapshot: Snapshot,
 ) -> Result<(), Error> {
-    held.phase = Phase::Open;
-    if request.budget() == Wait::Never {
-        return Box::pin(begin_try(held, outer, request, snapshot)).await;
+    let sent = held.send(nested::begin(outer, request, snapshot)).await;
+    if let Ok(Ok(true)) = sent {
+        return Ok(());
     }
-    let message = nested::begin(outer, request, snapshot);
-    let sent = held.driver().execute(&message).await;
-    held.record_wait(request);
-    match sent {
-        Ok(()) => Ok(()),
-        Err(source) => Err(Box::pin(refused(held, outer, request, source)).await),
-    }
-}
-
-async fn begin_try<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    outer: NonZeroU32,
-    request: &Request,
-    snapshot: Snapshot,
-) -> Result<(), Error> {
-    let message = nested::begin_try(outer, request, snapshot);
-    let answer = held
-        .driver()
-        .execute_and_query_row(&message, &try_question(request))
-        .await;
-    held.record_wait(request);
-    let source = match answer {
-        Ok(Ok(true)) => return Ok(()),
-        Ok(Ok(false)) => {
-            let undone = held.driver().execute(&nested::rollback(outer)).await;
-            return Err(refusal::missed(held, undone));
-        }
-        Ok(Err(source)) if refusal::is_unprepared(&source) => source,
-        Ok(Err(source)) | Err(source) => return Err(refused(held, outer, request, source).await),
-    };
-    if held
-        .driver()
-        .execute(&nested::rollback(outer))
-        .await
-        .is_err()
-    {
-        return Err(refused(held, outer, request, source).await);
-    }
-    let message = nested::try_by_text(outer, request, snapshot);
-    match held.driver().execute(&message).await {
-        Ok(()) => Ok(()),
-        Err(source) => Err(refused(held, outer, request, source).await),
-    }
+    let by_text = || nested::try_by_text(outer, request, snapshot);
+    Box::pin(refused(held, outer, sent, by_text)).await
 }
 
 /// Undoes the savepoint, so that the transaction around the call goes on.
 async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
-    request: &Request,
-    source: DieselError,
-) -> Error {
+    mut sent: QueryResult<QueryResult<bool>>,
+    by_text: impl FnOnce() -> Acquisition,
+) -> Result<(), Error> {
+    let undo = nested::rollback(outer);
+    if let Ok(Err(source)) = &sent
+        && refusal::is_unprepared(source)
+        && held.driver().execute(&undo).await.is_ok()
+    {
+        sent = held.send(by_text()).await;
+    }
+    let source = match sent {
+        Ok(Ok(true)) => return Ok(()),
+        Ok(Ok(false)) => {
+            let undone = held.driver().execute(&undo).await;
+            return Err(refusal::missed(held, undone));
+        }
+        Ok(Err(source)) | Err(source) => source,
+    };
     held.phase = Phase::Idle;
-    let lock = held.name.text();
     let conn = held.driver();
-    if is_connection_lost(&source) || conn.execute(&nested::rollback(outer)).await.is_err() {
+    if is_connection_lost(&source) || conn.execute(&undo).await.is_err() {
         // The transaction had failed before, and Diesel's own ROLLBACK ends it; or there is none, though its caller believes so.
         if refusal::probe(conn, &source).await == refusal::State::Alive {
             conn.poison();
         }
-        return Error::Database(source);
+        return Err(Error::Database(source));
     }
-    match Marker::of(&source) {
+    let lock = held.name.text();
+    Err(match Marker::of(&source) {
         Some(Marker::NotAvailable) => Error::NotAvailable { lock },
         Some(Marker::StaleSnapshot | Marker::IsolationLevel) => Error::StaleSnapshot { lock },
-        _ => refusal::classify(held, request, source).await,
-    }
+        _ => refusal::classify(held, source).await,
+    })
 }
 
 /// Keeps what the body did. The keys stay locked to the end of the transaction around the call.
@@ -108,7 +83,7 @@ pub(super) async fn release<O: ?Sized, D: Driver>(
 ) -> Result<(), Error> {
     let message = nested::release(outer, held.max_hold.is_some());
     let (conn, checks) = held.driver_and_checks();
-    let depth = super::begin::inside(Some(outer));
+    let depth = outer.saturating_add(1);
     let mut sent = debug::check_token(conn, checks, depth).await;
     if sent.is_ok() {
         sent = conn.execute(&message).await;

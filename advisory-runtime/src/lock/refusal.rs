@@ -6,7 +6,7 @@
 use super::guard::{Held, Phase};
 use crate::driver::Driver;
 use crate::error::{is_connection_lost, is_deadlock, is_interrupted};
-use crate::{Error, Request, Wait, sql};
+use crate::{Error, Wait, sql};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::time::Duration;
@@ -72,14 +72,13 @@ pub(super) fn is_unprepared(source: &DieselError) -> bool {
 /// `statement_timeout`.
 pub(super) async fn classify<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
-    request: &Request,
     source: DieselError,
 ) -> Error {
     let lock = held.name.text();
     if is_deadlock(&source) {
         return Error::Deadlock { lock, source };
     }
-    let budget = match request.budget() {
+    let budget = match held.budget {
         _ if !is_interrupted(&source) => return Error::Database(source),
         Wait::Never => return Error::Database(source),
         Wait::For(budget) => Some(budget),
@@ -87,7 +86,7 @@ pub(super) async fn classify<O: ?Sized, D: Driver>(
         Wait::Forever => None,
     };
     let waited = held.waited;
-    if budget.is_some_and(|budget| waited.saturating_sub(request.queued) >= budget) {
+    if budget.is_some_and(|budget| waited.saturating_sub(held.queued) >= budget) {
         let source = Some(source);
         return Error::TimedOut {
             lock,

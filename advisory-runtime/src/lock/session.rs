@@ -14,16 +14,11 @@ pub(super) async fn acquire<O: ?Sized, D: Driver>(
     request: &Request,
 ) -> Result<(), Error> {
     prepare(held, request).await?;
-    if request.budget() == Wait::Never {
-        return Box::pin(acquire_try(held, request)).await;
-    }
-    let message = session::acquire(request, held.around());
-    held.phase = Phase::Open;
-    let sent = held.driver().execute(&message).await;
-    held.record_wait(request);
-    match sent {
-        Ok(()) => Ok(()),
-        Err(source) => Err(Box::pin(refused(held, request, source)).await),
+    let around = held.around();
+    match held.send(session::acquire(request, around)).await {
+        Ok(Ok(true)) if held.budget != Wait::Never => Ok(()),
+        Ok(Ok(is_taken)) => Box::pin(finish_try(held, is_taken)).await,
+        Ok(Err(source)) | Err(source) => Err(Box::pin(refused(held, source)).await),
     }
 }
 
@@ -64,29 +59,18 @@ fn check_refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: Diesel
     }
 }
 
-async fn acquire_try<O: ?Sized, D: Driver>(
+async fn finish_try<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
-    request: &Request,
+    is_taken: bool,
 ) -> Result<(), Error> {
-    let is_test = held.around() == Around::TestTransaction;
-    let before = if is_test { session::SAVEPOINT } else { "" };
-    let question = session::try_question(request);
-    held.phase = Phase::Open;
-    let answer = held.driver().execute_and_query_row(before, &question).await;
-    held.record_wait(request);
-    let answer = match answer {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(source)) | Err(source) => return Err(refused(held, request, source).await),
+    let undone = match held.around() {
+        Around::Nothing => Ok(()),
+        Around::TestTransaction => held.driver().execute(session::UNDO_SAVEPOINT).await,
     };
-    let undone = if is_test {
-        held.driver().execute(session::UNDO_SAVEPOINT).await
-    } else {
-        Ok(())
-    };
-    if !answer || undone.is_err() {
+    if !is_taken || undone.is_err() {
         return Err(refusal::missed(held, undone));
     }
-    if let Some(max_hold) = request.max_hold
+    if let Some(max_hold) = held.max_hold
         && let Err(source) = held.driver().execute(&session::bound(max_hold)).await
     {
         held.close().await;
@@ -97,11 +81,7 @@ async fn acquire_try<O: ?Sized, D: Driver>(
 
 /// A wait that was refused leaves no lock; one key can have been granted all the same, and is released. Any other error can have come
 /// when the keys were taken, and closes the connection.
-async fn refused<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    request: &Request,
-    source: DieselError,
-) -> Error {
+async fn refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: DieselError) -> Error {
     let is_test = held.around() == Around::TestTransaction;
     if is_connection_lost(&source) {
         held.phase = Phase::Idle;
@@ -124,9 +104,9 @@ async fn refused<O: ?Sized, D: Driver>(
             Error::ForeignTransaction { lock }
         };
     }
-    let error = refusal::classify(held, request, source).await;
-    let is_released = match (&error, &*request.keys) {
-        (Error::TimedOut { .. }, [key]) => release_if_held(held, *key).await,
+    let error = refusal::classify(held, source).await;
+    let is_released = match (&error, &*held.keys) {
+        (Error::TimedOut { .. }, &[key]) => release_if_held(held, key).await,
         (Error::TimedOut { .. } | Error::Deadlock { .. }, _) => true,
         _ => false,
     };

@@ -4,8 +4,9 @@ use super::guard::{Held, Phase};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost};
-use crate::sql::{self, xact};
-use crate::{Error, Request, Wait, debug};
+use crate::sql::{self, Acquisition, xact};
+use crate::{Error, Request, debug};
+use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 
@@ -13,71 +14,46 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
 ) -> Result<(), Error> {
-    if request.budget() == Wait::Never {
-        return Box::pin(begin_try(held, request)).await;
+    let sent = held.send(xact::begin(request)).await;
+    if let Ok(Ok(true)) = sent {
+        return Ok(());
     }
-    let message = xact::begin(request);
-    held.phase = Phase::Open;
-    let sent = held.driver().execute(&message).await;
-    held.record_wait(request);
-    match sent {
-        Ok(()) => Ok(()),
-        // Boxed, as everything rare is, so that a call's future is no larger than what it needs when nothing goes wrong.
-        Err(source) => Err(Box::pin(refused(held, request, source)).await),
-    }
+    // Boxed, as everything rare is, so that a call's future is no larger than what it needs when nothing goes wrong.
+    Box::pin(refused(held, sent, || xact::try_by_text(request))).await
 }
 
-async fn begin_try<O: ?Sized, D: Driver>(
+async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
-    request: &Request,
+    mut sent: QueryResult<QueryResult<bool>>,
+    by_text: impl FnOnce() -> Acquisition,
 ) -> Result<(), Error> {
-    let (message, question) = (xact::begin_try(request), xact::try_question(request));
-    held.phase = Phase::Open;
-    let answer = held
-        .driver()
-        .execute_and_query_row(&message, &question)
-        .await;
-    held.record_wait(request);
-    let source = match answer {
+    if let Ok(Err(source)) = &sent
+        && held.driver().execute(sql::ROLLBACK).await.is_ok()
+        && refusal::is_unprepared(source)
+    {
+        sent = held.send(by_text()).await;
+    }
+    let source = match sent {
         Ok(Ok(true)) => return Ok(()),
         Ok(Ok(false)) => {
             let undone = held.driver().execute(sql::ROLLBACK).await;
             return Err(refusal::missed(held, undone));
         }
-        Ok(Err(source)) => source,
-        Err(source) => return Err(refused(held, request, source).await),
+        Ok(Err(source)) | Err(source) => source,
     };
-    if held.driver().execute(sql::ROLLBACK).await.is_err() || !refusal::is_unprepared(&source) {
-        return Err(refused(held, request, source).await);
-    }
-    let message = xact::try_by_text(request);
-    match held.driver().execute(&message).await {
-        Ok(()) => Ok(()),
-        Err(source) => Err(refused(held, request, source).await),
-    }
-}
-
-/// The server has refused the message, so that the session is idle as before.
-async fn refused<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    request: &Request,
-    source: DieselError,
-) -> Error {
+    // The message was refused, so that the session is idle as before.
     held.phase = Phase::Idle;
     let lock = held.name.text();
-    match Marker::of(&source) {
-        Some(Marker::NotAvailable) => return Error::NotAvailable { lock },
-        Some(Marker::NotDeferrable | Marker::IsolationLevel) => {
-            return Error::ForeignTransaction { lock };
-        }
-        _ => {}
-    }
-    // One that had failed before refuses everything.
-    match refusal::probe(held.driver(), &source).await {
-        refusal::State::Lost => Error::Database(source),
-        refusal::State::Aborted => Error::ForeignTransaction { lock },
-        refusal::State::Alive => refusal::classify(held, request, source).await,
-    }
+    Err(match Marker::of(&source) {
+        Some(Marker::NotAvailable) => Error::NotAvailable { lock },
+        Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
+        _ => match refusal::probe(held.driver(), &source).await {
+            refusal::State::Lost => Error::Database(source),
+            // One that had failed before refuses everything.
+            refusal::State::Aborted => Error::ForeignTransaction { lock },
+            refusal::State::Alive => refusal::classify(held, source).await,
+        },
+    })
 }
 
 /// Commits, and tells why where it cannot.

@@ -3,33 +3,36 @@
 //! The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait is outside:
 //! the session takes the keys, and hands them over to the transaction that follows.
 
-use super::columns::{
-    LockTimeout, Scope, lock_function, select_client_check, select_each, select_locks,
-    unlock_function,
-};
-use super::message::Message;
+use super::Acquisition;
+use super::message::{LockTimeout, Message, Scope, lock_function, unlock_function};
 use super::session::select_pooler_check;
-use super::xact::push_timeouts;
-use crate::{Isolation, Request};
+use super::xact::BEGIN;
+use crate::{Isolation, Request, Wait};
 
 /// Takes the keys and opens the transaction, in one message. In the first transaction the keys are taken twice, for it and for the
 /// session behind it: where the wait is refused, the session holds none of them.
-pub(crate) fn begin(request: &Request) -> String {
+pub(crate) fn begin(request: &Request) -> Acquisition {
+    if request.budget() == Wait::Never {
+        return Acquisition {
+            message: "".into(),
+            question: Some(Message::question(request, Scope::Session)),
+        };
+    }
     let mut message = Message::new(request);
-    message.statement("BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE");
+    message.statement(BEGIN);
     select_pooler_check(&mut message);
     if request.max_hold.is_some() {
-        select_client_check(&mut message);
+        message.select_client_check();
     }
-    select_locks(&mut message, request, Scope::Xact, LockTimeout::Leave);
+    message.select_locks(request, Scope::Xact, LockTimeout::Leave);
     let lock = lock_function(Scope::Session, request.mode);
-    select_each(&mut message, request, lock);
+    message.select_each(request, lock);
     message.statement("COMMIT");
     push_transaction(&mut message, request);
-    message.finish()
+    message.finish().into()
 }
 
-/// Opens the transaction behind a [`session::try_question`](super::session::try_question) that took the keys.
+/// Opens the transaction behind a try that took the keys for the session.
 pub(crate) fn open(request: &Request) -> String {
     let mut message = Message::new(request);
     push_transaction(&mut message, request);
@@ -43,13 +46,13 @@ fn push_transaction(message: &mut Message, request: &Request) {
         Isolation::ReadCommitted => "BEGIN ISOLATION LEVEL READ COMMITTED",
     });
     if request.max_hold.is_some() {
-        select_client_check(message);
+        message.select_client_check();
     }
     // The session holds them, so none waits.
-    select_each(message, request, lock_function(Scope::Xact, request.mode));
-    select_each(message, request, unlock_function(request.mode));
+    message.select_each(request, lock_function(Scope::Xact, request.mode));
+    message.select_each(request, unlock_function(request.mode));
     if request.max_hold.is_some() {
         message.select();
-        push_timeouts(message, request);
+        message.push_xact_timeouts(request);
     }
 }

@@ -1,7 +1,89 @@
 //! Puts a message together: the comment that names the lock, statements, and the columns of a `SELECT`.
 
-use crate::{Request, Wait, query_comment};
-use std::fmt::{Arguments, Write};
+use crate::error::Marker;
+use crate::request::milliseconds;
+use crate::{Key, Mode, Request, Wait, query_comment};
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+/// A target list has at most 1,664 entries, and a key with its budget takes two.
+const KEYS_PER_STATEMENT: usize = 500;
+
+/// How long after the client's own bound the server ends the session of a client that has stopped. A client that goes on needs
+/// that time to roll back.
+const GRACE: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    Xact,
+    Session,
+}
+
+pub(super) const fn lock_function(scope: Scope, mode: Mode) -> &'static str {
+    match (scope, mode) {
+        (Scope::Xact, Mode::Exclusive) => "pg_catalog.pg_advisory_xact_lock",
+        (Scope::Xact, Mode::Shared) => "pg_catalog.pg_advisory_xact_lock_shared",
+        (Scope::Session, Mode::Exclusive) => "pg_catalog.pg_advisory_lock",
+        (Scope::Session, Mode::Shared) => "pg_catalog.pg_advisory_lock_shared",
+    }
+}
+
+const fn try_function(scope: Scope, mode: Mode) -> &'static str {
+    match (scope, mode) {
+        (Scope::Xact, Mode::Exclusive) => "pg_catalog.pg_try_advisory_xact_lock",
+        (Scope::Xact, Mode::Shared) => "pg_catalog.pg_try_advisory_xact_lock_shared",
+        (Scope::Session, Mode::Exclusive) => "pg_catalog.pg_try_advisory_lock",
+        (Scope::Session, Mode::Shared) => "pg_catalog.pg_try_advisory_lock_shared",
+    }
+}
+
+pub(super) const fn unlock_function(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "pg_catalog.pg_advisory_unlock",
+        Mode::Shared => "pg_catalog.pg_advisory_unlock_shared",
+    }
+}
+
+/// A key as the arguments of a `pg_advisory_*` function. It needs no cast: the functions have one form with one argument, and each
+/// half of a pair is an `int4` literal.
+pub(super) struct Arguments(pub(super) Key);
+
+impl fmt::Display for Arguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Key::BigInt(key) => write!(f, "{key}"),
+            Key::IntInt(first, second) => write!(f, "{first},{second}"),
+        }
+    }
+}
+
+/// Whether the session's own `lock_timeout` is given back behind the last key, or by the end of the transaction that it is set for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum LockTimeout {
+    Restore,
+    Leave,
+}
+
+/// A boolean expression: it takes the keys in their order, and is true if none was held. The keys behind one that is held are not
+/// asked for.
+struct TryLocks<'r>(&'r Request, Scope);
+
+impl fmt::Display for TryLocks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(request, scope) = self;
+        let lock = try_function(*scope, request.mode);
+        for (index, key) in request.keys.iter().enumerate() {
+            let and = if index == 0 { "" } else { " AND " };
+            write!(f, "{and}{lock}({})", Arguments(*key))?;
+        }
+        Ok(())
+    }
+}
+
+/// The time-outs that bound the holder of a transaction-level lock whose client has stopped.
+pub(super) const XACT_TIMEOUTS: [&str; 2] =
+    ["idle_in_transaction_session_timeout", "transaction_timeout"];
 
 /// One simple-query message of several statements.
 pub(super) struct Message {
@@ -37,6 +119,44 @@ impl Message {
         }
     }
 
+    /// Asks for the keys without waiting; a row is the answer that it took them.
+    pub(super) fn question(request: &Request, scope: Scope) -> String {
+        let mut message = Self::new(request);
+        message.select();
+        let locks = TryLocks(request, scope);
+        match (scope, request.keys.len()) {
+            // For the transaction first, so that a miss leaves none of several keys to the session.
+            (Scope::Session, 2..) => {
+                let xact = TryLocks(request, Scope::Xact);
+                message.column(format_args!("1 WHERE {xact} AND {locks}"));
+            }
+            _ => message.column(format_args!("1 WHERE {locks}")),
+        }
+        message.finish()
+    }
+
+    /// A statement, and what bounds the holder of the lock that is asked for behind it.
+    pub(super) fn bounded(statement: &'static str, request: &Request) -> Cow<'static, str> {
+        if request.max_hold.is_none() {
+            return statement.into();
+        }
+        let mut message = Self::empty();
+        message.statement(statement);
+        message.select_client_check();
+        message.push_xact_timeouts(request);
+        message.finish().into()
+    }
+
+    /// Adds a `SELECT` that fails with [`Marker::NotAvailable`] where a key is held.
+    pub(super) fn select_try_or_fail(&mut self, request: &Request) {
+        self.select();
+        self.column(format_args!(
+            "CAST(CASE WHEN {} THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+            TryLocks(request, Scope::Xact),
+            Marker::NotAvailable.text()
+        ));
+    }
+
     pub(super) fn statement(&mut self, statement: &str) {
         self.separate();
         self.text.push_str(statement);
@@ -48,11 +168,106 @@ impl Message {
         self.separator = "SELECT ";
     }
 
-    pub(super) fn column(&mut self, column: Arguments<'_>) {
+    pub(super) fn column(&mut self, column: fmt::Arguments<'_>) {
         self.text
             .push_str(std::mem::replace(&mut self.separator, ","));
         // Writing to a `String` cannot fail.
-        let _: std::fmt::Result = self.text.write_fmt(column);
+        let _: fmt::Result = self.text.write_fmt(column);
+    }
+
+    /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's budget.
+    pub(super) fn select_locks(&mut self, request: &Request, scope: Scope, after: LockTimeout) {
+        let lock = lock_function(scope, request.mode);
+        let restores = after == LockTimeout::Restore;
+        let budget = request.budget();
+        let lock_timeout = match budget {
+            Wait::For(wait) => Some(milliseconds(wait)),
+            Wait::Forever => Some(0),
+            Wait::Session | Wait::Never => None,
+        };
+        self.select();
+        if let Some(milliseconds) = lock_timeout {
+            if restores {
+                self.column(format_args!(
+                    "pg_catalog.set_config('advisory.lock_timeout',pg_catalog.current_setting('lock_timeout'),true)"
+                ));
+            }
+            self.column(format_args!(
+                "pg_catalog.set_config('lock_timeout','{milliseconds}',true)"
+            ));
+        }
+        for (index, key) in request.keys.iter().enumerate() {
+            if index > 0 {
+                if index % KEYS_PER_STATEMENT == 0 {
+                    self.select();
+                }
+                // `lock_timeout` counts for each wait.
+                if let Wait::For(wait) = budget {
+                    self.push_remaining(milliseconds(wait));
+                }
+            }
+            self.column(format_args!("{lock}({})", Arguments(*key)));
+        }
+        if restores && lock_timeout.is_some() {
+            self.column(format_args!(
+                "pg_catalog.set_config('lock_timeout',pg_catalog.current_setting('advisory.lock_timeout'),true)"
+            ));
+        }
+    }
+
+    /// Adds a `SELECT` that calls a function for each key, none of which waits.
+    pub(super) fn select_each(&mut self, request: &Request, function: &str) {
+        for (index, key) in request.keys.iter().enumerate() {
+            if index % KEYS_PER_STATEMENT == 0 {
+                self.select();
+            }
+            self.column(format_args!("{function}({})", Arguments(*key)));
+        }
+    }
+
+    /// A column that makes what is left of the budget the next `lock_timeout`. The budget counts from the arrival of the message, by
+    /// the server's clock.
+    fn push_remaining(&mut self, budget: i32) {
+        self.column(format_args!(
+            "pg_catalog.set_config('lock_timeout',CAST(CAST(GREATEST(CAST(1 AS pg_catalog.float8),\
+             pg_catalog.ceil(CAST('{budget}' AS pg_catalog.float8) OPERATOR(pg_catalog.-) (CAST(1000 AS pg_catalog.float8) \
+             OPERATOR(pg_catalog.*) pg_catalog.date_part('epoch',pg_catalog.clock_timestamp() \
+             OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp())))) AS pg_catalog.int4) AS pg_catalog.text),true)"
+        ));
+    }
+
+    /// Adds a `SELECT` by which the server notices that the client has died while a statement of this transaction runs. It counts for
+    /// the statements behind it. Left alone where it is set already, and on platforms other than Linux, where not all can.
+    pub(super) fn select_client_check(&mut self) {
+        self.select();
+        self.column(format_args!(
+            "CASE WHEN pg_catalog.current_setting('client_connection_check_interval',true) OPERATOR(pg_catalog.=) '0' \
+             AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
+             THEN pg_catalog.set_config('client_connection_check_interval','1000',true) END"
+        ));
+    }
+
+    /// A column that sets a time-out to `max_hold` and [`GRACE`], unless the session has a shorter one or the server has none of this
+    /// name. It sets it to zero first: a `transaction_timeout` that runs already would go on as it is.
+    pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, local: bool) {
+        let bound = milliseconds(max_hold.saturating_add(GRACE));
+        self.column(format_args!(
+            "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
+             OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR \
+             CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
+             OPERATOR(pg_catalog.>) CAST('{bound} ms' AS pg_catalog.interval) \
+             THEN CASE WHEN pg_catalog.set_config('{setting}','0',{local}) OPERATOR(pg_catalog.=) '0' \
+             THEN pg_catalog.set_config('{setting}','{bound}',{local}) END END"
+        ));
+    }
+
+    /// Adds columns that bound the holder of a transaction-level lock, behind the lock: its wait does not count.
+    pub(super) fn push_xact_timeouts(&mut self, request: &Request) {
+        for setting in XACT_TIMEOUTS {
+            if let Some(max_hold) = request.max_hold {
+                self.push_timeout(setting, max_hold, true);
+            }
+        }
     }
 
     fn separate(&mut self) {

@@ -3,14 +3,11 @@
 //! The savepoint has a name of ours. Diesel leaves its own behind when it rolls back to one: to roll back to that name, where our
 //! savepoint was never set, would silently undo work of the caller's.
 
-use super::columns::{
-    LockTimeout, Scope, XACT_TIMEOUTS, push_is_held, push_timeout, select_client_check,
-    select_locks,
-};
-use super::message::Message;
-use super::xact::select_try_or_fail;
-use crate::Request;
+use super::Acquisition;
+use super::held::push_is_held;
+use super::message::{LockTimeout, Message, Scope, XACT_TIMEOUTS};
 use crate::error::Marker;
+use crate::{Request, Wait};
 use std::num::NonZeroU32;
 
 /// Whether the snapshot of the transaction around the call is asked about.
@@ -23,30 +20,31 @@ pub(crate) enum Snapshot {
     HeldBefore,
 }
 
-/// Sets the savepoint and takes the keys.
-pub(crate) fn begin(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> String {
+/// Sets the savepoint and takes the keys, or asks for them.
+pub(crate) fn begin(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
     let mut message = open(outer, request, snapshot);
-    select_locks(&mut message, request, Scope::Xact, LockTimeout::Restore);
+    let question = if request.budget() == Wait::Never {
+        if request.max_hold.is_some() {
+            message.select();
+        }
+        Some(Message::question(request, Scope::Xact))
+    } else {
+        message.select_locks(request, Scope::Xact, LockTimeout::Restore);
+        None
+    };
     push_idle_timeout(&mut message, request);
-    message.finish()
-}
-
-/// Sets the savepoint that [`try_question`](super::xact::try_question) is asked under.
-pub(crate) fn begin_try(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> String {
-    let mut message = open(outer, request, snapshot);
-    if request.max_hold.is_some() {
-        message.select();
-        push_idle_timeout(&mut message, request);
+    Acquisition {
+        message: message.finish().into(),
+        question,
     }
-    message.finish()
 }
 
 /// [`xact::try_by_text`](super::xact::try_by_text) under the savepoint.
-pub(crate) fn try_by_text(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> String {
+pub(crate) fn try_by_text(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
     let mut message = open(outer, request, snapshot);
-    select_try_or_fail(&mut message, request);
+    message.select_try_or_fail(request);
     push_idle_timeout(&mut message, request);
-    message.finish()
+    message.finish().into()
 }
 
 fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
@@ -74,7 +72,7 @@ fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
                 "pg_catalog.set_config('advisory.{setting}_{outer}',pg_catalog.current_setting('{setting}'),true)"
             ));
         }
-        select_client_check(&mut message);
+        message.select_client_check();
     }
     message
 }
@@ -85,7 +83,7 @@ const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval
 /// Bounds a client that is idle.
 fn push_idle_timeout(message: &mut Message, request: &Request) {
     if let Some(max_hold) = request.max_hold {
-        push_timeout(message, XACT_TIMEOUTS[0], max_hold, true);
+        message.push_timeout(XACT_TIMEOUTS[0], max_hold, true);
     }
 }
 

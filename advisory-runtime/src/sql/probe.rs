@@ -1,6 +1,6 @@
 //! Questions beside a lock: about the session, and about what others hold.
 
-use super::columns::{push_is_held, push_is_key};
+use super::held::{push_is_held, push_is_key};
 use crate::error::Marker;
 use crate::{Key, Mode};
 use std::num::NonZeroU32;

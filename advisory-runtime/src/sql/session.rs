@@ -1,12 +1,10 @@
 //! Session-level locks.
 
-use super::columns::{
-    Arguments, LockTimeout, Scope, TryLocks, lock_function, push_is_held, push_timeout,
-    select_client_check, select_each, select_locks, unlock_function,
-};
-use super::message::Message;
+use super::Acquisition;
+use super::held::push_is_held;
+use super::message::{Arguments, LockTimeout, Message, Scope, lock_function, unlock_function};
 use crate::error::Marker;
-use crate::{Key, Mode, Request};
+use crate::{Key, Mode, Request, Wait};
 use std::time::Duration;
 
 /// Where an acquisition stands: by itself, or inside the transaction that a test began.
@@ -21,20 +19,27 @@ pub(crate) enum Around {
 /// One key is one statement. Several keys are taken for the message's own transaction first, which can wait, and for the session
 /// behind that: where the wait is refused, none is left. Inside a test's transaction a savepoint is that transaction; to roll back to
 /// it releases no session-level lock.
-pub(crate) fn acquire(request: &Request, around: Around) -> String {
+pub(crate) fn acquire(request: &Request, around: Around) -> Acquisition {
+    if request.budget() == Wait::Never {
+        let is_test = around == Around::TestTransaction;
+        return Acquisition {
+            message: if is_test { SAVEPOINT } else { "" }.into(),
+            question: Some(Message::question(request, Scope::Session)),
+        };
+    }
     let mut message = Message::new(request);
     if around == Around::TestTransaction {
         message.statement(SAVEPOINT);
     }
     if request.max_hold.is_some() {
-        select_client_check(&mut message);
+        message.select_client_check();
     }
     if let [_] = *request.keys {
-        select_locks(&mut message, request, Scope::Session, LockTimeout::Leave);
+        message.select_locks(request, Scope::Session, LockTimeout::Leave);
     } else {
-        select_locks(&mut message, request, Scope::Xact, LockTimeout::Leave);
+        message.select_locks(request, Scope::Xact, LockTimeout::Leave);
         let lock = lock_function(Scope::Session, request.mode);
-        select_each(&mut message, request, lock);
+        message.select_each(request, lock);
     }
     if around == Around::TestTransaction {
         message.statement(UNDO_SAVEPOINT);
@@ -44,32 +49,17 @@ pub(crate) fn acquire(request: &Request, around: Around) -> String {
     if let Some(max_hold) = request.max_hold {
         push_timeouts(&mut message, max_hold);
     }
-    message.finish()
+    message.finish().into()
 }
 
-/// Asks for the keys without waiting; a row is the answer that it took them. Several keys are tried for the transaction first, so that a miss
-/// leaves none of them to the session.
-pub(crate) fn try_question(request: &Request) -> String {
-    let mut message = Message::new(request);
-    message.select();
-    let session = TryLocks(request, Scope::Session);
-    if let [_] = *request.keys {
-        message.column(format_args!("1 WHERE {session}"));
-    } else {
-        let xact = TryLocks(request, Scope::Xact);
-        message.column(format_args!("1 WHERE {xact} AND {session}"));
-    }
-    message.finish()
-}
-
-/// Around a [`try_question`] inside a test's transaction.
-pub(crate) const SAVEPOINT: &str = "SAVEPOINT advisory_acquire";
+/// Around a try inside a test's transaction.
+const SAVEPOINT: &str = "SAVEPOINT advisory_acquire";
 
 /// Undoes an acquisition inside a test's transaction, but for the session's locks.
 pub(crate) const UNDO_SAVEPOINT: &str =
     "ROLLBACK TO SAVEPOINT advisory_acquire;RELEASE SAVEPOINT advisory_acquire";
 
-/// Bounds the holder, behind a [`try_question`].
+/// Bounds the holder, behind a try.
 pub(crate) fn bound(max_hold: Duration) -> String {
     let mut sql = Message::empty();
     sql.select();
@@ -86,7 +76,7 @@ const TIMEOUTS: [&str; 3] = [
 
 fn push_timeouts(message: &mut Message, max_hold: Duration) {
     for setting in TIMEOUTS {
-        push_timeout(message, setting, max_hold, false);
+        message.push_timeout(setting, max_hold, false);
     }
 }
 

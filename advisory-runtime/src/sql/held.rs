@@ -1,0 +1,45 @@
+//! Conditions on `pg_locks`: who holds a key.
+
+use crate::{Key, Mode};
+
+/// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.
+///
+/// A session's locks are those of its own database. To ask for the database would lock `pg_database`, for which the server has no
+/// room where the lock table is full (53200): then what is held could not be released.
+pub(super) fn push_is_held(sql: &mut String, key: Key, mode: Mode) {
+    sql.push_str(
+        "EXISTS(SELECT 1 FROM pg_catalog.pg_locks WHERE granted \
+         AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() AND ",
+    );
+    push_is_numbered(sql, key);
+    if mode == Mode::Exclusive {
+        sql.push_str(" AND mode OPERATOR(pg_catalog.=) 'ExclusiveLock'");
+    }
+    sql.push(')');
+}
+
+/// A condition on a row of `pg_locks`: it is this key of this database.
+pub(super) fn push_is_key(sql: &mut String, key: Key) {
+    sql.push('(');
+    push_is_numbered(sql, key);
+    sql.push_str(
+        " AND database OPERATOR(pg_catalog.=) (SELECT oid FROM pg_catalog.pg_database \
+         WHERE datname OPERATOR(pg_catalog.=) pg_catalog.current_database()))",
+    );
+}
+
+/// A condition on a row of `pg_locks`: it has these numbers. `bigint` keys have `objsubid` 1, pairs 2.
+fn push_is_numbered(sql: &mut String, key: Key) {
+    let (first, second, space) = match key {
+        Key::BigInt(key) => {
+            let bits = key.cast_unsigned();
+            ((bits >> 32) as u32, (bits & 0xFFFF_FFFF) as u32, 1)
+        }
+        Key::IntInt(first, second) => (first.cast_unsigned(), second.cast_unsigned(), 2),
+    };
+    put!(
+        *sql,
+        "locktype OPERATOR(pg_catalog.=) 'advisory' AND classid OPERATOR(pg_catalog.=) CAST('{first}' AS pg_catalog.oid) \
+         AND objid OPERATOR(pg_catalog.=) CAST('{second}' AS pg_catalog.oid) AND objsubid OPERATOR(pg_catalog.=) '{space}'"
+    );
+}
