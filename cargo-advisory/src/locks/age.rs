@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use advisory_runtime::monitor::{Activity, By, Lock, Locks, State};
+use advisory_runtime::monitor::{Activity, HolderId, Lock, Locks, State};
 
 /// Reads `30s`, `5m`, `2h`, `500ms`, `1m30s`; a number alone is seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
@@ -57,9 +57,9 @@ pub(crate) fn short(time: Duration) -> String {
 /// for so long. The server does not keep when a lock was granted: it is never older than that.
 pub(crate) fn is_older(locks: &Locks, lock: &Lock, bound: Duration) -> bool {
     let waits = lock.waiters.iter().any(|waiter| waiter.waited >= bound);
-    let mut holders = lock.holders.iter().filter_map(|holder| match &holder.by {
-        By::Prepared { age, .. } => Some(*age),
-        By::Backend(pid) => locks
+    let mut holders = lock.holders.iter().filter_map(|holder| match &holder.id {
+        HolderId::Prepared { age, .. } => Some(*age),
+        HolderId::Backend(pid) => locks
             .backend(*pid)
             .and_then(|backend| of(&backend.activity)),
         _ => None,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal};
 
-use advisory_runtime::monitor::{self, Activity, Backend, By, Locks, Signal, State};
+use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
 use clap::ArgMatches;
 
 use super::age::short;
@@ -128,7 +128,7 @@ fn told(locks: &Locks, backend: &Backend) -> String {
         for holder in lock
             .holders
             .iter()
-            .filter(|holder| holder.by == By::Backend(pid))
+            .filter(|holder| holder.id == HolderId::Backend(pid))
         {
             line(format!("holds {} ({})", label(lock), held(holder)));
         }
@@ -226,9 +226,9 @@ fn outcome(pid: i32, how: How, signal: Signal, role: &str) -> (bool, String) {
             true,
             format!("The session of {pid} has ended; its locks are free.\n"),
         ),
-        (Signal::Asked, _) => (
+        (Signal::Sent, _) => (
             false,
-            format!("{pid} was told to end, and had not within five seconds: look again.\n"),
+            format!("{pid}: signal sent; still alive after 5 s.\n"),
         ),
         (
             Signal::Refused {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use advisory_runtime::monitor::{
-    Activity, Backend, By, Certainty, Holder, Lease, Lock, Name, Scope, Waiter,
+    Activity, Backend, Certainty, Holder, HolderId, Lease, Lock, Name, Scope, Waiter,
 };
 use advisory_runtime::{Key, Mode};
 use serde_json::{Value, json};
@@ -76,8 +76,8 @@ fn lock(lock: &Lock) -> Value {
 fn name(name: &Name) -> Value {
     let certainty = match name.certainty {
         Certainty::Certain => "certain",
-        Certainty::OneOf => "one-of",
-        _ => "likely",
+        Certainty::Likely => "likely",
+        _ => "possible",
     };
     let sites = name.sites.iter().map(|site| {
         json!({
@@ -97,14 +97,14 @@ fn name(name: &Name) -> Value {
 }
 
 fn holder(holder: &Holder) -> Value {
-    let (pid, prepared) = match &holder.by {
-        By::Prepared {
+    let (pid, prepared) = match &holder.id {
+        HolderId::Prepared {
             gid, owner, age, ..
         } => (
             None,
             Some(json!({ "gid": gid, "owner": owner, "age_ms": millis(*age) })),
         ),
-        By::Backend(pid) => (Some(*pid), None),
+        HolderId::Backend(pid) => (Some(*pid), None),
         _ => (None, None),
     };
     let scope = holder.scope.map(|scope| match scope {
@@ -132,12 +132,11 @@ const fn mode(mode: Mode) -> &'static str {
 }
 
 fn backend(backend: &Backend) -> Value {
-    let key = backend.application.key.as_ref();
     let mut value = json!({
         "pid": backend.pid,
         "user": backend.user,
-        "application": backend.application.name,
-        "application_key": key.map(|said| &said.text),
+        "application": backend.application,
+        "comment": backend.comment.as_ref().map(|comment| &comment.text),
         "waits_for": backend.waits_for,
         "blocked_by": backend.blocked_by,
         "activity": "gone",

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use advisory_runtime::monitor::{By, Holder, Lock, Locks, Waiter};
+use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Waiter};
 
 /// One line of the tree.
 pub(crate) struct Line<'l> {
@@ -63,8 +63,8 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize]) -> Vec<Line<'l>> 
 }
 
 fn pids(lock: &Lock) -> impl Iterator<Item = i32> + '_ {
-    lock.holders.iter().filter_map(|holder| match holder.by {
-        By::Backend(pid) => Some(pid),
+    lock.holders.iter().filter_map(|holder| match holder.id {
+        HolderId::Backend(pid) => Some(pid),
         _ => None,
     })
 }

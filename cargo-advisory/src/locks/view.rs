@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_runtime::monitor::{
-    Activity, Backend, By, Certainty, Holder, Lease, Lock, Locks, Name, Scope, State,
+    Activity, Backend, Certainty, Holder, HolderId, Lease, Lock, Locks, Name, Scope, State,
 };
 use advisory_runtime::{Key, Mode};
 
@@ -107,9 +107,9 @@ fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
         cells[0] = label;
         let Some(holder) = holder else { return };
         cells[2] = held(holder);
-        match &holder.by {
-            By::Backend(pid) => backend(&mut cells, locks, *pid),
-            By::Prepared {
+        match &holder.id {
+            HolderId::Backend(pid) => backend(&mut cells, locks, *pid),
+            HolderId::Prepared {
                 gid, owner, age, ..
             } => {
                 cells[4] = short(*age);
@@ -181,7 +181,7 @@ fn backend(cells: &mut [String; 8], locks: &Locks, pid: i32) {
 
 /// `booking-service (app@10.0.0.7)`
 pub(crate) fn who(backend: &Backend) -> String {
-    let name = one_line(&backend.application.name);
+    let name = one_line(&backend.application);
     let mut user = one_line(backend.user.as_deref().unwrap_or_default());
     if let Activity::Visible {
         client: Some(client),
@@ -218,12 +218,12 @@ fn names(names: &[Name]) -> String {
             None if key.parse::<i64>().is_ok() || key.starts_with('(') => continue,
             None => key,
         };
-        shown.push(match name.certainty {
-            Certainty::OneOf => format!("one of {text}"),
-            _ => text,
-        });
+        shown.push(text);
     }
-    shown.join(" or ")
+    match (&shown[..], names) {
+        ([text], [name]) if name.certainty == Certainty::Possible => format!("perhaps {text}"),
+        _ => shown.join(" or "),
+    }
 }
 
 /// As the column of the inventory's table has it.
@@ -290,7 +290,7 @@ fn notes(look: &Look) -> Vec<String> {
         > 0
     {
         notes.push(format!(
-            "role `{role}` does not see what other roles' sessions do, nor for how long: GRANT pg_monitor TO {}",
+            "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries: GRANT pg_monitor TO {}",
             identifier(&locks.role)
         ));
     }

@@ -2,7 +2,7 @@
 
 use crate::bookings::{database, execute, key_of};
 use advisory_runtime::monitor::{
-    self, Activity, Backend, By, Lock, Locks, Names, Scope, State, Waiter,
+    self, Activity, Backend, HolderId, Lock, Locks, Names, Scope, State, Waiter,
 };
 use advisory_runtime::{Key, Mode, Request, Wait, session, xact};
 use advisory_tests::{Database, pid_of};
@@ -55,10 +55,10 @@ pub(crate) async fn until_waiters(db: &Database, count: i32) {
         .await;
 }
 
-fn holders(lock: &Lock) -> Vec<(By, Mode)> {
+fn holders(lock: &Lock) -> Vec<(HolderId, Mode)> {
     let holders = lock.holders.iter();
     holders
-        .map(|holder| (holder.by.clone(), holder.mode))
+        .map(|holder| (holder.id.clone(), holder.mode))
         .collect()
 }
 
@@ -79,7 +79,7 @@ async fn keys_of_both_spaces_come_back_as_they_were_given() {
     let found: Vec<Key> = seen.locks.iter().map(|lock| lock.key).collect();
     assert_eq!(found, keys);
     for lock in &seen.locks {
-        assert_eq!(holders(lock), [(By::Backend(pid), Mode::Exclusive)]);
+        assert_eq!(holders(lock), [(HolderId::Backend(pid), Mode::Exclusive)]);
         assert_eq!(lock.waiters, []);
     }
     assert_eq!(seen.backends.len(), 1);
@@ -151,7 +151,7 @@ async fn waiters_stand_in_line_behind_holders_and_those_ahead_of_them() {
     pids.sort_unstable();
     assert_eq!(
         holders(lock),
-        pids.map(|pid| (By::Backend(pid), Mode::Shared))
+        pids.map(|pid| (HolderId::Backend(pid), Mode::Shared))
     );
     let [ahead, next] = &lock.waiters[..] else {
         panic!("{lock:?}");

@@ -3,7 +3,7 @@
 use crate::bookings::{database, execute};
 use crate::monitor::{backend, lock, look, until_waiters, waits};
 use advisory_runtime::blocking;
-use advisory_runtime::monitor::{self, Activity, By, Locks, Names, Scope, Signal, State};
+use advisory_runtime::monitor::{self, Activity, HolderId, Locks, Names, Scope, Signal, State};
 use advisory_tests::{Database, left_out, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
@@ -222,7 +222,7 @@ async fn a_hostile_search_path_changes_nothing() {
         .unwrap();
     let seen = look_as(&mut conn).await;
     let shown = lock(&seen, 5);
-    assert_eq!(shown.holders[0].by, By::Backend(held_by));
+    assert_eq!(shown.holders[0].id, HolderId::Backend(held_by));
     assert_eq!(shown.waiters[0].held_by, [held_by]);
     assert!(shown.waiters[0].waited > Duration::ZERO);
     assert!(seen.sees_all);
@@ -308,7 +308,7 @@ async fn a_prepared_transaction_is_shown_as_the_holder() {
         panic!("{shown:?}");
     };
     assert!(
-        matches!(&holder.by, By::Prepared { gid, owner, .. } if gid == "forgotten" && *owner == seen.role),
+        matches!(&holder.id, HolderId::Prepared { gid, owner, .. } if gid == "forgotten" && *owner == seen.role),
         "{holder:?}"
     );
     assert_eq!(holder.scope, Some(Scope::Xact));
