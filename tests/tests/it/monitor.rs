@@ -6,7 +6,7 @@ use advisory_runtime::monitor::{
 };
 use advisory_runtime::{Key, Mode, Request, Wait, session, xact};
 use advisory_tests::{Database, pid_of};
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -35,11 +35,12 @@ pub(crate) fn backend(locks: &Locks, pid: i32) -> &Backend {
 /// Runs a statement that waits, and gives the connection back.
 pub(crate) fn waits(
     mut conn: AsyncPgConnection,
-    sql: &'static str,
+    sql: impl Into<String>,
 ) -> JoinHandle<AsyncPgConnection> {
+    let sql = sql.into();
     tokio::spawn(async move {
         // Its own end, or that of its session: either ends the wait.
-        drop(execute(&mut conn, sql).await);
+        drop(conn.batch_execute(&sql).await);
         conn
     })
 }
@@ -106,8 +107,8 @@ async fn a_holder_is_shown_with_all_that_it_does() {
 
     let seen = look(&db).await;
     let shown = backend(&seen, pid);
-    assert_eq!(shown.application.name, "booking-service");
-    assert_eq!(shown.application.key, None);
+    assert_eq!(shown.application, "booking-service");
+    assert_eq!(shown.comment, None);
     assert_eq!(shown.user.as_deref(), Some(seen.role.as_str()));
     assert_eq!((&shown.waits_for, &shown.blocked_by), (&None, &vec![]));
     let Activity::Visible {
@@ -290,7 +291,7 @@ async fn each_look_inside_one_transaction_is_new() {
         .await
         .unwrap();
     let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();
-    assert_eq!(backend(&seen, pid).application.name, "renamed");
+    assert_eq!(backend(&seen, pid).application, "renamed");
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_tol
     assert_eq!((seen.sees_all, &*seen.role), (false, &*watcher));
     for pid in [held_by, awaited_by] {
         let shown = backend(&seen, pid);
-        assert_eq!(shown.application.name, "api");
+        assert_eq!(shown.application, "api");
         let Activity::Hidden { needs, .. } = &shown.activity else {
             panic!("{shown:?}");
         };
