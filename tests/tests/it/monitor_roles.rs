@@ -5,7 +5,7 @@ use crate::monitor::{backend, lock, look, until_waiters, waits};
 use advisory_runtime::blocking;
 use advisory_runtime::monitor::{self, Activity, HolderId, Locks, Names, Scope, Signal, State};
 use advisory_tests::{Database, left_out, pid_of};
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 
@@ -36,7 +36,7 @@ async fn look_as(conn: &mut AsyncPgConnection) -> Locks {
 }
 
 #[tokio::test]
-async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_told() {
+async fn without_pg_monitor_waits_are_seen_but_no_queries_and_no_names_in_them() {
     let db = Database::create().await;
     let (watcher, app) = (role(&db, "watcher").await, role(&db, "app").await);
     let mut holder = connect_as(&db, &app).await;
@@ -45,11 +45,14 @@ async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_tol
     for conn in [&mut holder, &mut waiter] {
         execute(conn, "SET application_name = 'api'").await.unwrap();
     }
-    execute(&mut holder, "SELECT pg_advisory_lock(5)")
-        .await
-        .unwrap();
-    let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
+    let take = "/*advisory:a:<x>*/;SELECT pg_catalog.pg_advisory_lock(5)";
+    holder.batch_execute(take).await.unwrap();
+    let waiting = waits(waiter, take);
     until_waiters(&db, 1).await;
+    let called = |locks: &Locks| -> Vec<String> {
+        let names = lock(locks, 5).names.iter();
+        names.map(|name| name.key.clone()).collect()
+    };
 
     let mut conn = connect_as(&db, &watcher).await;
     let seen = look_as(&mut conn).await;
@@ -68,11 +71,22 @@ async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_tol
         (awaited_by, &[held_by][..])
     );
     assert!(waiter.waited > Duration::ZERO);
+    // The names are in the queries, unless the caller knows the key.
+    assert_eq!(called(&seen), [""; 0]);
+    let known = Names::none().with_key(5);
+    let seen = monitor::locks(&mut conn, &known).await.unwrap();
+    assert_eq!(called(&seen), ["5"]);
+    let seen = look_as(&mut connect_as(&db, &app).await).await;
+    assert_eq!(
+        (seen.sees_all, called(&seen)),
+        (false, vec!["a:<x>".into()])
+    );
 
     for enough in ["pg_monitor", "pg_read_all_stats"] {
         db.run(&format!("GRANT {enough} TO {watcher}")).await;
         let seen = look_as(&mut conn).await;
         assert!(seen.sees_all, "{enough}");
+        assert_eq!(called(&seen), ["a:<x>"], "{enough}");
         assert!(
             matches!(&backend(&seen, held_by).activity, Activity::Visible { query, .. } if query.contains("lock(5)")),
             "{enough}: {seen:?}"
