@@ -16,8 +16,7 @@ pub struct Backend {
     pub user: Option<String>,
     /// Its `application_name`.
     pub application: String,
-    /// The comment in front of its query, if that is the query of a locked call. It is the last query: while a holder's body runs
-    /// statements, it is theirs.
+    /// The comment in front of its last query, if a locked call has sent that query. The statements of its body have none.
     pub comment: Option<Comment>,
     /// What it does.
     pub activity: Activity,

@@ -56,16 +56,16 @@ impl Comment {
     pub(super) fn read(query: &str, is_query_cut: bool) -> Option<Self> {
         let rest = query.strip_prefix(START)?;
         let (text, keys, is_closed) = match rest.split_once("*/") {
-            // A `/` would not end the text, but the comment.
-            Some((text, statements)) if text.ends_with("/ ") => {
-                (text.trim_end(), keys_of(statements), true)
+            // A space keeps a final `/` from ending the comment early.
+            Some((text, statements)) => {
+                let ends_in_slash = text.strip_suffix(' ').filter(|text| text.ends_with('/'));
+                (ends_in_slash.unwrap_or(text), keys_of(statements), true)
             }
-            Some((text, statements)) => (text, keys_of(statements), true),
             None => (rest.trim_end_matches(['*', ' ', ',']), Vec::new(), false),
         };
-        // Without a lock it is another program's comment.
-        let is_ours = !keys.is_empty() || is_query_cut;
-        if text.is_empty() || !is_ours {
+        // Another program's comment can have any length, and no lock behind it.
+        let has_lock = !keys.is_empty() || is_query_cut;
+        if text.is_empty() || text.len() > LONGEST || !has_lock {
             return None;
         }
         let shortened = (text.len() >= LONGEST).then(|| text.strip_suffix(ELLIPSIS));
@@ -251,6 +251,15 @@ mod tests {
             ("pg_advisory_lock(9223372036854775808)", vec![]),
         ] {
             assert_eq!(keys_of(statements), keys, "{statements}");
+        }
+    }
+
+    #[test]
+    fn longer_text_than_a_locked_call_writes_is_no_comment_of_one() {
+        for (letters, is_comment) in [(200, true), (201, false)] {
+            let text = "x".repeat(letters);
+            let query = format!("/*advisory:{text}*/SELECT pg_advisory_lock(1)");
+            assert_eq!(Comment::read(&query, false).is_some(), is_comment);
         }
     }
 

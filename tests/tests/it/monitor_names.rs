@@ -248,10 +248,10 @@ async fn any_text_is_shown_as_it_is_and_known_again() {
         let mut conn = db.connect().await;
         take_as(&mut conn, text, "5").await;
         let seen = look_with(&db, &names).await;
-        let named = lock(&seen, 5);
-        assert_eq!(called(named), [(Certainty::Likely, key)], "{text}");
+        let found = lock(&seen, 5);
+        assert_eq!(called(found), [(Certainty::Likely, key)], "{text}");
         let is_known = sites.contains(&key);
-        assert_eq!(named.names[0].sites.len(), usize::from(is_known), "{text}");
+        assert_eq!(found.names[0].sites.len(), usize::from(is_known), "{text}");
         db.terminate(pid_of(&mut conn).await).await;
         db.until_no_locks().await;
     }
