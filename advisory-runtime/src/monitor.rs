@@ -1,8 +1,7 @@
 //! Live locks by name: who holds one, who waits, and who blocks whom.
 //!
-//! `pg_locks` shows numbers. Here they have the names of the program's lock sites, as far as numbers can have one: for sure where the
-//! number is fixed or its key is known, else by what a backend's `application_name` says
-//! (`booking-service [booking:<tenant_id>:<day>]`), with a [`Certainty`] beside it.
+//! `pg_locks` shows numbers. This module gives them the names of the program's lock sites, each with a [`Certainty`]: certain where
+//! the number is fixed or its key is known, else from the comment that a locked call writes in front of its query.
 //!
 //! ```
 //! # #[cfg(feature = "diesel-async")]
@@ -22,37 +21,52 @@
 //! # }
 //! ```
 //!
-//! `cargo advisory locks` shows the same on a terminal, and `docs/stuck-locks.md` in the repository says what to do at night.
+//! `cargo advisory locks` shows the same on a terminal, and `docs/stuck-locks.md` in the repository says what to do about a lock that
+//! is stuck.
 //!
 //! # What may be seen
 //!
-//! Every role sees the locks, process ids, users, application names and waits of all. What another role's backend runs, its state,
-//! its ages and its client are for members of `pg_monitor`, or of `pg_read_all_stats`, which that contains; else they are
-//! [`Activity::Hidden`]. Nothing here needs more, but for [`cancel`] and [`terminate`].
+//! Every role sees the locks, process ids, users, application names and waits of all sessions. The queries of other roles' sessions,
+//! their states, ages and clients are visible to members of `pg_monitor`, or of `pg_read_all_stats`, which `pg_monitor` contains. For
+//! other roles they are [`Activity::Hidden`], and names then come only from fixed numbers, from keys that the caller knows
+//! ([`Names::with_key`]) and from the queries of their own role. Nothing here needs more privileges, except [`cancel`] and
+//! [`terminate`].
 //!
 //! # How a lock has its name
 //!
-//! While a lock is held or waited for, the application name of its session is followed by its key pattern in brackets, up to the 63
-//! bytes that a name has: `booking-service [booking:<tenant_id>:<day>]`. Any tool shows it, and the server's log where
-//! `log_line_prefix` has `%a`. It goes with the begin, in no round trip of its own; the transaction's end takes it back, or the
-//! release of a session-level lock. It survives poolers, since it is as local as the lock. Of locks in one another the one that was
-//! taken last shows. On a socket it costs a locked call an eighth of its speed, for the server tells the client of each change
-//! (`cargo run --release -p advisory-benches -- --only showing`); [`show`] turns it off.
+//! A locked call sends its lock in one message, which begins with a comment:
 //!
-//! A pattern is part of the program. A rendered key can be personal data, and every role of the server reads application names:
-//! so it is shown only where [`show`] says [`Shown::Key`]. Nothing is shown of a lock that is a number.
+//! ```sql
+//! /*advisory:booking:<tenant_id>:<day>*/;SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;
+//! SELECT pg_catalog.pg_advisory_xact_lock(-4814109257161839213);BEGIN
+//! ```
+//!
+//! PostgreSQL shows that message in `pg_stat_activity.query` while the call waits, and until the body runs its first statement. The
+//! comment names the lock, and the message has its number. So a lock has a name if
+//!
+//! - its number is fixed, as that of a pattern without placeholders or of `key = 42`, or its key was given to [`Names::with_key`];
+//! - somebody waits for it: the waiter's query names it, and the holder holds the same lock;
+//! - the last query of its holder is still the one that took it.
+//!
+//! A lock whose body runs statements, and for which nobody waits, has only its number. The server keeps the first
+//! `track_activity_query_size` bytes of a query, 1,024 unless it is set; of a call with many keys that may be too few for all of the
+//! numbers. It keeps none while `track_activities` is off.
+//!
+//! A pattern is part of the program, but a rendered key can contain personal data, and queries are also written to the server's log.
+//! So the comment has the pattern, unless [`show`] says [`Shown::Key`] or [`Shown::Nothing`]. A lock that is a plain number has no
+//! comment. Any program can name its locks in this way.
 //!
 //! # What it costs
 //!
-//! One statement, two round trips; 30 ms of the server for 5,000 locks and 40 waiters. It takes no lock of its own; for a moment it holds up all who take or release one, as each look at
-//! `pg_locks` does: every second is fine, every millisecond is not.
+//! One statement, two round trips; 30 ms of the server for 5,000 locks and 40 waiters. It takes no lock of its own. For a moment it
+//! blocks all sessions that acquire or release a lock, as each read of `pg_locks` does: run it every second, not every millisecond.
 //!
 //! Blocking twins are in [`blocking::monitor`](crate::blocking::monitor).
 
-mod application;
 mod backend;
 #[cfg(feature = "postgres")]
 pub(crate) mod blocking;
+mod comment;
 #[cfg(feature = "diesel-async")]
 mod leases;
 mod locks;
@@ -64,27 +78,28 @@ mod sql;
 #[cfg(feature = "diesel-async")]
 pub use crate::claim::{Counts as Claims, counts as claims};
 pub use crate::query_comment::{Shown, show, shown};
-pub use application::{Application, Said};
 pub use backend::{Activity, Backend, State};
+pub use comment::Comment;
 #[cfg(feature = "diesel-async")]
 pub use leases::{Lease, leases};
-pub use locks::{By, Holder, Lock, Locks, Scope, Waiter};
+pub use locks::{Holder, HolderId, Lock, Locks, Scope, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;
 
 use crate::Error;
 use crate::driver::{Driver, depth};
 
-/// Looks at the advisory locks of the connection's database, in both key spaces.
+/// Lists the advisory locks of the connection's database, in both key spaces.
 ///
 /// # Locking
 ///
-/// One `SELECT` of `pg_locks` beside what `pg_stat_activity` has; in an open transaction `pg_stat_clear_snapshot()` before it, so that it
-/// shows what is and not what was. No lock is taken or waited for. Ages are by the server's clock.
+/// One `SELECT` of `pg_locks` and `pg_stat_activity`. In an open transaction `pg_stat_clear_snapshot()` runs before it: otherwise the
+/// server would show what sessions did when the transaction read their activity first. No lock is acquired or waited for. Ages are by
+/// the server's clock.
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. Not what the role may not see: that is [`Activity::Hidden`].
+/// [`Error::Database`]. What the role may not see is no error, but [`Activity::Hidden`].
 ///
 /// # Cancel safety
 ///
@@ -92,7 +107,7 @@ use crate::driver::{Driver, depth};
 ///
 /// # Examples
 ///
-/// The page of [the module](self) has one.
+/// See [the module](self).
 #[cfg(feature = "diesel-async")]
 pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
     let conn = conn.pg();
@@ -101,9 +116,9 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
     Ok(Locks::of(rows.map_err(Error::Database)?, names))
 }
 
-/// Ends the statement that a backend runs. One that runs none goes on as before, and so does a session-level lock.
+/// Cancels the statement that a backend runs. It has no effect on a backend that runs none, nor on session-level locks.
 ///
-/// Only that backend: not a later one of its process id.
+/// A later backend with the same process id is left alone.
 ///
 /// # Locking
 ///
@@ -111,11 +126,11 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. A role that may not is no error: [`Signal`] says so.
+/// [`Error::Database`]. A missing privilege is no error, but [`Signal::Refused`].
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe: the statement may be ended or not.
+/// Not cancel safe: the statement may be cancelled or not.
 ///
 /// # Examples
 ///
@@ -123,18 +138,18 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
 /// use advisory_runtime::{Error, monitor::{self, Names, Signal}};
 /// use diesel_async::AsyncPgConnection;
 ///
-/// /// Ends the statements of all who hold this lock.
-/// async fn free(conn: &mut AsyncPgConnection, key: i64) -> Result<Vec<Signal>, Error> {
+/// /// Cancels the statements of all sessions that hold this lock.
+/// async fn cancel_holders(conn: &mut AsyncPgConnection, key: i64) -> Result<Vec<Signal>, Error> {
 ///     let seen = monitor::locks(conn, &Names::none()).await?;
-///     let mut ended = Vec::new();
+///     let mut signals = Vec::new();
 ///     for lock in seen.locks.iter().filter(|lock| lock.key == key.into()) {
 ///         for holder in &lock.holders {
-///             if let monitor::By::Backend(pid) = holder.by && let Some(backend) = seen.backend(pid) {
-///                 ended.push(monitor::cancel(conn, backend).await?);
+///             if let monitor::HolderId::Backend(pid) = holder.id && let Some(backend) = seen.backend(pid) {
+///                 signals.push(monitor::cancel(conn, backend).await?);
 ///             }
 ///         }
 ///     }
-///     Ok(ended)
+///     Ok(signals)
 /// }
 /// ```
 #[cfg(feature = "diesel-async")]
@@ -145,9 +160,9 @@ pub async fn cancel<C: crate::Connection>(
     signal(conn, sql::CANCEL, backend).await
 }
 
-/// Ends a backend's session, and waits up to five seconds for it: its transaction is rolled back, and all that it holds is free.
+/// Terminates a backend's session, and waits up to five seconds for its end: its transaction is rolled back and its locks are free.
 ///
-/// Only that backend: not a later one of its process id.
+/// A later backend with the same process id is left alone.
 ///
 /// # Locking
 ///
@@ -155,15 +170,15 @@ pub async fn cancel<C: crate::Connection>(
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. A role that may not is no error: [`Signal`] says so.
+/// [`Error::Database`]. A missing privilege is no error, but [`Signal::Refused`].
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe: the session may be ended or not.
+/// Not cancel safe: the session may be terminated or not.
 ///
 /// # Examples
 ///
-/// As [`cancel`].
+/// See [`cancel`].
 #[cfg(feature = "diesel-async")]
 pub async fn terminate<C: crate::Connection>(
     conn: &mut C,
@@ -189,8 +204,13 @@ async fn signal<C: crate::Connection>(
     Ok(Signal::of(&answers.map_err(Error::Database)?))
 }
 
+<<<<<<< HEAD
 /// In a transaction, what backends do would be shown as it was when the transaction looked first.
 async fn refresh<L: Driver>(conn: &mut L) -> Result<(), Error> {
+=======
+/// In a transaction the server shows the activity of sessions as it was when the transaction read it first.
+async fn refresh<L: Link>(conn: &mut L) -> Result<(), Error> {
+>>>>>>> w-monitor
     if matches!(depth(conn), Ok(None)) {
         return Ok(());
     }

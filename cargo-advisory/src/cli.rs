@@ -159,7 +159,7 @@ fn live() -> Command {
         .long_about(
             "Shows the advisory locks and leases of a database: who holds them, who waits, and who is in whose way. Needs no role but \
              `pg_monitor`, and shows less without it.\n\nNumbers have the names of the lock sites of `--artifact` or `--inventory`, where \
-             they are fixed; else what the application's name says behind it, in brackets.",
+             they are fixed; else those in the comments that locked calls write in front of their queries.",
         )
         .arg(
             Arg::new("database-url")

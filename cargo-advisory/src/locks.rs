@@ -1,7 +1,7 @@
 //! Who holds which lock right now, and who waits?
 //!
-//! `address` finds the database, `session` connects to it, through `tls`; the runtime's monitor looks. `tree` says what stands below what, `view`
-//! and `live_json` write it, `age` says how old it is, and `end` ends what is stuck.
+//! `address` finds the database, `session` connects to it, through `tls`, and the runtime's monitor reads the locks. `tree` puts them
+//! in order, `view` and `live_json` write them, `age` filters them, and `end` cancels a statement or terminates a session.
 
 mod address;
 mod age;
@@ -32,30 +32,30 @@ use crate::screen::{DIM, ERROR, one_line};
 use crate::{cli, json, screen};
 use session::Session;
 
-/// One look at the database.
-struct Look {
+/// The locks and leases of a database at one moment.
+struct Snapshot {
     locks: Locks,
-    /// None where the table is missing, or may not be read.
+    /// `None` if the table is missing, or the role may not read it.
     leases: Option<Vec<Lease>>,
-    /// Those that are to be shown, by their place in `locks`.
+    /// The locks to show, as indices into `locks`.
     wanted: Vec<usize>,
     older_than: Option<Duration>,
 }
 
-/// What is looked for.
-struct Question {
+/// What the command line asks for.
+struct Options {
     names: Names,
     table: Table,
     is_table_named: bool,
     older_than: Option<Duration>,
 }
 
-/// Answers `cargo advisory locks`; tells whether nothing was found that was looked for.
+/// Runs `cargo advisory locks`; `false` if `--older-than` found a lock, or no signal was sent.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     if let Some((word, _)) = matches.subcommand() {
-        has_no_list(matches, word)?;
+        refuse_list_flags(matches, word)?;
     }
-    let question = Question::read(matches)?;
+    let options = Options::read(matches)?;
     let address = address::find(matches.get_one::<String>("database-url"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -65,33 +65,33 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         match matches.subcommand() {
             Some((word @ ("cancel" | "terminate"), to)) => {
                 let mut session = Session::open(&address).await?;
-                let look = question.look(&mut session).await?;
-                end::run(&mut session, &look.locks, end::How::of(word), to).await
+                let snapshot = options.snapshot(&mut session).await?;
+                end::run(&mut session, &snapshot.locks, end::Action::of(word), to).await
             }
-            _ if matches.get_flag("watch") => watch(matches, &question, &address).await,
+            _ if matches.get_flag("watch") => watch(matches, &options, &address).await,
             _ => {
                 let mut session = Session::open(&address).await?;
-                let look = question.look(&mut session).await?;
-                show(&look, matches.get_flag("json"))?;
-                Ok(question.older_than.is_none() || look.wanted.is_empty())
+                let snapshot = options.snapshot(&mut session).await?;
+                show(&snapshot, matches.get_flag("json"))?;
+                Ok(options.older_than.is_none() || snapshot.wanted.is_empty())
             }
         }
     })
 }
 
-/// What says how the list is shown says nothing where something is ended: better refused than passed over.
-fn has_no_list(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
+/// Flags of the list have no effect on `cancel` and `terminate`, so they are refused.
+fn refuse_list_flags(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
     let given = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
     let mut of_the_list = ["json", "watch", "interval", "older-than", "lease-table"].iter();
     match of_the_list.find(|name| given(name)) {
         Some(name) => Err(Failure::Input(format!(
-            "`--{name}` is for the list, and `{word}` shows none: leave it out"
+            "`--{name}` does not apply to `{word}`: leave it out"
         ))),
         None => Ok(()),
     }
 }
 
-impl Question {
+impl Options {
     fn read(matches: &ArgMatches) -> Result<Self, Failure> {
         let artifacts = cli::paths(matches, "artifact");
         let mut sites = Inventory::read(&artifacts)?.sites;
@@ -113,24 +113,24 @@ impl Question {
             names,
             is_table_named: table.is_some(),
             table: match table {
-                Some(name) => Table::new().named(name).map_err(|error| wrong(&error))?,
+                Some(name) => Table::new().named(name).map_err(|error| failure(&error))?,
                 None => Table::new(),
             },
             older_than: matches.get_one::<Duration>("older-than").copied(),
         })
     }
 
-    async fn look(&self, session: &mut Session) -> Result<Look, Failure> {
+    async fn snapshot(&self, session: &mut Session) -> Result<Snapshot, Failure> {
         let locks = monitor::locks(session.conn(), &self.names);
-        let locks = session::bounded(locks)
+        let locks = session::with_timeout(locks)
             .await?
-            .map_err(|error| wrong(&error))?;
+            .map_err(|error| failure(&error))?;
         let leases = monitor::leases(session.conn(), &self.table, &self.names);
-        let leases = match session::bounded(leases).await? {
+        let leases = match session::with_timeout(leases).await? {
             Ok(leases) => Some(leases),
-            // Not every database has leases, and not every role may read them.
+            // Many databases have no leases, and many roles may not read them.
             Err(Error::MissingTable { .. } | Error::Database(_)) if !self.is_table_named => None,
-            Err(error) => return Err(wrong(&error)),
+            Err(error) => return Err(failure(&error)),
         };
         let wanted = (0..locks.locks.len())
             .filter(|at| {
@@ -139,7 +139,7 @@ impl Question {
                     .is_none_or(|bound| age::is_older(&locks, lock, bound))
             })
             .collect();
-        Ok(Look {
+        Ok(Snapshot {
             locks,
             leases,
             wanted,
@@ -148,36 +148,36 @@ impl Question {
     }
 }
 
-/// Looks again and again until Ctrl-C. What fails after the first look is tried again: a server that fails over comes back.
-async fn watch(matches: &ArgMatches, question: &Question, address: &str) -> Result<bool, Failure> {
+/// Refreshes until Ctrl-C. A failure after the first connection is shown and retried: a server that fails over comes back.
+async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result<bool, Failure> {
     let is_json = matches.get_flag("json");
     let every = matches.get_one("interval").copied().unwrap_or(INTERVAL);
-    // Never so often that looking is all that the server does.
-    let every = every.max(SHORTEST);
+    // Reading the locks must not be all that the server does.
+    let every = every.max(SHORTEST_INTERVAL);
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut session = Some(Session::open(address).await?);
     let mut ended = pin!(tokio::signal::ctrl_c());
     loop {
-        let looked = async {
+        let refreshed = async {
             ticks.tick().await;
             if session.is_none() {
                 session = Some(Session::open(address).await?);
             }
             match &mut session {
-                Some(session) => question.look(session).await.map(Some),
+                Some(session) => options.snapshot(session).await.map(Some),
                 None => Ok(None),
             }
         };
-        let Some(looked) = unless(ended.as_mut(), looked).await else {
+        let Some(refreshed) = unless(ended.as_mut(), refreshed).await else {
             return Ok(true);
         };
-        match looked {
-            Ok(Some(look)) => {
+        match refreshed {
+            Ok(Some(snapshot)) => {
                 let text = if is_json {
-                    live_json::line(&look)
+                    live_json::line(&snapshot)
                 } else {
-                    redrawn(&view::write(&look, screen::width(None)), every)
+                    frame(&view::write(&snapshot, screen::width(None)), every)
                 };
                 if !screen::is_read(&text)? {
                     return Ok(true);
@@ -192,7 +192,7 @@ async fn watch(matches: &ArgMatches, question: &Question, address: &str) -> Resu
     }
 }
 
-/// Does the work, unless the signal comes first: then `None`.
+/// Does the work; `None` if the signal comes first.
 async fn unless<T>(
     mut signal: Pin<&mut impl Future<Output = io::Result<()>>>,
     work: impl Future<Output = T>,
@@ -205,24 +205,24 @@ async fn unless<T>(
     .await
 }
 
-/// Reads a time of the command line.
+/// Parses a duration of the command line.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     age::parse(text)
 }
 
-/// How often `--watch` looks.
+/// How often `--watch` refreshes.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The shortest time between two looks.
-const SHORTEST: Duration = Duration::from_millis(10);
+/// The shortest `--interval`.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The picture in place of the one before it, as far as the terminal has lines; in a pipe below it.
-fn redrawn(picture: &str, every: Duration) -> String {
+/// Text that replaces the previous output on a terminal, cut to its height; in a pipe it follows it.
+fn frame(picture: &str, every: Duration) -> String {
     let Some(height) = screen::height() else {
         return format!("{picture}\n");
     };
     let all: Vec<&str> = picture.lines().collect();
-    // The head, and the line that the cursor stands in, are lines too.
+    // One line is the head, and one has the cursor.
     let room = height.saturating_sub(2).max(1);
     let kept = if all.len() > room {
         room - 1
@@ -246,16 +246,16 @@ fn redrawn(picture: &str, every: Duration) -> String {
     text
 }
 
-fn show(look: &Look, is_json: bool) -> Result<(), Failure> {
+fn show(snapshot: &Snapshot, is_json: bool) -> Result<(), Failure> {
     let text = if is_json {
-        live_json::write(look)
+        live_json::write(snapshot)
     } else {
-        view::write(look, screen::width(None))
+        view::write(snapshot, screen::width(None))
     };
     screen::write(None, &text)
 }
 
-/// What the server says is shown on a terminal too.
-fn wrong(error: &Error) -> Failure {
+/// The server's message with its causes, made safe for a terminal.
+fn failure(error: &Error) -> Failure {
     Failure::Input(one_line(&session::chain(error)))
 }

@@ -1,7 +1,6 @@
-//! Who holds a lock, waits for one, or stands in the way: a backend, as far as this role may see it.
+//! A backend that holds a lock, waits for one or is in the way, as far as this role may see it.
 
-use super::Application;
-use super::names::Names;
+use super::Comment;
 use super::row::{Row, duration};
 use std::fmt;
 use std::net::IpAddr;
@@ -13,19 +12,21 @@ use std::time::Duration;
 pub struct Backend {
     /// Its process id.
     pub pid: i32,
-    /// The role that it logged in as, if it did.
+    /// The role that it logged in as; `None` for a process of the server itself.
     pub user: Option<String>,
-    /// What it calls itself.
-    pub application: Application,
+    /// Its `application_name`.
+    pub application: String,
+    /// The comment in front of its last query, if a locked call has sent that query. The statements of its body have none.
+    pub comment: Option<Comment>,
     /// What it does.
     pub activity: Activity,
-    /// What kind of lock it waits for, as `pg_locks` calls it: `advisory`, `transactionid` and `tuple` for a row, `relation`, …
+    /// The kind of lock that it waits for, as in `pg_locks`: `advisory`, `transactionid` and `tuple` for a row, `relation`, …
     pub waits_for: Option<String>,
-    /// Who has to go before it gets on, as `pg_blocking_pids` says: holders, and those who wait ahead of it. 0 is a prepared
-    /// transaction.
+    /// The backends that block it, from `pg_blocking_pids`: holders, and waiters ahead of it. 0 is a prepared transaction.
     pub blocked_by: Vec<i32>,
-    /// When it began, which tells it from a later one of the same process id.
+    /// When it started, which tells it from a later one with the same process id.
     pub(super) started: Option<i64>,
+    /// Whether its state is older than the monitor's statement.
     pub(super) is_settled: bool,
 }
 
@@ -33,45 +34,45 @@ pub struct Backend {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
-    /// It is seen.
+    /// This role sees it.
     #[non_exhaustive]
     Visible {
-        /// Whether it runs a statement, and whether a transaction is open.
+        /// Whether it runs a statement, and whether it has an open transaction.
         state: State,
         /// How long it has been in that state.
         state_age: Duration,
-        /// Its statement, or the last one when none runs; the server cuts it at `track_activity_query_size`.
+        /// The statement that it runs, or the last one if none runs. The server cuts it at `track_activity_query_size`.
         query: String,
-        /// How long its transaction is open, if one is.
+        /// How long its transaction has been open, if one is.
         transaction_age: Option<Duration>,
-        /// Where its client is; `None` for a socket of the server's own machine.
+        /// The address of its client; `None` for a Unix-domain socket.
         client: Option<IpAddr>,
     },
-    /// It is another role's, whose statement, state, ages and client the server does not show to this one.
+    /// It belongs to another role, and the server does not show its statement, state, ages and client to this one.
     #[non_exhaustive]
     Hidden {
-        /// A role whose members see it: `pg_monitor`. (`pg_read_all_stats`, which it contains, is enough.)
+        /// A role whose members see it: `pg_monitor`. (`pg_read_all_stats`, which it contains, is sufficient.)
         needs: &'static str,
     },
-    /// It has ended since.
+    /// It ended while the locks were read.
     Gone,
 }
 
-/// What a session is busy with, as `pg_stat_activity` has it.
+/// The state of a session, as in `pg_stat_activity`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
     /// It runs a statement, or waits in one.
     Active,
-    /// No statement runs, and no transaction is open: what it holds is a session-level lock.
+    /// It runs no statement, and no transaction is open: a lock that it holds is session-level.
     Idle,
-    /// A transaction is open, and its client sends nothing.
+    /// A transaction is open, and no statement runs.
     IdleInTransaction,
-    /// So it is, after a statement that failed.
+    /// The same, after a statement that failed.
     IdleInFailedTransaction,
-    /// The server does not keep it: `track_activities` is off.
+    /// Not known: `track_activities` is off.
     Disabled,
-    /// Another one, as the server calls it.
+    /// Another state, by its name in `pg_stat_activity`.
     Other(String),
 }
 
@@ -102,7 +103,7 @@ impl State {
 }
 
 impl Backend {
-    pub(super) fn of(pid: i32, row: &Row, names: &Names) -> Self {
+    pub(super) fn of(pid: i32, row: &Row) -> Self {
         let flag = |value: Option<bool>| value == Some(true);
         let activity = if !flag(row.is_there) {
             Activity::Gone
@@ -120,7 +121,11 @@ impl Backend {
         Self {
             pid,
             user: row.user_name.clone(),
-            application: names.application(row.application_name.as_deref().unwrap_or_default()),
+            application: row.application_name.clone().unwrap_or_default(),
+            comment: Comment::read(
+                row.query.as_deref().unwrap_or_default(),
+                flag(row.is_query_cut),
+            ),
             activity,
             waits_for: row.waits_for.clone(),
             blocked_by: row.blocked_by.clone().unwrap_or_default(),
@@ -129,7 +134,7 @@ impl Backend {
         }
     }
 
-    /// Whether it was idle all the while that the locks were read, so that what it holds is no transaction's.
+    /// Whether it was idle while the locks were read, so that what it holds is session-level.
     pub(super) fn is_idle(&self) -> bool {
         let state = State::Idle;
         self.is_settled
@@ -137,5 +142,5 @@ impl Backend {
     }
 }
 
-/// The role that is made for this.
+/// The predefined role for monitoring.
 pub(super) const PG_MONITOR: &str = "pg_monitor";

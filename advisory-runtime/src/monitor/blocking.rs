@@ -1,4 +1,4 @@
-//! The live locks, on Diesel's blocking connections: what [`blocking::monitor`](crate::blocking::monitor) has.
+//! The functions of [`blocking::monitor`](crate::blocking::monitor): live locks on Diesel's blocking connections.
 
 use super::signal::{Answer, Signal};
 use super::{Backend, Locks, Names, refresh, sql};
@@ -7,7 +7,7 @@ use crate::blocking::{Connection, answered};
 use diesel::RunQueryDsl;
 use diesel::sql_types::{BigInt, Integer, Nullable};
 
-/// Looks at the advisory locks of the connection's database: see [`monitor::locks`](crate::monitor::locks).
+/// Lists the advisory locks of the connection's database: see [`monitor::locks`](crate::monitor::locks).
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub fn claims<T: crate::claim::Claim, C: Connection>(conn: &mut C) -> Result<sup
     crate::claim::counts_blocking::<T>(conn.pg())
 }
 
-/// Ends the statement that a backend runs: see [`monitor::cancel`](crate::monitor::cancel).
+/// Cancels the statement that a backend runs: see [`monitor::cancel`](crate::monitor::cancel).
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, 
     signal(conn, sql::CANCEL, backend)
 }
 
-/// Ends a backend's session: see [`monitor::terminate`](crate::monitor::terminate).
+/// Terminates a backend's session: see [`monitor::terminate`](crate::monitor::terminate).
 ///
 /// # Errors
 ///

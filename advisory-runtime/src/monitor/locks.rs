@@ -2,7 +2,7 @@
 
 use super::names::{Certainty, Name, Names};
 use super::row::{Row, duration};
-use super::{Activity, Backend};
+use super::{Activity, Backend, Comment};
 use crate::{Key, Mode};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,15 +11,15 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Locks {
-    /// The database that was looked at.
+    /// The database whose locks these are.
     pub database: String,
-    /// The role that looked.
+    /// The role that read them.
     pub role: String,
-    /// Whether this role sees what others' backends do: whether it is a member of `pg_monitor`, or of `pg_read_all_stats`.
+    /// Whether this role sees the activity of other roles' backends: whether it is a member of `pg_monitor` or of `pg_read_all_stats`.
     pub sees_all: bool,
     /// Every lock that is held or waited for, by key.
     pub locks: Vec<Lock>,
-    /// Every backend that holds one, waits for one, or stands in the way of one that does, by process id.
+    /// Every backend that holds one, waits for one or blocks one that does, by process id.
     pub backends: Vec<Backend>,
 }
 
@@ -29,40 +29,40 @@ pub struct Locks {
 pub struct Lock {
     /// The number, or the two numbers.
     pub key: Key,
-    /// What it is called. None where nobody knows; several where the inventory has two locks of one number, or where backends
-    /// differ in what they say.
+    /// What it is called. None where nothing tells; several where the inventory has two locks of one number, where backends differ
+    /// in what they say, or where a query asks for several locks.
     pub names: Vec<Name>,
-    /// Who holds it: one, or several with a shared lock. None in the moment between two.
+    /// Who holds it: one, or several in shared mode. None in the moment between two holders.
     pub holders: Vec<Holder>,
-    /// Who waits for it, in the order in which they came.
+    /// Who waits for it, in the order of the queue.
     pub waiters: Vec<Waiter>,
 }
 
-/// One who holds a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// A backend, or what one has left.
-    pub by: By,
-    /// How it is held.
+    /// A backend or a prepared transaction.
+    pub id: HolderId,
+    /// The mode in which it is held.
     pub mode: Mode,
-    /// How long it is held, where that is known: the server itself does not tell one from the other.
+    /// How long it is held, where that is known: `pg_locks` does not tell the scopes apart.
     pub scope: Option<Scope>,
 }
 
 /// What holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum By {
+pub enum HolderId {
     /// A backend, by its process id.
     Backend(i32),
-    /// A transaction that was prepared for a two-phase commit: no session has it, and no time-out ends it. Only
-    /// `COMMIT PREPARED` or `ROLLBACK PREPARED` does.
+    /// A transaction that was prepared for a two-phase commit. It belongs to no session, and no timeout ends it: only
+    /// `COMMIT PREPARED` and `ROLLBACK PREPARED` do.
     #[non_exhaustive]
     Prepared {
-        /// Its name.
+        /// Its global identifier.
         gid: String,
-        /// Whose it is.
+        /// The role that prepared it.
         owner: String,
         /// How long ago it was prepared.
         age: Duration,
@@ -72,30 +72,30 @@ pub enum By {
 /// How long a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// To the end of its transaction.
+    /// Until the end of its transaction.
     Xact,
     /// Until it is released, or its session ends.
     Session,
 }
 
-/// One who waits for a lock.
+/// A waiter for a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
     /// The backend.
     pub pid: i32,
-    /// How it wants to hold it.
+    /// The mode that it asks for.
     pub mode: Mode,
-    /// For how long it has waited.
+    /// How long it has waited.
     pub waited: Duration,
-    /// The backends that hold the lock in its way; 0 is a prepared transaction.
+    /// The holders that block it; 0 is a prepared transaction.
     pub held_by: Vec<i32>,
-    /// Those who came earlier and want it in a way that excludes this one. They are no cause, but they go first.
+    /// The waiters ahead of it whose mode conflicts with its own. They are not the cause, but go first.
     pub behind: Vec<i32>,
 }
 
 impl Locks {
-    /// The backend of this process id.
+    /// Finds the backend with this process id.
     #[must_use]
     pub fn backend(&self, pid: i32) -> Option<&Backend> {
         let at = self
@@ -112,7 +112,7 @@ impl Locks {
             if let Some(pid) = row.pid {
                 backends
                     .entry(pid)
-                    .or_insert_with(|| Backend::of(pid, &row, names));
+                    .or_insert_with(|| Backend::of(pid, &row));
             }
             if let Some(key) = key(&row) {
                 locks.entry(key).or_default().push(row);
@@ -131,51 +131,27 @@ impl Locks {
             locks,
             backends: backends.into_values().collect(),
         };
-        seen.ask_backends(names);
+        seen.read_comments(names);
         seen.tell_scopes();
         seen
     }
 
-    /// Names the locks whose numbers say nothing by what their backends say.
-    fn ask_backends(&mut self, names: &Names) {
-        // How many locks a backend has to do with that have no name of their own; its word is about the last of them.
-        let mut nameless: BTreeMap<i32, usize> = BTreeMap::new();
-        for lock in self.locks.iter().filter(|lock| lock.names.is_empty()) {
-            let mut pids: Vec<i32> = lock.pids().collect();
-            pids.sort_unstable();
-            pids.dedup();
-            for pid in pids {
-                *nameless.entry(pid).or_default() += 1;
-            }
-        }
-        let word = |pid: i32| {
-            let at = self
-                .backends
-                .binary_search_by_key(&pid, |backend| backend.pid);
-            at.ok()
-                .and_then(|at| self.backends[at].application.key.as_ref())
-        };
-        for lock in &mut self.locks {
-            if !lock.names.is_empty() {
-                continue;
-            }
-            let mut said = Vec::new();
-            for pid in lock.pids() {
-                let is_awaited = lock.waiters.iter().any(|waiter| waiter.pid == pid);
-                let is_only = nameless.get(&pid) == Some(&1);
-                let certainty = if is_awaited || is_only {
-                    Certainty::Likely
-                } else {
-                    Certainty::OneOf
-                };
-                if let Some(word) = word(pid) {
-                    said.extend(names.of_said(lock.key, word, certainty));
-                }
-            }
-            let best = said.iter().map(|name| name.certainty).min();
-            for name in said {
-                let is_new = !lock.names.iter().any(|given| given.key == name.key);
-                if Some(name.certainty) == best && is_new {
+    /// Names the locks whose numbers say nothing by the comments in front of the queries that ask for them.
+    fn read_comments(&mut self, names: &Names) {
+        let comments: BTreeMap<i32, &Comment> = self
+            .backends
+            .iter()
+            .filter_map(|backend| Some((backend.pid, backend.comment.as_ref()?)))
+            .collect();
+        for lock in self.locks.iter_mut().filter(|lock| lock.names.is_empty()) {
+            let found: Vec<Name> = lock
+                .pids()
+                .filter_map(|pid| comments.get(&pid))
+                .flat_map(|comment| names.of_comment(lock.key, comment))
+                .collect();
+            let best = found.iter().map(|name| name.certainty).min();
+            for name in found {
+                if Some(name.certainty) == best && !lock.names.contains(&name) {
                     lock.names.push(name);
                 }
             }
@@ -187,12 +163,14 @@ impl Locks {
         for lock in locks {
             let written = written_scope(&lock.names);
             for holder in &mut lock.holders {
-                holder.scope = match holder.by {
-                    By::Prepared { .. } => Some(Scope::Xact),
-                    By::Backend(pid) if backends.iter().any(|it| it.pid == pid && it.is_idle()) => {
+                holder.scope = match holder.id {
+                    HolderId::Prepared { .. } => Some(Scope::Xact),
+                    HolderId::Backend(pid)
+                        if backends.iter().any(|it| it.pid == pid && it.is_idle()) =>
+                    {
                         Some(Scope::Session)
                     }
-                    By::Backend(_) => written,
+                    HolderId::Backend(_) => written,
                 };
             }
         }
@@ -212,15 +190,15 @@ impl Lock {
             .partition(|row| row.granted.unwrap_or(false));
         for row in held {
             let (mode, scope) = (mode(&row), None);
-            let by = match row.pid {
-                Some(pid) => By::Backend(pid),
-                None => By::Prepared {
+            let id = match row.pid {
+                Some(pid) => HolderId::Backend(pid),
+                None => HolderId::Prepared {
                     gid: row.prepared.unwrap_or_default(),
                     owner: row.prepared_by.unwrap_or_default(),
                     age: duration(row.prepared_age.unwrap_or(0)),
                 },
             };
-            lock.holders.push(Holder { by, mode, scope });
+            lock.holders.push(Holder { id, mode, scope });
         }
         lock.holders.sort_by_key(Holder::pid);
         for row in awaited {
@@ -232,7 +210,7 @@ impl Lock {
                 .map_or_else(Vec::new, |backend| backend.blocked_by.clone());
             blocked_by.sort_unstable();
             blocked_by.dedup();
-            // Who holds it shared and waits to hold it alone is both.
+            // A backend that holds the lock in shared mode and waits for the exclusive one is a holder and a waiter.
             let holds = |other: &i32| {
                 lock.holders
                     .iter()
@@ -252,22 +230,22 @@ impl Lock {
         lock
     }
 
-    /// Every backend that holds it or waits for it.
+    /// The backends that hold it or wait for it.
     fn pids(&self) -> impl Iterator<Item = i32> + '_ {
-        let holders = self.holders.iter().filter_map(|holder| match holder.by {
-            By::Backend(pid) => Some(pid),
-            By::Prepared { .. } => None,
+        let holders = self.holders.iter().filter_map(|holder| match holder.id {
+            HolderId::Backend(pid) => Some(pid),
+            HolderId::Prepared { .. } => None,
         });
         holders.chain(self.waiters.iter().map(|waiter| waiter.pid))
     }
 }
 
 impl Holder {
-    /// As `pg_blocking_pids` has it.
+    /// Its number in `pg_blocking_pids`.
     const fn pid(&self) -> i32 {
-        match self.by {
-            By::Backend(pid) => pid,
-            By::Prepared { .. } => 0,
+        match self.id {
+            HolderId::Backend(pid) => pid,
+            HolderId::Prepared { .. } => 0,
         }
     }
 }
@@ -276,7 +254,7 @@ const fn excludes(held: Mode, wanted: Mode) -> bool {
     !matches!((held, wanted), (Mode::Shared, Mode::Shared))
 }
 
-/// The halves are shown as unsigned numbers; together they are one of 64 bits, or two of 32.
+/// `pg_locks` has the halves as unsigned numbers: of one 64-bit key, or of two 32-bit keys.
 fn key(row: &Row) -> Option<Key> {
     let (first, second) = (row.classid?, row.objid?);
     Some(if row.objsubid == Some(1) {
@@ -294,11 +272,11 @@ fn mode(row: &Row) -> Mode {
     }
 }
 
-/// What all sites of the lock say, where its name is more than a guess.
+/// The scope that all sites of the lock have, unless its name is only possible.
 fn written_scope(names: &[Name]) -> Option<Scope> {
     let sites = names
         .iter()
-        .filter(|name| name.certainty != Certainty::OneOf)
+        .filter(|name| name.certainty != Certainty::Possible)
         .flat_map(|name| &name.sites);
     let mut scopes = sites.map(|site| match site.scope.as_str() {
         "xact" => Some(Scope::Xact),
@@ -310,7 +288,7 @@ fn written_scope(names: &[Name]) -> Option<Scope> {
 }
 
 impl Activity {
-    /// Whether this role may see it.
+    /// Whether the server hides it from this role.
     #[must_use]
     pub const fn is_hidden(&self) -> bool {
         matches!(self, Self::Hidden { .. })

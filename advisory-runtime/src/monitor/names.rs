@@ -1,6 +1,6 @@
-//! Which lock is a number? Said for sure where the number is fixed, else as far as a backend tells.
+//! Which lock is a number? Certain where the number is fixed, else as far as the query that asks for it tells.
 
-use super::application::{Application, Said};
+use super::Comment;
 use crate::inventory::{InventoryError, Site, sites};
 use crate::{Key, LockKey};
 use advisory_pattern::{
@@ -8,7 +8,7 @@ use advisory_pattern::{
 };
 use std::sync::Arc;
 
-/// What locks are called: the lock sites of a program, and keys that it knows.
+/// The names of locks: the lock sites of a program, and keys that it knows.
 ///
 /// ```no_run
 /// use advisory_runtime::{inventory::InventoryError, monitor::Names};
@@ -18,16 +18,17 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    patterns: Vec<Known>,
-    rendered: Vec<(Key, String, &'static str)>,
+    site_keys: Vec<SiteKey>,
+    /// Keys that the caller knows: the number, the text and the pattern.
+    known_keys: Vec<(Key, String, &'static str)>,
 }
 
-/// One key of a site.
+/// A key of a lock site.
 #[derive(Clone, Debug)]
-struct Known {
+struct SiteKey {
     written: String,
     key: LockedKey,
-    /// The number that the key always is.
+    /// The key's number, if it is fixed.
     number: Option<Key>,
     language: Language,
     derivation: Derivation,
@@ -35,40 +36,40 @@ struct Known {
     site: Arc<Site>,
 }
 
-/// How sure it is that a lock is called so.
+/// How certain the name of a lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Certainty {
-    /// The number was checked: it is fixed, or the key's text has it.
+    /// The number was checked: it is fixed, or it is that of the key's text.
     Certain,
-    /// A backend that holds or awaits this lock and no other of an unknown name says so.
+    /// The fixed half of a pair agrees, or the query that asks for this number says so in its comment.
     Likely,
-    /// A backend that holds several locks says so of the last one that it asked for.
-    OneOf,
+    /// The query asks for several locks and names them all, or the server has cut it off before the numbers.
+    Possible,
 }
 
-/// What a lock is called.
+/// A name of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Name {
-    /// How sure that is.
+    /// How certain that is.
     pub certainty: Certainty,
-    /// What its sites say in `name = "…"`.
+    /// The sites' `name = "…"`.
     pub name: Option<String>,
-    /// The key pattern as written; the key's text, where it is known; or what a backend says, where no site is known.
+    /// The key pattern as written; the key's text, where it is known; or the text of a query's comment, where no site is known.
     pub key: String,
-    /// The lock sites; none where the inventory does not have the pattern.
+    /// The lock sites; empty if the inventory does not have the pattern.
     pub sites: Vec<Arc<Site>>,
 }
 
 impl Names {
-    /// None but what backends say themselves.
+    /// No names: a lock has only those that the comments of queries give it.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Those of the running program's lock sites. Reads the program's file: once, not for every look.
+    /// The names of the running program's lock sites. It reads the program's file: call it once and keep the result.
     ///
     /// # Errors
     ///
@@ -77,13 +78,13 @@ impl Names {
         Self::of(sites()?)
     }
 
-    /// Those of other lock sites, such as another program's.
+    /// The names of other lock sites, such as another program's.
     ///
     /// # Errors
     ///
     /// [`InventoryError::Record`] for a site that this version cannot read.
     pub fn of(sites: impl IntoIterator<Item = Site>) -> Result<Self, InventoryError> {
-        let mut patterns = Vec::new();
+        let mut site_keys = Vec::new();
         for site in sites {
             let site = Arc::new(site);
             let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
@@ -91,9 +92,9 @@ impl Names {
                 let Some(key) = decode_key(encoded).map_err(InventoryError::Record)? else {
                     continue;
                 };
-                patterns.push(Known {
+                site_keys.push(SiteKey {
                     written: site.written.get(index).unwrap_or(encoded).clone(),
-                    // No placeholder is left without a shape, so none is asked for.
+                    // Every placeholder in a record has its shape.
                     language: key.text().language(|_| Shape::Text),
                     number: number(&key, derivation),
                     key,
@@ -104,23 +105,23 @@ impl Names {
             }
         }
         Ok(Self {
-            patterns,
-            rendered: Vec::new(),
+            site_keys,
+            known_keys: Vec::new(),
         })
     }
 
-    /// Names one key more, which the caller knows: the lock on it is shown with its text.
+    /// Adds a key that the caller knows: the lock on it is shown with the rendered key.
     #[must_use]
     pub fn with_key(mut self, key: impl LockKey) -> Self {
-        self.rendered
+        self.known_keys
             .push((key.key(), key.rendered(), key.pattern()));
         self
     }
 
-    /// The names of a number, whoever holds it.
+    /// The names that a lock has by its number alone.
     pub(super) fn of_number(&self, key: Key) -> Vec<Name> {
         let mut names = Vec::new();
-        for (_, text, pattern) in self.rendered.iter().filter(|(known, ..)| *known == key) {
+        for (_, text, pattern) in self.known_keys.iter().filter(|(known, ..)| *known == key) {
             let sites = self.advisory().filter(|known| known.written == *pattern);
             add(&mut names, Certainty::Certain, text, sites);
         }
@@ -137,38 +138,48 @@ impl Names {
         names
     }
 
-    /// The names that a backend's own word gives a number; `certainty` is how sure it is that the word is about this one.
-    pub(super) fn of_said(&self, key: Key, said: &Said, certainty: Certainty) -> Vec<Name> {
+    /// The names that the comment of a query gives a lock.
+    pub(super) fn of_comment(&self, key: Key, comment: &Comment) -> Vec<Name> {
         let mut names = Vec::new();
-        for known in self.advisory().filter(|known| said.is(&known.written)) {
-            // A number that is fixed has its name already, or is another.
-            if known.number.is_none() {
+        if !comment.may_ask_for(key) {
+            return names;
+        }
+        let mut other = Vec::new();
+        for text in comment.key_texts() {
+            match text.derived {
+                Some((derived, derivation)) if derived == key => {
+                    let language = language_of(text.text);
+                    let renders = |known: &&SiteKey| {
+                        known.derivation == derivation
+                            && matches!(known.key, LockedKey::Pattern(_))
+                            && overlap(&known.language, &language)
+                    };
+                    let sites = self.advisory().filter(renders);
+                    add(&mut names, Certainty::Certain, text.text, sites);
+                }
+                // The key of another lock.
+                Some(_) => {}
+                None => other.push(text),
+            }
+        }
+        if !names.is_empty() {
+            return names;
+        }
+        let certainty = match other[..] {
+            [_] if comment.asks_for(key) => Certainty::Likely,
+            _ => Certainty::Possible,
+        };
+        for text in other {
+            // A pattern whose number is fixed has another number than this.
+            let shown = |known: &&SiteKey| known.number.is_none() && text.shows(&known.written);
+            let mut known = self.advisory().filter(shown).peekable();
+            if known.peek().is_none() {
+                add(&mut names, certainty, &text.marked(), []);
+            }
+            for known in known {
                 add(&mut names, certainty, &known.written, [known]);
             }
         }
-        if !names.is_empty() || self.advisory().any(|known| said.is(&known.written)) {
-            return names;
-        }
-        if !said.is_cut {
-            let text = &said.text;
-            let has_number = |derivation: &Derivation| Key::BigInt(derivation.key(text)) == key;
-            let renders = |known: &&Known| {
-                matches!(known.key, LockedKey::Pattern(_))
-                    && overlap(&known.language, &language_of(text))
-            };
-            if let Some(derivation) = Derivation::ALL.into_iter().find(has_number) {
-                let sites = self.advisory().filter(renders);
-                let sites = sites.filter(|known| known.derivation == derivation);
-                add(&mut names, Certainty::Certain, text, sites);
-                return names;
-            }
-            // With a `<` it is rather a pattern, of a program that the inventory does not have.
-            if !text.contains('<') && self.advisory().any(|known| renders(&known)) {
-                // The key of a site, and another one than this.
-                return names;
-            }
-        }
-        add(&mut names, certainty, &said.shown(), []);
         names
     }
 
@@ -176,8 +187,8 @@ impl Names {
     #[cfg(feature = "diesel-async")]
     pub(super) fn of_lease(&self, key_hash: [u8; 32], text: Option<&str>) -> Vec<Name> {
         let leased = || {
-            let patterns = self.patterns.iter();
-            patterns.filter(|known| known.space != KeySpace::Advisory)
+            let site_keys = self.site_keys.iter();
+            site_keys.filter(|known| known.space != KeySpace::Advisory)
         };
         let mut names = Vec::new();
         for known in leased() {
@@ -194,43 +205,14 @@ impl Names {
         names
     }
 
-    /// Reads an application's name, with the patterns that are known.
-    pub(super) fn application(&self, shown: &str) -> Application {
-        let readings = Application::readings(shown);
-        let known = |reading: &&Application| {
-            let key = reading.key.as_ref();
-            key.is_some_and(|said| self.patterns.iter().any(|known| said.is(&known.written)))
-        };
-        let reading = readings.iter().find(known).or(readings.first()).cloned();
-        let mut application = reading.unwrap_or_else(|| Application {
-            name: shown.to_owned(),
-            key: None,
-        });
-        if let Some(said) = &mut application.key {
-            let mut whole: Vec<&str> = self
-                .patterns
-                .iter()
-                .filter(|known| said.is(&known.written))
-                .map(|known| known.written.as_str())
-                .collect();
-            whole.sort_unstable();
-            whole.dedup();
-            if let [whole] = whole[..] {
-                whole.clone_into(&mut said.text);
-                said.is_cut = false;
-            }
-        }
-        application
-    }
-
-    fn advisory(&self) -> impl Iterator<Item = &Known> {
-        let patterns = self.patterns.iter();
-        patterns.filter(|known| known.space != KeySpace::Lease)
+    fn advisory(&self) -> impl Iterator<Item = &SiteKey> {
+        let site_keys = self.site_keys.iter();
+        site_keys.filter(|known| known.space != KeySpace::Lease)
     }
 }
 
-impl Known {
-    /// Whether a pair of which one half is fixed can be this key.
+impl SiteKey {
+    /// Whether this is a pair of which one half is fixed, and agrees with the key.
     fn has_half(&self, key: Key) -> bool {
         let agrees = |fixed: Option<i32>, half: i32| fixed.is_none_or(|fixed| fixed == half);
         match (&self.key, key) {
@@ -254,25 +236,17 @@ fn number(key: &LockedKey, derivation: Derivation) -> Option<Key> {
     }
 }
 
-impl Said {
-    /// The text, with a mark where it is cut.
-    fn shown(&self) -> String {
-        let mark = if self.is_cut { "…" } else { "" };
-        format!("{}{mark}", self.text)
-    }
-}
-
 fn language_of(text: &str) -> Language {
     let parts = vec![Part::Text(text.to_owned())];
     Pattern { parts }.language(|_| Shape::Text)
 }
 
-/// Adds sites to the name that they share, or a name.
+/// Adds a name, or its sites to the same name.
 fn add<'k>(
     names: &mut Vec<Name>,
     certainty: Certainty,
     key: &str,
-    known: impl IntoIterator<Item = &'k Known>,
+    known: impl IntoIterator<Item = &'k SiteKey>,
 ) {
     let sites: Vec<Arc<Site>> = known
         .into_iter()

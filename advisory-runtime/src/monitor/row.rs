@@ -1,9 +1,9 @@
-//! A row of the monitor's statement, as it comes.
+//! A row of the monitor's statement.
 
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Oid, SmallInt, Text};
 use std::time::Duration;
 
-/// A lock beside its backend, either of which can be missing.
+/// A lock and its backend, either of which can be missing.
 #[derive(Clone, Debug, Default, diesel::QueryableByName)]
 #[diesel(check_for_backend(diesel::pg::Pg))]
 pub(super) struct Row {
@@ -35,6 +35,8 @@ pub(super) struct Row {
     pub(super) state: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(super) query: Option<String>,
+    #[diesel(sql_type = Nullable<Bool>)]
+    pub(super) is_query_cut: Option<bool>,
     #[diesel(sql_type = Nullable<Text>)]
     pub(super) client_addr: Option<String>,
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -61,7 +63,7 @@ pub(super) struct Row {
     pub(super) sees_all: bool,
 }
 
-/// An age; what the server's clock puts a moment into the future counts as now.
+/// Converts an age. One that the server's clock puts into the future is zero.
 pub(super) fn duration(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }

@@ -1,23 +1,23 @@
-//! Ending what holds a lock or waits for one.
+//! The outcome of a request to cancel a statement or to terminate a session.
 
 use super::backend::PG_MONITOR;
 use diesel::sql_types::Text;
 
-/// What became of a request to end a backend's statement or session.
+/// The outcome of a request to cancel a backend's statement or to terminate its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Signal {
-    /// Its statement was asked to end; or its session has ended, and its locks are free.
+    /// The signal to cancel its statement was sent; or its session has ended, and its locks are free.
     Done,
-    /// Its session was asked to end, and has not within five seconds.
-    Asked,
-    /// There is no such backend any more, or the process id is another's now. Nothing was ended.
+    /// The signal to terminate its session was sent, and the session was still alive after five seconds.
+    Sent,
+    /// The backend has ended, or its process id now belongs to another one. No signal was sent.
     Gone,
-    /// This role may not. Nothing was ended.
+    /// This role may not signal the backend. No signal was sent.
     #[non_exhaustive]
     Refused {
-        /// The role whose members may: `pg_signal_backend`; `superuser`, for a backend of a superuser; or `pg_monitor`, where this
-        /// role does not see enough of the backend to tell it from another one.
+        /// The role whose members may: `pg_signal_backend`; `superuser` for a backend of a superuser; or `pg_monitor` where this
+        /// role does not see enough of the backend to tell it from a later one with the same process id.
         needs: &'static str,
     },
 }
@@ -33,7 +33,7 @@ impl Signal {
     pub(super) fn of(answers: &[Answer]) -> Self {
         match answers.first().map(|answer| answer.answer.as_str()) {
             Some("done") => Self::Done,
-            Some("asked") => Self::Asked,
+            Some("sent") => Self::Sent,
             Some("superuser") => Self::Refused { needs: "superuser" },
             Some("pg_signal_backend") => Self::Refused {
                 needs: "pg_signal_backend",

@@ -1,10 +1,10 @@
-//! What the monitor asks the server; the only place that spells it.
+//! The monitor's SQL.
 //!
-//! One statement, so that locks, backends and who blocks whom are seen at nearly one moment. `pg_locks` is read once. What backends
-//! do is read behind it: who was idle before the statement began, and is idle then, was idle while the locks were read. Ages are by
-//! the server's clock.
+//! One statement, so that locks, backends and who blocks whom are read at nearly the same moment. `pg_locks` is read once, and the
+//! activity of backends after it: a backend that was idle before the statement began, and is idle then, was idle while the locks were
+//! read. Ages are by the server's clock.
 
-/// The backend status that a transaction has looked at once is kept to its end, unless this is said.
+/// Without this, a transaction keeps the activity that it has read first until its end.
 pub(super) const FRESH: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
 
 /// A time as whole microseconds since 1970.
@@ -29,13 +29,15 @@ macro_rules! age {
     };
 }
 
-/// Every advisory lock of this database, beside its backend; and without a lock each backend that stands in the way of one.
+/// Every advisory lock of this database with its backend, and without a lock each backend that is in the way of one.
 ///
-/// The planner knows nothing of how many rows these functions give. Arrays and the `LIMIT` keep its guess so low that it does not
-/// compile the statement first, which took 0.7 seconds; 5,000 locks and 40 waiters take 30 ms.
+/// The planner cannot know how many rows these functions return. Arrays and the `LIMIT` keep its estimate so low that it does not
+/// compile the statement (JIT), which took 0.7 seconds; 5,000 locks and 40 waiters take 30 ms.
 ///
-/// `involved` follows who blocks whom, also over row and table locks. A prepared transaction holds locks without a
-/// backend, that on its own number among them.
+/// `is_query_cut` reads `pg_settings`: before PostgreSQL 16 `pg_size_bytes` cannot read what `current_setting` gives.
+///
+/// `involved` follows who blocks whom, through row and table locks too. A prepared transaction holds locks without a backend, among
+/// them the lock on its own transaction id.
 pub(super) const LOCKS: &str = concat!(
     "WITH RECURSIVE lock AS MATERIALIZED (
   SELECT l.locktype, l.classid, l.objid, l.objsubid, l.virtualtransaction, l.transactionid, l.pid, l.mode, l.granted, l.waitstart,
@@ -53,7 +55,10 @@ pub(super) const LOCKS: &str = concat!(
 ), backend AS MATERIALIZED (
   SELECT i.pid, a.pid IS NOT NULL AS is_there, a.backend_start IS NOT NULL AS is_visible, a.backend_start,
     CASE WHEN a.usesysid IS NOT NULL THEN CAST(pg_catalog.pg_get_userbyid(a.usesysid) AS pg_catalog.text) END AS user_name,
-    a.application_name, a.state, a.query, pg_catalog.host(a.client_addr) AS client_addr,
+    a.application_name, a.state, a.query,
+    pg_catalog.octet_length(a.query) OPERATOR(pg_catalog.>=) (SELECT CAST(s.setting AS pg_catalog.int4) OPERATOR(pg_catalog.-) 1
+      FROM pg_catalog.pg_settings AS s WHERE s.name OPERATOR(pg_catalog.=) 'track_activity_query_size') AS is_query_cut,
+    pg_catalog.host(a.client_addr) AS client_addr,
     a.xact_start, a.state_change, w.locktype AS waits_for,
     CASE WHEN w.pid IS NOT NULL THEN pg_catalog.pg_blocking_pids(w.pid) END AS blocked_by
   FROM involved AS i
@@ -61,7 +66,7 @@ pub(super) const LOCKS: &str = concat!(
   LEFT JOIN LATERAL (SELECT * FROM pg_catalog.pg_stat_get_activity(i.pid) LIMIT 1) AS a ON true
 )
 SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, b.pid,
-  b.is_there, b.is_visible, b.user_name, b.application_name, b.state, b.query, b.client_addr,
+  b.is_there, b.is_visible, b.user_name, b.application_name, b.state, b.query, b.is_query_cut, b.client_addr,
   ",
     age!("l.waitstart"),
     " AS waited, ",
@@ -88,9 +93,10 @@ LEFT JOIN ((SELECT * FROM lock WHERE is_ours) AS l
 ) ON true",
 );
 
-/// Ends the statement of the backend `$1` that started at `$2`, or its session, and says what became of it.
+/// Signals the backend `$1` that started at `$2`, and returns the outcome as a word.
 ///
-/// Where its start may not be seen, it has to hold an advisory lock or wait for one still, or another may have its process id.
+/// Where this role may not see when it started, the backend must still hold an advisory lock or wait for one: otherwise another
+/// backend may have its process id.
 macro_rules! signal {
     ($signal:literal, $otherwise:literal) => {
         concat!(
@@ -121,11 +127,11 @@ SELECT COALESCE((SELECT CASE
     };
 }
 
-/// Ends the statement that it runs.
+/// Cancels the statement that it runs.
 pub(super) const CANCEL: &str = signal!("pg_catalog.pg_cancel_backend(t.pid)", "gone");
 
-/// Ends its session, and waits for that, so that its locks are free when this answers.
+/// Terminates its session and waits for its end, so that its locks are free when this returns.
 pub(super) const TERMINATE: &str = signal!(
     "pg_catalog.pg_terminate_backend(t.pid, CAST(5000 AS pg_catalog.int8))",
-    "asked"
+    "sent"
 );

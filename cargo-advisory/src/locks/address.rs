@@ -1,4 +1,4 @@
-//! Which database? The flag, else `DATABASE_URL`, else that of a `.env`, as Diesel's own command reads them.
+//! Which database? That of the flag, else of `DATABASE_URL`, else of a `.env`, as Diesel's own command reads them.
 
 use std::env;
 
@@ -9,7 +9,7 @@ const VARIABLE: &str = "DATABASE_URL";
 
 /// Finds the database's address.
 pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
-    // A variable that a script sets to nothing says nothing.
+    // A script may set the variable to an empty text.
     let is_one = |url: &String| !url.trim().is_empty();
     if let Some(url) = flag.cloned().filter(is_one) {
         return Ok(url);
@@ -17,7 +17,7 @@ pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
     if let Some(url) = env::var(VARIABLE).ok().filter(is_one) {
         return Ok(url);
     }
-    // Looked for in this directory and those above it, and the environment stays as it is.
+    // Searches this directory and those above it; does not change the environment.
     match dotenvy::dotenv_iter() {
         Ok(lines) => {
             for line in lines {
@@ -30,20 +30,20 @@ pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
         Err(error) if error.not_found() => {}
         Err(error) => return Err(unreadable(&error)),
     }
-    let why = "which database? Give `--database-url`, or `DATABASE_URL` in the environment or in a `.env`";
+    let why = "no database given: use `--database-url`, or `DATABASE_URL` in the environment or in a `.env`";
     Err(Failure::Input(why.to_owned()))
 }
 
-/// Without the line itself, which may hold a password.
+/// Does not show the line itself, which may contain a password.
 fn unreadable(error: &dotenvy::Error) -> Failure {
     let why = match error {
-        dotenvy::Error::LineParse(_, at) => format!("a line cannot be read, at its character {at}"),
+        dotenvy::Error::LineParse(_, at) => format!("cannot read a line, at its character {at}"),
         other => other.to_string(),
     };
     Failure::Input(format!("`.env`: {why}"))
 }
 
-/// Takes what is said of TLS out of an address, since tokio-postgres knows less of it than libpq does.
+/// Takes the TLS settings out of an address: tokio-postgres does not know all those of libpq.
 pub(crate) fn split(address: &str) -> (String, Tls) {
     let mut tls = Tls::default();
     let mut rest = Vec::new();
@@ -69,7 +69,7 @@ pub(crate) fn split(address: &str) -> (String, Tls) {
     (format!("{before}{}", rest.join(separator)), tls)
 }
 
-/// The settings of a key-value string: a value in quotes can have spaces of its own.
+/// The settings of a key-value string: a value in quotes can contain spaces.
 fn words(address: &str) -> Vec<&str> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let words = address.split(|letter: char| {
@@ -87,7 +87,7 @@ fn words(address: &str) -> Vec<&str> {
     words.filter(|word| !word.is_empty()).collect()
 }
 
-/// A value as a URL has it: `%2F` is `/`.
+/// Decodes a value of a URL: `%2F` is `/`.
 fn decoded(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;

@@ -1,12 +1,12 @@
-//! How old is a lock, and how is a time written?
+//! How old is a lock, and how is a duration read and written?
 
 use std::time::Duration;
 
-use advisory_runtime::monitor::{Activity, By, Lock, Locks, State};
+use advisory_runtime::monitor::{Activity, HolderId, Lock, Locks, State};
 
 /// Reads `30s`, `5m`, `2h`, `500ms`, `1m30s`; a number alone is seconds.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time: write `30s`, `5m`, `2h` or `500ms`");
+    let wrong = || format!("`{text}` is not a duration: write `30s`, `5m`, `2h` or `500ms`");
     if let Ok(seconds) = text.parse() {
         return Ok(Duration::from_secs(seconds));
     }
@@ -53,22 +53,22 @@ pub(crate) fn short(time: Duration) -> String {
     }
 }
 
-/// Whether somebody has waited for it for so long, or holds it in a transaction that is open, or in a session that has been idle,
-/// for so long. The server does not keep when a lock was granted: it is never older than that.
+/// Whether a waiter has waited that long, or a holder's transaction has been open, or its session has been idle, that long. The server
+/// does not record when a lock was granted; it is never older than that.
 pub(crate) fn is_older(locks: &Locks, lock: &Lock, bound: Duration) -> bool {
     let waits = lock.waiters.iter().any(|waiter| waiter.waited >= bound);
-    let mut holders = lock.holders.iter().filter_map(|holder| match &holder.by {
-        By::Prepared { age, .. } => Some(*age),
-        By::Backend(pid) => locks
+    let mut holders = lock.holders.iter().filter_map(|holder| match &holder.id {
+        HolderId::Prepared { age, .. } => Some(*age),
+        HolderId::Backend(pid) => locks
             .backend(*pid)
-            .and_then(|backend| of(&backend.activity)),
+            .and_then(|backend| age_of(&backend.activity)),
         _ => None,
     });
     waits || holders.any(|age| age >= bound)
 }
 
-/// How long a transaction is open, or a session without one idle; `None` where that is hidden.
-fn of(activity: &Activity) -> Option<Duration> {
+/// How long its transaction has been open, or the session idle without one; `None` if that is hidden.
+fn age_of(activity: &Activity) -> Option<Duration> {
     match activity {
         Activity::Visible {
             transaction_age: Some(age),

@@ -1,27 +1,27 @@
-//! How is a statement or a session ended, and what is said before?
+//! Cancels a statement or terminates a session, after a confirmation.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal};
 
-use advisory_runtime::monitor::{self, Activity, Backend, By, Locks, Signal, State};
+use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
 use clap::ArgMatches;
 
 use super::age::short;
-use super::session::{Session, bounded};
-use super::view::{held, identifier, kind_of, label, who};
+use super::session::{Session, with_timeout};
+use super::view::{identifier, label, lock_kind, scope_and_mode, who};
 use crate::failure::Failure;
 use crate::screen::{self, BOLD, one_line};
 
-/// What is ended.
+/// What to do with a backend.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
-    /// The statement.
+pub(crate) enum Action {
+    /// Cancel its statement.
     Cancel,
-    /// The session.
+    /// Terminate its session.
     Terminate,
 }
 
-impl How {
+impl Action {
     pub(crate) fn of(word: &str) -> Self {
         if word == "cancel" {
             Self::Cancel
@@ -31,42 +31,42 @@ impl How {
     }
 }
 
-/// Shows who it is and what would be lost, asks, and ends it. Tells whether it was ended.
+/// Shows the session and what would be lost, asks, and sends the signal; `true` if it had its effect.
 pub(crate) async fn run(
     session: &mut Session,
     locks: &Locks,
-    how: How,
+    action: Action,
     matches: &ArgMatches,
 ) -> Result<bool, Failure> {
     let pid = matches.get_one::<i32>("pid").copied().unwrap_or_default();
     let Some(backend) = locks.backend(pid) else {
         let database = one_line(&locks.database);
         screen::note(&format!(
-            "{pid} holds no advisory lock of database `{database}`, waits for none, and is in nobody's way: it may have ended. \
+            "{pid} holds no advisory lock of database `{database}`, waits for none and blocks nobody: it may have ended. \
              Nothing was done.\n"
         ));
         return Ok(false);
     };
-    screen::note(&told(locks, backend));
-    if how == How::Cancel && !may_run(&backend.activity) {
+    screen::note(&description(locks, backend));
+    if action == Action::Cancel && !may_run(&backend.activity) {
         screen::note(&format!(
-            "{pid} runs no statement, so there is nothing to cancel; `terminate {pid}` ends its session.\n"
+            "{pid} runs no statement, so there is nothing to cancel. `terminate {pid}` ends its session.\n"
         ));
         return Ok(false);
     }
-    screen::note(&lost(&backend.activity, how));
-    if !matches.get_flag("yes") && !confirmed(pid, how)? {
+    screen::note(&consequences(&backend.activity, action));
+    if !matches.get_flag("yes") && !confirm(pid, action)? {
         screen::note("Nothing was done.\n");
         return Ok(false);
     }
-    let signal = match how {
-        How::Cancel => bounded(monitor::cancel(session.conn(), backend)).await?,
-        How::Terminate => bounded(monitor::terminate(session.conn(), backend)).await?,
+    let signal = match action {
+        Action::Cancel => with_timeout(monitor::cancel(session.conn(), backend)).await?,
+        Action::Terminate => with_timeout(monitor::terminate(session.conn(), backend)).await?,
     };
     let (is_done, said) = outcome(
         pid,
-        how,
-        signal.map_err(|error| super::wrong(&error))?,
+        action,
+        signal.map_err(|error| super::failure(&error))?,
         &locks.role,
     );
     screen::note(&said);
@@ -83,11 +83,11 @@ fn may_run(activity: &Activity) -> bool {
     }
 }
 
-/// Who it is, what it holds, and who waits for that.
-fn told(locks: &Locks, backend: &Backend) -> String {
+/// The session, what it holds, and who waits for that.
+fn description(locks: &Locks, backend: &Backend) -> String {
     let pid = backend.pid;
     let mut text = format!("{BOLD}{pid}{BOLD:#}  {}\n", who(backend));
-    // A `String` takes everything.
+    // Writing to a `String` cannot fail.
     let mut line = |line: String| {
         let _ = writeln!(text, "  {line}");
     };
@@ -118,19 +118,23 @@ fn told(locks: &Locks, backend: &Backend) -> String {
             }
         }
         Activity::Hidden { needs, .. } => line(format!(
-            "what it does is hidden from role `{}`: GRANT {needs} TO {}",
+            "its activity is hidden from role `{}`: GRANT {needs} TO {}",
             one_line(&locks.role),
             identifier(&locks.role)
         )),
-        _ => line("it has ended since".to_owned()),
+        _ => line("it has ended".to_owned()),
     }
     for lock in &locks.locks {
         for holder in lock
             .holders
             .iter()
-            .filter(|holder| holder.by == By::Backend(pid))
+            .filter(|holder| holder.id == HolderId::Backend(pid))
         {
-            line(format!("holds {} ({})", label(lock), held(holder)));
+            line(format!(
+                "holds {} ({})",
+                label(lock),
+                scope_and_mode(holder)
+            ));
         }
         for waiter in &lock.waiters {
             if waiter.pid == pid {
@@ -156,7 +160,7 @@ fn told(locks: &Locks, backend: &Backend) -> String {
             line(format!(
                 "{} waits for a {} lock of it: {}",
                 other.pid,
-                kind_of(kind),
+                lock_kind(kind),
                 who(other)
             ));
         }
@@ -169,15 +173,15 @@ fn told(locks: &Locks, backend: &Backend) -> String {
         let others: Vec<String> = backend.blocked_by.iter().map(ToString::to_string).collect();
         line(format!(
             "waits for a {} lock of {}",
-            kind_of(kind),
+            lock_kind(kind),
             others.join(", ")
         ));
     }
     text
 }
 
-/// What would be lost.
-fn lost(activity: &Activity, how: How) -> String {
+/// What the signal will do.
+fn consequences(activity: &Activity, action: Action) -> String {
     let has_transaction = match activity {
         Activity::Visible {
             transaction_age, ..
@@ -185,29 +189,28 @@ fn lost(activity: &Activity, how: How) -> String {
         _ => true,
     };
     let rolled_back = if has_transaction {
-        "what its transaction has written is rolled back"
+        "its transaction is rolled back"
     } else {
         "no transaction is open, so nothing is rolled back"
     };
-    match how {
-        How::Cancel => "Its statement ends with an error. A transaction that is open can only be rolled back then, by its client; \
-             its locks are free when that has happened. Session-level locks stay.\n"
+    match action {
+        Action::Cancel => "Its statement fails. If a transaction is open, its client can only roll it back, and its locks are free after that. \
+             Session-level locks stay.\n"
             .to_owned(),
-        How::Terminate => format!(
-            "Its session ends: {rolled_back}, every lock that it holds is free, session-level ones too, and its client gets an \
-             error and may do its work again.\n"
+        Action::Terminate => format!(
+            "Its session ends: {rolled_back}, all its locks are free, session-level locks too, and its client gets an error.\n"
         ),
     }
 }
 
-fn confirmed(pid: i32, how: How) -> Result<bool, Failure> {
+fn confirm(pid: i32, action: Action) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        let why = "there is no terminal to ask on: give `--yes` to do it without being asked";
+        let why = "no terminal to ask for a confirmation: give `--yes`";
         return Err(Failure::Input(why.to_owned()));
     }
-    let what = match how {
-        How::Cancel => "Cancel the statement",
-        How::Terminate => "End the session",
+    let what = match action {
+        Action::Cancel => "Cancel the statement",
+        Action::Terminate => "End the session",
     };
     screen::note(&format!("{what} of {pid}? [y/N] "));
     let mut answer = String::new();
@@ -218,17 +221,19 @@ fn confirmed(pid: i32, how: How) -> Result<bool, Failure> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-fn outcome(pid: i32, how: How, signal: Signal, role: &str) -> (bool, String) {
+fn outcome(pid: i32, action: Action, signal: Signal, role: &str) -> (bool, String) {
     let (role, grantee) = (one_line(role), identifier(role));
-    match (signal, how) {
-        (Signal::Done, How::Cancel) => (true, format!("The statement of {pid} was cancelled.\n")),
-        (Signal::Done, How::Terminate) => (
+    match (signal, action) {
+        (Signal::Done, Action::Cancel) => {
+            (true, format!("The statement of {pid} was cancelled.\n"))
+        }
+        (Signal::Done, Action::Terminate) => (
             true,
             format!("The session of {pid} has ended; its locks are free.\n"),
         ),
-        (Signal::Asked, _) => (
+        (Signal::Sent, _) => (
             false,
-            format!("{pid} was told to end, and had not within five seconds: look again.\n"),
+            format!("{pid}: signal sent; still alive after 5 s.\n"),
         ),
         (
             Signal::Refused {
@@ -238,13 +243,13 @@ fn outcome(pid: i32, how: How, signal: Signal, role: &str) -> (bool, String) {
         ) => (
             false,
             format!(
-                "Only a superuser may end what {pid} does, for that is a superuser's. Nothing was done.\n"
+                "Only a superuser may signal {pid}, which is the session of a superuser. Nothing was done.\n"
             ),
         ),
         (Signal::Refused { needs, .. }, _) => (
             false,
             format!(
-                "Role `{role}` may not end what {pid} does. Be a member of its role, or: GRANT {needs} TO {grantee}. Nothing was done.\n"
+                "Role `{role}` may not signal {pid}: use the role of that session, or GRANT {needs} TO {grantee}. Nothing was done.\n"
             ),
         ),
         _ => (

@@ -1,39 +1,39 @@
-//! How are live locks written as JSON? The schema is documented in this crate's README.
+//! How are live locks written as JSON? This crate's README documents the schema.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use advisory_runtime::monitor::{
-    Activity, Backend, By, Certainty, Holder, Lease, Lock, Name, Scope, Waiter,
+    Activity, Backend, Certainty, Holder, HolderId, Lease, Lock, Name, Scope, Waiter,
 };
 use advisory_runtime::{Key, Mode};
 use serde_json::{Value, json};
 
-use super::Look;
+use super::Snapshot;
 use super::view::hex;
 use crate::json::pretty;
 
 /// The schema that this command writes.
 const VERSION: u64 = 1;
 
-/// One look, a member a line.
-pub(crate) fn write(look: &Look) -> String {
-    visible(&pretty(&value(look)))
+/// Writes a snapshot with a member a line.
+pub(crate) fn write(snapshot: &Snapshot) -> String {
+    visible(&pretty(&value(snapshot)))
 }
 
-/// One look on one line, for `--watch`.
-pub(crate) fn line(look: &Look) -> String {
-    visible(&format!("{}\n", value(look)))
+/// Writes a snapshot on one line, for `--watch`.
+pub(crate) fn line(snapshot: &Snapshot) -> String {
+    visible(&format!("{}\n", value(snapshot)))
 }
 
-/// JSON escapes only the first 32 control characters by itself, and this goes to terminals too.
+/// Escapes what steers a terminal: JSON itself requires that only of the first 32 control characters.
 fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter != '\n' && crate::screen::steers(letter) {
             let mut units = [0; 2];
             for unit in letter.encode_utf16(&mut units) {
-                // A `String` takes everything.
+                // Writing to a `String` cannot fail.
                 let _ = write!(visible, "\\u{unit:04x}");
             }
         } else {
@@ -43,10 +43,10 @@ fn visible(text: &str) -> String {
     visible
 }
 
-fn value(look: &Look) -> Value {
-    let locks = &look.locks;
-    let shown = look.wanted.iter().map(|at| lock(&locks.locks[*at]));
-    let leases = look.leases.as_ref();
+fn value(snapshot: &Snapshot) -> Value {
+    let locks = &snapshot.locks;
+    let shown = snapshot.wanted.iter().map(|at| lock(&locks.locks[*at]));
+    let leases = snapshot.leases.as_ref();
     json!({
         "version": VERSION,
         "database": locks.database,
@@ -76,8 +76,8 @@ fn lock(lock: &Lock) -> Value {
 fn name(name: &Name) -> Value {
     let certainty = match name.certainty {
         Certainty::Certain => "certain",
-        Certainty::OneOf => "one-of",
-        _ => "likely",
+        Certainty::Likely => "likely",
+        _ => "possible",
     };
     let sites = name.sites.iter().map(|site| {
         json!({
@@ -97,14 +97,14 @@ fn name(name: &Name) -> Value {
 }
 
 fn holder(holder: &Holder) -> Value {
-    let (pid, prepared) = match &holder.by {
-        By::Prepared {
+    let (pid, prepared) = match &holder.id {
+        HolderId::Prepared {
             gid, owner, age, ..
         } => (
             None,
             Some(json!({ "gid": gid, "owner": owner, "age_ms": millis(*age) })),
         ),
-        By::Backend(pid) => (Some(*pid), None),
+        HolderId::Backend(pid) => (Some(*pid), None),
         _ => (None, None),
     };
     let scope = holder.scope.map(|scope| match scope {
@@ -132,12 +132,11 @@ const fn mode(mode: Mode) -> &'static str {
 }
 
 fn backend(backend: &Backend) -> Value {
-    let key = backend.application.key.as_ref();
     let mut value = json!({
         "pid": backend.pid,
         "user": backend.user,
-        "application": backend.application.name,
-        "application_key": key.map(|said| &said.text),
+        "application": backend.application,
+        "comment": backend.comment.as_ref().map(|comment| &comment.text),
         "waits_for": backend.waits_for,
         "blocked_by": backend.blocked_by,
         "activity": "gone",

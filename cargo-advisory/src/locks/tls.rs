@@ -1,8 +1,8 @@
-//! Whom is the connection encrypted for? `sslmode` and `sslrootcert`, as libpq understands them.
+//! TLS: `sslmode` and `sslrootcert`, with their meaning in libpq.
 //!
-//! `prefer`, the default, and `require` encrypt without looking at the certificate, `verify-ca` wants it from an authority that is
-//! trusted, `verify-full` for that host as well. The authorities are those of the system, or of the file that `sslrootcert` names;
-//! with such a file `require` is `verify-ca`.
+//! `prefer`, the default, and `require` encrypt without checking the certificate. `verify-ca` requires one of a trusted authority, and
+//! `verify-full` also the host's name in it. The authorities are those of the system, or of the file that `sslrootcert` names; with
+//! such a file `require` is `verify-ca`.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::failure::Failure;
 
-/// What the address asks for.
+/// The TLS settings of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) mode: Option<String>,
     pub(crate) authorities: Option<String>,
 }
 
-/// How far a certificate is looked at.
+/// How far a certificate is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     Anybody,
@@ -35,7 +35,7 @@ enum Trust {
 }
 
 impl Tls {
-    /// Whether to encrypt, and how.
+    /// The mode, and what encrypts the connection.
     pub(crate) fn connector(&self) -> Result<(SslMode, MakeRustlsConnect), Failure> {
         let has_file = self
             .authorities
@@ -43,7 +43,7 @@ impl Tls {
             .is_some_and(|file| file != "system");
         let (mode, trust) = match self.mode.as_deref() {
             Some("disable") => (SslMode::Disable, Trust::Anybody),
-            // `allow` tries without first, which spares nothing.
+            // `allow` tries without TLS first, which saves nothing here.
             None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anybody),
             Some("require") if !has_file => (SslMode::Require, Trust::Anybody),
             Some("require" | "verify-ca") => (SslMode::Require, Trust::Authority),
@@ -61,7 +61,7 @@ impl Tls {
             Trust::Authority | Trust::Host => {
                 let roots = Arc::new(self.roots()?);
                 let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-                Some(verifier.build().map_err(|error| wrong(&error))?)
+                Some(verifier.build().map_err(|error| failure(&error))?)
             }
         };
         let verifier = Verifier {
@@ -71,7 +71,7 @@ impl Tls {
         };
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(&error))?
+            .map_err(|error| failure(&error))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
@@ -82,7 +82,7 @@ impl Tls {
         let mut roots = RootCertStore::empty();
         match self.authorities.as_deref() {
             None | Some("system") => {
-                // What cannot be read there is somebody else's; without any the connection says so.
+                // An unreadable certificate of the system is not the user's problem; having none at all is an error below.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
             Some(file) => {
@@ -107,7 +107,7 @@ impl Tls {
     }
 }
 
-fn wrong(error: &dyn std::fmt::Display) -> Failure {
+fn failure(error: &dyn std::fmt::Display) -> Failure {
     Failure::Input(format!("TLS: {error}"))
 }
 
@@ -131,7 +131,7 @@ impl ServerCertVerifier for Verifier {
             return Ok(ServerCertVerified::assertion());
         };
         match checked.verify_server_cert(certificate, between, host, ocsp, now) {
-            // The name is looked at last, so all the rest is as it should be.
+            // The name is checked last, so the rest is valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if self.trust == Trust::Authority => Ok(ServerCertVerified::assertion()),

@@ -1,45 +1,45 @@
-//! What stands below what: a lock, who waits for it, and what these hold in turn.
+//! The tree of locks: a lock, its waiters, and the locks that these hold in turn.
 //!
-//! The roots are the causes: locks whose holders wait for no other one. A waiter that holds locks itself has them below it, and who
-//! waits for those below them. Each lock stands in the tree once, also where a deadlock makes a circle.
+//! The roots are the causes: locks whose holders wait for no other lock. The locks that a waiter holds are below it, and their waiters
+//! below them. Each lock is in the tree once, also if a deadlock makes a cycle.
 
 use std::collections::BTreeSet;
 
-use advisory_runtime::monitor::{By, Holder, Lock, Locks, Waiter};
+use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Waiter};
 
 /// One line of the tree.
 pub(crate) struct Line<'l> {
-    /// What is drawn before it.
+    /// The branches that are drawn before it.
     pub(crate) branch: String,
-    pub(crate) what: What<'l>,
+    pub(crate) content: Content<'l>,
 }
 
-pub(crate) enum What<'l> {
+pub(crate) enum Content<'l> {
     /// A lock and its first holder.
     Lock(&'l Lock, Option<&'l Holder>),
-    /// Another holder of the same.
-    Also(&'l Holder),
-    /// One who waits for the lock above.
-    Waits(&'l Waiter),
-    /// One who holds up the backend above, by a lock of that kind on a row or a table.
-    HoldsUp { pid: i32, kind: &'l str },
+    /// Another holder of the same lock.
+    OtherHolder(&'l Holder),
+    /// A waiter for the lock above.
+    Waiter(&'l Waiter),
+    /// A backend that blocks the one above, by a lock of that kind on a row or a table.
+    Blocker { pid: i32, kind: &'l str },
 }
 
 struct Tree<'l> {
     locks: &'l Locks,
     wanted: &'l [usize],
     shown: BTreeSet<usize>,
-    causes: BTreeSet<i32>,
+    blockers: BTreeSet<i32>,
     lines: Vec<Line<'l>>,
 }
 
-/// Puts the wanted locks in order: who keeps others waiting for longest first.
+/// Orders the wanted locks: the one whose waiter has waited longest comes first.
 pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize]) -> Vec<Line<'l>> {
     let mut tree = Tree {
         locks,
         wanted,
         shown: BTreeSet::new(),
-        causes: BTreeSet::new(),
+        blockers: BTreeSet::new(),
         lines: Vec::new(),
     };
     let mut order = wanted.to_vec();
@@ -55,7 +55,7 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize]) -> Vec<Line<'l>> 
     for at in order.iter().filter(is_cause) {
         tree.lock(*at, "", "");
     }
-    // What is left waits in a circle.
+    // The rest waits in a cycle.
     for at in &order {
         tree.lock(*at, "", "");
     }
@@ -63,25 +63,25 @@ pub(crate) fn lines<'l>(locks: &'l Locks, wanted: &'l [usize]) -> Vec<Line<'l>> 
 }
 
 fn pids(lock: &Lock) -> impl Iterator<Item = i32> + '_ {
-    lock.holders.iter().filter_map(|holder| match holder.by {
-        By::Backend(pid) => Some(pid),
+    lock.holders.iter().filter_map(|holder| match holder.id {
+        HolderId::Backend(pid) => Some(pid),
         _ => None,
     })
 }
 
 impl<'l> Tree<'l> {
-    /// `first` stands before the lock, `rest` before what is below it.
+    /// `first` is drawn before the lock, `rest` before what is below it.
     fn lock(&mut self, at: usize, first: &str, rest: &str) {
         if !self.shown.insert(at) {
             return;
         }
         let lock = &self.locks.locks[at];
-        self.push(first, What::Lock(lock, lock.holders.first()));
+        self.push(first, Content::Lock(lock, lock.holders.first()));
         for holder in lock.holders.iter().skip(1) {
-            self.push(rest, What::Also(holder));
+            self.push(rest, Content::OtherHolder(holder));
         }
         for pid in pids(lock) {
-            self.causes_of(pid, rest);
+            self.push_blockers(pid, rest);
         }
         for (nth, waiter) in lock.waiters.iter().enumerate() {
             let is_last = nth + 1 == lock.waiters.len();
@@ -90,7 +90,7 @@ impl<'l> Tree<'l> {
             } else {
                 ("├─ ", "│  ")
             };
-            self.push(&format!("{rest}{branch}"), What::Waits(waiter));
+            self.push(&format!("{rest}{branch}"), Content::Waiter(waiter));
             let below = format!("{rest}{below}");
             for at in self.wanted {
                 if pids(&self.locks.locks[*at]).any(|pid| pid == waiter.pid) {
@@ -100,8 +100,8 @@ impl<'l> Tree<'l> {
         }
     }
 
-    /// Who is in a backend's way by other locks than advisory ones, and in theirs.
-    fn causes_of(&mut self, pid: i32, before: &str) {
+    /// Adds the backends that block this one by other locks than advisory ones, and those that block them.
+    fn push_blockers(&mut self, pid: i32, before: &str) {
         let Some(backend) = self.locks.backend(pid) else {
             return;
         };
@@ -111,18 +111,24 @@ impl<'l> Tree<'l> {
         if kind == "advisory" {
             return;
         }
-        for cause in &backend.blocked_by {
-            if self.causes.insert(*cause) {
-                self.push(before, What::HoldsUp { pid: *cause, kind });
-                self.causes_of(*cause, before);
+        for blocker in &backend.blocked_by {
+            if self.blockers.insert(*blocker) {
+                self.push(
+                    before,
+                    Content::Blocker {
+                        pid: *blocker,
+                        kind,
+                    },
+                );
+                self.push_blockers(*blocker, before);
             }
         }
     }
 
-    fn push(&mut self, branch: &str, what: What<'l>) {
+    fn push(&mut self, branch: &str, content: Content<'l>) {
         self.lines.push(Line {
             branch: branch.to_owned(),
-            what,
+            content,
         });
     }
 }

@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_runtime::monitor::{
-    Activity, Backend, By, Certainty, Holder, Lease, Lock, Locks, Name, Scope, State,
+    Activity, Backend, Certainty, Holder, HolderId, Lease, Lock, Locks, Name, Scope, State,
 };
 use advisory_runtime::{Key, Mode};
 
-use super::Look;
+use super::Snapshot;
 use super::age::short;
-use super::tree::{self, What};
+use super::tree::{self, Content};
 use crate::grid::Grid;
 use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line};
 
@@ -34,30 +34,30 @@ const LEASES: Grid<5> = Grid {
     narrowest: NARROWEST,
 };
 const NARROWEST: usize = 11;
-/// As much of a query as says which one it is; `--json` has the whole.
+/// How much of a query is shown; `--json` has all of it.
 const QUERY: usize = 60;
 const SHORTEST: usize = 20;
 
-/// Draws the locks, the leases, and what there is to say of them.
-pub(crate) fn write(look: &Look, width: Option<usize>) -> String {
-    let locks = &look.locks;
+/// Draws the locks, the leases and the notes.
+pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
+    let locks = &snapshot.locks;
     let mut text = String::new();
-    let rows: Vec<[String; 8]> = tree::lines(locks, &look.wanted)
+    let rows: Vec<[String; 8]> = tree::lines(locks, &snapshot.wanted)
         .into_iter()
         .map(|line| row(locks, &line))
         .collect();
     table(&mut text, &LOCKS, &shortened(&rows, width), width);
-    let leases = look.leases.iter().flatten().map(lease);
+    let leases = snapshot.leases.iter().flatten().map(lease);
     let leases: Vec<[String; 5]> = leases.collect();
     table(&mut text, &LEASES, &leases, width);
-    for note in notes(look) {
-        // A `String` takes everything.
+    for note in notes(snapshot) {
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{note}");
     }
     text
 }
 
-/// Queries give way first, as far as they still say something.
+/// Shortens the queries until the table fits, but not below a useful length.
 fn shortened(rows: &[[String; 8]], width: Option<usize>) -> Vec<[String; 8]> {
     let cut_to = |most: usize| -> Vec<[String; 8]> {
         let rows = rows.iter().cloned();
@@ -88,7 +88,7 @@ fn table<const N: usize>(
     text.push('\n');
 }
 
-/// For a narrow terminal: the first cell, and below it the others with their heads.
+/// For a narrow terminal: the first cell, and below it the other cells with their heads.
 fn paragraph<const N: usize>(text: &mut String, grid: &Grid<N>, row: &[String; N]) {
     let first = grid.styles[0];
     let _ = writeln!(text, "{first}{}{first:#}", row[0]);
@@ -106,10 +106,10 @@ fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
     let mut holds = |label: String, holder: Option<&Holder>| {
         cells[0] = label;
         let Some(holder) = holder else { return };
-        cells[2] = held(holder);
-        match &holder.by {
-            By::Backend(pid) => backend(&mut cells, locks, *pid),
-            By::Prepared {
+        cells[2] = scope_and_mode(holder);
+        match &holder.id {
+            HolderId::Backend(pid) => backend(&mut cells, locks, *pid),
+            HolderId::Prepared {
                 gid, owner, age, ..
             } => {
                 cells[4] = short(*age);
@@ -119,10 +119,10 @@ fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
             _ => {}
         }
     };
-    match line.what {
-        What::Lock(lock, holder) => holds(format!("{branch}{}", label(lock)), holder),
-        What::Also(holder) => holds(format!("{branch}held too"), Some(holder)),
-        What::Waits(waiter) => {
+    match line.content {
+        Content::Lock(lock, holder) => holds(format!("{branch}{}", label(lock)), holder),
+        Content::OtherHolder(holder) => holds(format!("{branch}also held by"), Some(holder)),
+        Content::Waiter(waiter) => {
             let mode = match waiter.mode {
                 Mode::Exclusive => "",
                 Mode::Shared => ", shared",
@@ -131,16 +131,16 @@ fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
             cells[3] = short(waiter.waited);
             backend(&mut cells, locks, waiter.pid);
         }
-        What::HoldsUp { pid, kind } => {
-            cells[0] = format!("{branch}held up by a {} lock of", kind_of(kind));
+        Content::Blocker { pid, kind } => {
+            cells[0] = format!("{branch}held up by a {} lock of", lock_kind(kind));
             backend(&mut cells, locks, pid);
         }
     }
     cells
 }
 
-/// What people call what `pg_locks` calls so.
-pub(crate) fn kind_of(kind: &str) -> &str {
+/// The common name of a lock type of `pg_locks`.
+pub(crate) fn lock_kind(kind: &str) -> &str {
     match kind {
         "transactionid" | "tuple" => "row",
         "relation" => "table",
@@ -181,7 +181,7 @@ fn backend(cells: &mut [String; 8], locks: &Locks, pid: i32) {
 
 /// `booking-service (app@10.0.0.7)`
 pub(crate) fn who(backend: &Backend) -> String {
-    let name = one_line(&backend.application.name);
+    let name = one_line(&backend.application);
     let mut user = one_line(backend.user.as_deref().unwrap_or_default());
     if let Activity::Visible {
         client: Some(client),
@@ -197,7 +197,7 @@ pub(crate) fn who(backend: &Backend) -> String {
     }
 }
 
-/// The lock's name, and always its number: that is what everything else shows.
+/// The lock's name and its number, which is what other tools show.
 pub(crate) fn label(lock: &Lock) -> String {
     let (key, names) = (lock.key, names(&lock.names));
     match key {
@@ -212,22 +212,22 @@ fn names(names: &[Name]) -> String {
     for name in names {
         let key = one_line(&name.key);
         let text = match &name.name {
-            // What is fixed is a number, which stands behind it anyway.
+            // A fixed key is a number, which is shown behind it anyway.
             Some(name) if key.parse::<i64>().is_ok() || key.starts_with('(') => one_line(name),
             Some(name) => format!("{}: {key}", one_line(name)),
             None if key.parse::<i64>().is_ok() || key.starts_with('(') => continue,
             None => key,
         };
-        shown.push(match name.certainty {
-            Certainty::OneOf => format!("one of {text}"),
-            _ => text,
-        });
+        shown.push(text);
     }
-    shown.join(" or ")
+    match (&shown[..], names) {
+        ([text], [name]) if name.certainty == Certainty::Possible => format!("perhaps {text}"),
+        _ => shown.join(" or "),
+    }
 }
 
-/// As the column of the inventory's table has it.
-pub(crate) fn held(holder: &Holder) -> String {
+/// The scope and the mode, as in the table of the inventory.
+pub(crate) fn scope_and_mode(holder: &Holder) -> String {
     let scope = match holder.scope {
         Some(Scope::Xact) => "xact",
         Some(Scope::Session) => "session",
@@ -266,16 +266,16 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     digits
 }
 
-/// What is seen, and what is not.
-fn notes(look: &Look) -> Vec<String> {
-    let locks = &look.locks;
+/// Lines below the tables: how many locks there are, and what the role does not see.
+fn notes(snapshot: &Snapshot) -> Vec<String> {
+    let locks = &snapshot.locks;
     let (database, role) = (one_line(&locks.database), one_line(&locks.role));
-    let shown = look.wanted.iter().map(|at| &locks.locks[*at]);
+    let shown = snapshot.wanted.iter().map(|at| &locks.locks[*at]);
     let waiters: usize = shown.map(|lock| lock.waiters.len()).sum();
-    let older = look.older_than.map_or_else(String::new, |bound| {
+    let older = snapshot.older_than.map_or_else(String::new, |bound| {
         format!(" older than {}", bound_text(bound))
     });
-    let mut notes = vec![match look.wanted.len() {
+    let mut notes = vec![match snapshot.wanted.len() {
         0 => format!("no advisory locks{older} in database `{database}`"),
         some => {
             let locks = plural(some, "lock");
@@ -290,14 +290,14 @@ fn notes(look: &Look) -> Vec<String> {
         > 0
     {
         notes.push(format!(
-            "role `{role}` does not see what other roles' sessions do, nor for how long: GRANT pg_monitor TO {}",
+            "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries: GRANT pg_monitor TO {}",
             identifier(&locks.role)
         ));
     }
     notes
 }
 
-/// A role's name as SQL takes it.
+/// A role's name as an SQL identifier.
 pub(crate) fn identifier(name: &str) -> String {
     let name = one_line(name);
     let is_plain = |at: usize, letter: char| {
@@ -327,7 +327,7 @@ fn plural(count: usize, what: &str) -> String {
     }
 }
 
-/// At most so many characters, with a mark where some are gone.
+/// At most `most` characters, with a mark where it was cut.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

@@ -86,8 +86,8 @@ async fn locks_are_shown_by_name_with_who_waits_below_them() {
     .await;
     let (awaits, waiting) = waiter(
         &db,
-        "booking-service [<tenant_id>:<date>]",
-        "SELECT pg_advisory_xact_lock(42424242)",
+        "booking-service",
+        "/*advisory:<tenant_id>:<date>*/;SELECT pg_catalog.pg_advisory_xact_lock(42424242);BEGIN",
     )
     .await;
     let held_by = pid_of(&mut job).await;
@@ -112,7 +112,7 @@ async fn locks_are_shown_by_name_with_who_waits_below_them() {
         assert!(lines[2].contains("booking-service ("), "{}", said.out);
         assert!(lines[4].starts_with("1 lock, 1 waiter in database `"));
     }
-    // Without an inventory there is what the waiter says of the one lock that it waits for.
+    // Without an inventory there is the comment of the waiter's query.
     let bare = locks(&db, &[]).await;
     let said = format!("\n<tenant_id>:<date> ({CLEANUP})  {held_by} ");
     assert!(bare.out.contains(&said), "{}", bare.out);
@@ -128,7 +128,8 @@ async fn json_has_every_member_of_the_schema() {
     table.set_up(&mut lessee).await.unwrap();
     let lease = table.acquire(&mut lessee, Request::text("mail:7")).await;
     lease.unwrap();
-    let job = holder(&db, "job [nightly:<day>]", "SELECT pg_advisory_lock(5, -6)").await;
+    let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5,-6)";
+    let job = holder(&db, "job", take).await;
     let (pid, waiting) = waiter(&db, "job", "SELECT pg_advisory_lock_shared(5, -6)").await;
     let value = json(&db, &["--artifact", &booking_service()]).await;
     let readme = include_str!("../../README.md");
@@ -148,8 +149,11 @@ async fn json_has_every_member_of_the_schema() {
     assert_eq!(lock["holders"][0]["scope"], "session");
     assert_eq!(lock["waiters"][0]["pid"], pid);
     assert_eq!(lock["waiters"][0]["mode"], "shared");
-    let backend = &value["backends"][0];
+    let backends = value["backends"].as_array().unwrap();
+    let holds = |backend: &&Value| backend["pid"] != pid;
+    let backend = backends.iter().find(holds).unwrap();
     assert_eq!(backend["application"], "job");
+    assert_eq!(backend["comment"], "nightly:<day>");
     assert_eq!(value["leases"][0]["token"], 1);
     assert!(value["leases"][0]["remaining_ms"].as_u64().unwrap() > 0);
     drop(job);
@@ -249,15 +253,37 @@ async fn a_program_that_takes_no_lock_names_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_not_certain_say_so() {
+    let db = Database::create().await;
+    let calls: Vec<String> = (0..40)
+        .map(|key| format!("pg_catalog.pg_advisory_lock({key})"))
+        .collect();
+    for (text, first, last) in [
+        // The server cuts the query off before the last number.
+        ("a:<x>", "a:<x> (0)", "perhaps a:<x> (39)"),
+        ("a:<x>, b:<y>", "a:<x> or b:<y> (0)", "a:<x> or b:<y> (39)"),
+    ] {
+        let take = format!("/*advisory:{text}*/;SELECT {}", calls.join(","));
+        let held = holder(&db, "job", &take).await;
+        let said = locks(&db, &[]).await;
+        for label in [first, last] {
+            assert!(
+                said.out.lines().any(|line| line.starts_with(label)),
+                "{label}: {}",
+                said.out
+            );
+        }
+        drop(held);
+        db.until_no_locks().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_others_wrote_steers_the_terminal() {
     let db = Database::create().await;
     let nasty = "\u{1b}]0;owned\u{7} \u{9b}31m \u{202e}";
-    let held = holder(
-        &db,
-        "job",
-        &format!("SELECT pg_advisory_lock(5) /* {nasty} */"),
-    )
-    .await;
+    let take = format!("/*advisory:{nasty}*/SELECT pg_advisory_lock(5)");
+    let held = holder(&db, "job", &take).await;
     for words in [&[][..], &["--json"]] {
         let said = locks(&db, words).await;
         let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
@@ -277,7 +303,8 @@ async fn a_role_without_pg_monitor_is_told_what_it_does_not_see() {
     let name = format!("night-watch-{}", std::process::id());
     let role = format!("\"{name}\"");
     db.run(&format!("CREATE ROLE {role} LOGIN")).await;
-    let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
+    let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5)";
+    let held = holder(&db, "job", take).await;
     let (scheme, address) = db.url().split_once("://").unwrap();
     let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
     let url = format!("{scheme}://{name}@{address}");
@@ -288,18 +315,12 @@ async fn a_role_without_pg_monitor_is_told_what_it_does_not_see() {
         "{}",
         said.out
     );
-    assert!(
-        said.out.contains(&format!("GRANT pg_monitor TO {role}")),
-        "{}",
-        said.out
-    );
+    let note = format!("nor the lock names in their queries: GRANT pg_monitor TO {role}\n");
+    assert!(said.out.contains(&note), "{}", said.out);
+    assert!(!said.out.contains("nightly"), "{}", said.out);
     db.run(&format!("GRANT pg_monitor TO {role}")).await;
     let said = locks_at(&url, &[]).await;
-    assert!(
-        said.out.contains("SELECT pg_advisory_lock(5)"),
-        "{}",
-        said.out
-    );
+    assert!(said.out.contains("nightly:<day> (5)"), "{}", said.out);
     assert!(!said.out.contains("GRANT"), "{}", said.out);
     drop(held);
     db.run(&format!("REVOKE pg_monitor FROM {role}; DROP ROLE {role}"))

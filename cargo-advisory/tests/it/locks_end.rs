@@ -146,7 +146,7 @@ async fn a_person_is_asked_and_anything_but_yes_is_no() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_for_the_list_is_not_passed_over() {
+async fn flags_of_the_list_are_refused() {
     let db = Database::create().await;
     for (flag, value) in [
         ("--json", None),
@@ -159,7 +159,7 @@ async fn what_is_for_the_list_is_not_passed_over() {
         words.extend(["cancel", "4711", "--yes"]);
         let said = locks(&db, &words).await;
         assert_eq!((said.code, &*said.out), (Some(2), ""), "{flag}");
-        let why = format!("`{flag}` is for the list, and `cancel` shows none");
+        let why = format!("`{flag}` does not apply to `cancel`: leave it out");
         assert!(said.err.contains(&why), "{}", said.err);
     }
 }

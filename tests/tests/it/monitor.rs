@@ -2,11 +2,11 @@
 
 use crate::bookings::{database, execute, key_of};
 use advisory_runtime::monitor::{
-    self, Activity, Backend, By, Lock, Locks, Names, Scope, State, Waiter,
+    self, Activity, Backend, HolderId, Lock, Locks, Names, Scope, State, Waiter,
 };
 use advisory_runtime::{Key, Mode, Request, Wait, session, xact};
 use advisory_tests::{Database, pid_of};
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -35,11 +35,12 @@ pub(crate) fn backend(locks: &Locks, pid: i32) -> &Backend {
 /// Runs a statement that waits, and gives the connection back.
 pub(crate) fn waits(
     mut conn: AsyncPgConnection,
-    sql: &'static str,
+    sql: impl Into<String>,
 ) -> JoinHandle<AsyncPgConnection> {
+    let sql = sql.into();
     tokio::spawn(async move {
         // Its own end, or that of its session: either ends the wait.
-        drop(execute(&mut conn, sql).await);
+        drop(conn.batch_execute(&sql).await);
         conn
     })
 }
@@ -55,10 +56,10 @@ pub(crate) async fn until_waiters(db: &Database, count: i32) {
         .await;
 }
 
-fn holders(lock: &Lock) -> Vec<(By, Mode)> {
+fn holders(lock: &Lock) -> Vec<(HolderId, Mode)> {
     let holders = lock.holders.iter();
     holders
-        .map(|holder| (holder.by.clone(), holder.mode))
+        .map(|holder| (holder.id.clone(), holder.mode))
         .collect()
 }
 
@@ -79,7 +80,7 @@ async fn keys_of_both_spaces_come_back_as_they_were_given() {
     let found: Vec<Key> = seen.locks.iter().map(|lock| lock.key).collect();
     assert_eq!(found, keys);
     for lock in &seen.locks {
-        assert_eq!(holders(lock), [(By::Backend(pid), Mode::Exclusive)]);
+        assert_eq!(holders(lock), [(HolderId::Backend(pid), Mode::Exclusive)]);
         assert_eq!(lock.waiters, []);
     }
     assert_eq!(seen.backends.len(), 1);
@@ -106,8 +107,8 @@ async fn a_holder_is_shown_with_all_that_it_does() {
 
     let seen = look(&db).await;
     let shown = backend(&seen, pid);
-    assert_eq!(shown.application.name, "booking-service");
-    assert_eq!(shown.application.key, None);
+    assert_eq!(shown.application, "booking-service");
+    assert_eq!(shown.comment, None);
     assert_eq!(shown.user.as_deref(), Some(seen.role.as_str()));
     assert_eq!((&shown.waits_for, &shown.blocked_by), (&None, &vec![]));
     let Activity::Visible {
@@ -151,7 +152,7 @@ async fn waiters_stand_in_line_behind_holders_and_those_ahead_of_them() {
     pids.sort_unstable();
     assert_eq!(
         holders(lock),
-        pids.map(|pid| (By::Backend(pid), Mode::Shared))
+        pids.map(|pid| (HolderId::Backend(pid), Mode::Shared))
     );
     let [ahead, next] = &lock.waiters[..] else {
         panic!("{lock:?}");
@@ -290,7 +291,7 @@ async fn each_look_inside_one_transaction_is_new() {
         .await
         .unwrap();
     let seen = monitor::locks(&mut watcher, &Names::none()).await.unwrap();
-    assert_eq!(backend(&seen, pid).application.name, "renamed");
+    assert_eq!(backend(&seen, pid).application, "renamed");
 }
 
 #[tokio::test]

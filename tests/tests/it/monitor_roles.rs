@@ -3,9 +3,9 @@
 use crate::bookings::{database, execute};
 use crate::monitor::{backend, lock, look, until_waiters, waits};
 use advisory_runtime::blocking;
-use advisory_runtime::monitor::{self, Activity, By, Locks, Names, Scope, Signal, State};
+use advisory_runtime::monitor::{self, Activity, HolderId, Locks, Names, Scope, Signal, State};
 use advisory_tests::{Database, left_out, pid_of};
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 
@@ -36,7 +36,7 @@ async fn look_as(conn: &mut AsyncPgConnection) -> Locks {
 }
 
 #[tokio::test]
-async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_told() {
+async fn without_pg_monitor_waits_are_seen_but_no_queries_and_no_names_in_them() {
     let db = Database::create().await;
     let (watcher, app) = (role(&db, "watcher").await, role(&db, "app").await);
     let mut holder = connect_as(&db, &app).await;
@@ -45,18 +45,21 @@ async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_tol
     for conn in [&mut holder, &mut waiter] {
         execute(conn, "SET application_name = 'api'").await.unwrap();
     }
-    execute(&mut holder, "SELECT pg_advisory_lock(5)")
-        .await
-        .unwrap();
-    let waiting = waits(waiter, "SELECT pg_advisory_lock(5)");
+    let take = "/*advisory:a:<x>*/;SELECT pg_catalog.pg_advisory_lock(5)";
+    holder.batch_execute(take).await.unwrap();
+    let waiting = waits(waiter, take);
     until_waiters(&db, 1).await;
+    let called = |locks: &Locks| -> Vec<String> {
+        let names = lock(locks, 5).names.iter();
+        names.map(|name| name.key.clone()).collect()
+    };
 
     let mut conn = connect_as(&db, &watcher).await;
     let seen = look_as(&mut conn).await;
     assert_eq!((seen.sees_all, &*seen.role), (false, &*watcher));
     for pid in [held_by, awaited_by] {
         let shown = backend(&seen, pid);
-        assert_eq!(shown.application.name, "api");
+        assert_eq!(shown.application, "api");
         let Activity::Hidden { needs, .. } = &shown.activity else {
             panic!("{shown:?}");
         };
@@ -68,11 +71,22 @@ async fn without_pg_monitor_names_and_waits_are_seen_and_the_missing_role_is_tol
         (awaited_by, &[held_by][..])
     );
     assert!(waiter.waited > Duration::ZERO);
+    // The names are in the queries, unless the caller knows the key.
+    assert_eq!(called(&seen), [""; 0]);
+    let known = Names::none().with_key(5);
+    let seen = monitor::locks(&mut conn, &known).await.unwrap();
+    assert_eq!(called(&seen), ["5"]);
+    let seen = look_as(&mut connect_as(&db, &app).await).await;
+    assert_eq!(
+        (seen.sees_all, called(&seen)),
+        (false, vec!["a:<x>".into()])
+    );
 
     for enough in ["pg_monitor", "pg_read_all_stats"] {
         db.run(&format!("GRANT {enough} TO {watcher}")).await;
         let seen = look_as(&mut conn).await;
         assert!(seen.sees_all, "{enough}");
+        assert_eq!(called(&seen), ["a:<x>"], "{enough}");
         assert!(
             matches!(&backend(&seen, held_by).activity, Activity::Visible { query, .. } if query.contains("lock(5)")),
             "{enough}: {seen:?}"
@@ -222,7 +236,7 @@ async fn a_hostile_search_path_changes_nothing() {
         .unwrap();
     let seen = look_as(&mut conn).await;
     let shown = lock(&seen, 5);
-    assert_eq!(shown.holders[0].by, By::Backend(held_by));
+    assert_eq!(shown.holders[0].id, HolderId::Backend(held_by));
     assert_eq!(shown.waiters[0].held_by, [held_by]);
     assert!(shown.waiters[0].waited > Duration::ZERO);
     assert!(seen.sees_all);
@@ -308,7 +322,7 @@ async fn a_prepared_transaction_is_shown_as_the_holder() {
         panic!("{shown:?}");
     };
     assert!(
-        matches!(&holder.by, By::Prepared { gid, owner, .. } if gid == "forgotten" && *owner == seen.role),
+        matches!(&holder.id, HolderId::Prepared { gid, owner, .. } if gid == "forgotten" && *owner == seen.role),
         "{holder:?}"
     );
     assert_eq!(holder.scope, Some(Scope::Xact));
