@@ -39,7 +39,11 @@ macro_rules! __record {
     };
 }
 
-/// The bytes of a text that is so long; while compiling a panic where it is not.
+/// The bytes of a text of this length.
+///
+/// # Panics
+///
+/// While compiling, where the text has another length.
 #[must_use]
 pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     match text.as_bytes().first_chunk() {

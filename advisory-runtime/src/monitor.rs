@@ -204,13 +204,8 @@ async fn signal<C: crate::Connection>(
     Ok(Signal::of(&answers.map_err(Error::Database)?))
 }
 
-<<<<<<< HEAD
-/// In a transaction, what backends do would be shown as it was when the transaction looked first.
-async fn refresh<L: Driver>(conn: &mut L) -> Result<(), Error> {
-=======
 /// In a transaction the server shows the activity of sessions as it was when the transaction read it first.
-async fn refresh<L: Link>(conn: &mut L) -> Result<(), Error> {
->>>>>>> w-monitor
+async fn refresh<D: Driver>(conn: &mut D) -> Result<(), Error> {
     if matches!(depth(conn), Ok(None)) {
         return Ok(());
     }

@@ -53,41 +53,54 @@ pub(crate) fn name(pattern: &'static str, keys: &[Key]) -> Option<Cow<'static, s
     }
 }
 
+/// What the comment begins with.
+pub(crate) const START: &str = "/*advisory:";
+
 /// The server cuts what it shows of a query, by default at 1,024 bytes; the keys behind the comment are to be seen too.
-const LONGEST: usize = 200;
+pub(crate) const LONGEST: usize = 200;
+
+/// The end of a text that is longer.
+pub(crate) const ELLIPSIS: &str = "...";
 
 /// Appends the comment.
-///
-/// Only printable ASCII goes into it, since a server of another encoding refuses a message with a letter that it does not have; and
-/// no `*` beside a `/`, so that nothing in the text ends the comment or begins another. Everything else is a `?`.
 pub(crate) fn push(sql: &mut String, name: &str) {
-    sql.push_str("/*advisory:");
+    sql.push_str(START);
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'/';
     if name.len() <= LONGEST && name.bytes().all(is_plain) {
         sql.push_str(name);
-        return sql.push_str("*/");
-    }
-    let mut letters = name.chars().peekable();
-    let (mut before, mut length) = (':', 0);
-    while let Some(letter) = letters.next() {
-        if length == LONGEST - 3 && letters.clone().nth(2).is_some() {
-            sql.push_str("...");
-            before = '.';
-            break;
+    } else {
+        let text = printable(name);
+        match text.get(..LONGEST - ELLIPSIS.len()) {
+            Some(start) if text.len() > LONGEST => {
+                sql.push_str(start);
+                sql.push_str(ELLIPSIS);
+            }
+            _ => sql.push_str(&text),
         }
+        if text.ends_with('/') {
+            sql.push(' ');
+        }
+    }
+    sql.push_str("*/");
+}
+
+/// A text as the comment shows it.
+///
+/// Only printable ASCII goes into it, since a server of another encoding refuses a message with a letter that it does not have; and
+/// no `*` beside a `/`, so that nothing in the text ends the comment or begins another. Everything else is a `?`.
+pub(crate) fn printable(text: &str) -> String {
+    let mut letters = text.chars().peekable();
+    let (mut printable, mut before) = (String::with_capacity(text.len()), ':');
+    while let Some(letter) = letters.next() {
         let touches_slash = before == '/' || letters.peek() == Some(&'/');
         before = match letter {
             '*' if touches_slash => '?',
             ' '..='~' => letter,
             _ => '?',
         };
-        sql.push(before);
-        length += 1;
+        printable.push(before);
     }
-    if before == '/' {
-        sql.push(' ');
-    }
-    sql.push_str("*/");
+    printable
 }
 
 #[cfg(test)]

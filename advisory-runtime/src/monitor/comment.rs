@@ -4,15 +4,8 @@
 //! says which one that is.
 
 use crate::Key;
+use crate::query_comment::{ELLIPSIS, LONGEST, START, printable};
 use advisory_pattern::Derivation;
-
-/// What a locked call's query begins with.
-const START: &str = "/*advisory:";
-
-/// How much text a locked call writes into its comment, in bytes. Longer text ends in [`ELLIPSIS`].
-const LONGEST: usize = 200;
-
-const ELLIPSIS: &str = "...";
 
 /// What separates the texts of several keys.
 const SEPARATOR: &str = ", ";
@@ -115,7 +108,7 @@ impl Comment {
 impl KeyText<'_> {
     /// Whether this is how a comment shows the pattern.
     pub(super) fn shows(&self, pattern: &str) -> bool {
-        let pattern = shown(pattern);
+        let pattern = printable(pattern);
         self.text == pattern || self.is_cut && pattern.starts_with(self.text)
     }
 
@@ -124,18 +117,6 @@ impl KeyText<'_> {
         let mark = if self.is_cut { "…" } else { "" };
         format!("{}{mark}", self.text)
     }
-}
-
-/// How a comment shows a text: nothing in it ends the comment.
-fn shown(text: &str) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    let is_slash = |at: Option<usize>| at.and_then(|at| letters.get(at)) == Some(&'/');
-    let shown = letters.iter().enumerate().map(|(at, letter)| match letter {
-        '*' if is_slash(at.checked_sub(1)) || is_slash(Some(at + 1)) => '?',
-        ' '..='~' => *letter,
-        _ => '?',
-    });
-    shown.collect()
 }
 
 /// The keys that statements give to lock functions. A call that is cut off gives none.
@@ -182,8 +163,9 @@ fn key_of(arguments: &str) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Comment, keys_of, shown};
+    use super::{Comment, keys_of};
     use crate::Key;
+    use crate::query_comment::printable;
 
     const NUMBERS: [i64; 5] = [i64::MIN, -1, 0, 42, i64::MAX];
 
@@ -208,7 +190,7 @@ mod tests {
                 format!("/*advisory:a:<b>*/;SELECT pg_catalog.pg_advisory_lock({number})"),
                 format!("/*advisory:a:<b>*/SELECT pg_catalog.pg_advisory_lock_shared({number})"),
                 format!(
-                    "/*advisory:a:<b>*/;SAVEPOINT diesel_savepoint_1;SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\
+                    "/*advisory:a:<b>*/;SAVEPOINT advisory_savepoint_1;SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\
                      SELECT pg_catalog.pg_advisory_xact_lock_shared({number})"
                 ),
                 format!("/*advisory:a:<b>*/SELECT pg_catalog.pg_try_advisory_xact_lock({number})"),
@@ -283,7 +265,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_is_read_back(text in "[a/* ,.é\u{0}'\"<>?-]{1,12}", number: i64) {
-            let mut written = shown(&text);
+            let mut written = printable(&text);
             if written.ends_with('/') {
                 written.push(' ');
             }
