@@ -1,22 +1,51 @@
 //! What is written between the parentheses of the attribute.
 
+use crate::choice::{Isolation, Scope, choice};
 use crate::duration::{self, Duration, Wait};
 use crate::errors::Errors;
 use crate::key_arg::{KeyArg, computed, key, keys};
-use crate::literal::{choice, ident, listed, number, reason, span_of, string};
+use crate::literal::{ident, listed, number, reason, span_of, string};
 use crate::seen::Sharing;
 use crate::tokens::{is_punct, split_at_commas};
 use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::{LitInt, LitStr};
 
+/// The arguments of `#[advisory_lock]`.
+pub(crate) const ADVISORY_LOCK: [&str; 24] = [
+    "key",
+    "keys",
+    "with",
+    "scope",
+    "mode",
+    "wait",
+    "on_held",
+    "max_hold",
+    "isolation",
+    "nested",
+    "queue",
+    "handle",
+    "conn",
+    "pool",
+    "ttl",
+    "renew",
+    "keep",
+    "derivation",
+    "max_keys",
+    "allow_ambiguous",
+    "name",
+    "component",
+    "allow_overlap",
+    "crate",
+];
+
 /// The arguments as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) keys: Option<Vec<KeyArg>>,
     pub(crate) with: Option<Vec<(Ident, TokenStream)>>,
-    scope: Option<&'static str>,
-    mode: Option<&'static str>,
+    scope: Option<Scope>,
+    is_shared: Option<bool>,
     pub(crate) wait: Option<Wait>,
     pub(crate) on_held: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
@@ -25,8 +54,8 @@ pub(crate) struct Args {
     pub(crate) renew: Option<Duration>,
     pub(crate) keep: Option<Duration>,
     pub(crate) pool: Option<TokenStream>,
-    pub(crate) isolation: Option<&'static str>,
-    nested: Option<&'static str>,
+    pub(crate) isolation: Option<Isolation>,
+    refuses_nested: Option<bool>,
     pub(crate) queue: Option<LitInt>,
     pub(crate) handle: Option<Ident>,
     pub(crate) conn: Option<TokenStream>,
@@ -64,33 +93,29 @@ impl Args {
         given.find_map(|(given, span)| (given == name).then_some(*span))
     }
 
-    pub(crate) fn scope(&self) -> &'static str {
-        self.scope.unwrap_or("xact")
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope.unwrap_or_default()
     }
 
     pub(crate) fn is_session(&self) -> bool {
-        self.scope() == "session"
+        self.scope() == Scope::Session
     }
 
     pub(crate) fn is_lease(&self) -> bool {
-        self.scope() == "lease"
+        self.scope() == Scope::Lease
     }
 
-    /// Whether a scope is given that is none: which one was meant is not known.
+    /// Whether the scope that was meant is unknown, because another word was given.
     pub(crate) fn scope_is_wrong(&self) -> bool {
         self.scope.is_none() && self.has("scope")
     }
 
-    pub(crate) fn mode(&self) -> &'static str {
-        self.mode.unwrap_or("exclusive")
-    }
-
     pub(crate) fn is_shared(&self) -> bool {
-        self.mode() == "shared"
+        self.is_shared == Some(true)
     }
 
     pub(crate) fn refuses_nested(&self) -> bool {
-        self.nested == Some("refuse")
+        self.refuses_nested == Some(true)
     }
 
     /// Reads arguments of which only those of `known` make sense.
@@ -144,34 +169,56 @@ impl Args {
         match name.to_string().as_str() {
             "key" => set!(keys, key(value, errors).map(|key| vec![key])),
             "keys" => set!(keys, keys(value, errors)),
-            "scope" => set!(
-                scope,
-                choice(value, name, &["xact", "session", "lease"], errors)
-            ),
-            "mode" => set!(mode, choice(value, name, &["exclusive", "shared"], errors)),
+            "scope" => {
+                let scopes = Scope::ALL.map(|scope| (scope.name(), scope));
+                set!(scope, choice(value, name, scopes, errors));
+            }
+            "mode" => {
+                let modes = [("exclusive", false), ("shared", true)];
+                set!(is_shared, choice(value, name, modes, errors));
+            }
             "wait" => set!(wait, duration::wait(value, name, errors)),
             "on_held" => set!(on_held, Some(value)),
-            "max_hold" => set!(max_hold, duration::bound(value, name, errors)),
-            "ttl" => set!(ttl, duration::bound(value, name, errors)),
-            "renew" => set!(renew, duration::bound(value, name, errors)),
-            "keep" => set!(keep, duration::bound(value, name, errors)),
+            "max_hold" => set!(
+                max_hold,
+                duration::bound(value, name, &duration::MAX_HOLD, errors)
+            ),
+            "ttl" => set!(ttl, duration::bound(value, name, &duration::TTL, errors)),
+            "renew" => set!(
+                renew,
+                duration::bound(value, name, &duration::RENEW, errors)
+            ),
+            "keep" => set!(keep, duration::bound(value, name, &duration::KEEP, errors)),
             "pool" => set!(pool, Some(value)),
-            "isolation" => set!(isolation, choice(value, name, &ISOLATION, errors)),
-            "nested" => set!(nested, choice(value, name, &["allow", "refuse"], errors)),
+            "isolation" => {
+                let levels = Isolation::ALL.map(|level| (level.name(), level));
+                set!(isolation, choice(value, name, levels, errors));
+            }
+            "nested" => {
+                let answers = [("allow", false), ("refuse", true)];
+                set!(refuses_nested, choice(value, name, answers, errors));
+            }
             "queue" => set!(queue, number(value, name, errors)),
             "handle" => set!(handle, ident(value, name, errors)),
             "conn" => set!(conn, Some(value)),
-            "derivation" => set!(derivation, derivation(value, name, errors)),
+            "derivation" => {
+                let derivations = Derivation::ALL.map(|known| (known.name(), known));
+                set!(derivation, choice(value, name, derivations, errors));
+            }
             "name" => set!(name, string(value, name, errors)),
             "component" => set!(component, string(value, name, errors)),
             "max_keys" => set!(max_keys, number(value, name, errors)),
             "allow_ambiguous" => set!(allow_ambiguous, reason(value, name, errors)),
-            _ => set!(krate, Some(value)),
+            "crate" => set!(krate, Some(value)),
+            _ => not_implemented(name, errors),
         }
     }
 }
 
-const ISOLATION: [&str; 3] = ["read committed", "repeatable read", "serializable"];
+/// Says that an argument is listed as known, and that no code reads it.
+pub(crate) fn not_implemented(name: &Ident, errors: &mut Errors) {
+    errors.at(name.span(), format_args!("`{name}` is not implemented"));
+}
 
 /// The name of an argument, one of `known`.
 pub(crate) fn name_of(
@@ -254,7 +301,28 @@ fn overlap(
     None
 }
 
-fn derivation(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Derivation> {
-    let names = Derivation::ALL.map(Derivation::name);
-    Derivation::from_name(choice(value, name, &names, errors)?)
+#[cfg(test)]
+mod tests {
+    use super::Args;
+    use crate::claim_args::ClaimArgs;
+    use crate::errors::Errors;
+    use proc_macro2::TokenStream;
+
+    /// An argument that is accepted and not read would change no lock, and say nothing.
+    #[test]
+    fn every_known_argument_is_implemented() {
+        let written = |name: &str| -> TokenStream { format!("{name} = \"x\"").parse().unwrap() };
+        for name in super::ADVISORY_LOCK {
+            let mut errors = Errors::default();
+            Args::parse(written(name), &super::ADVISORY_LOCK, &mut errors);
+            let errors = errors.into_compile_errors().to_string();
+            assert!(!errors.contains("is not implemented"), "{errors}");
+        }
+        for name in crate::claim_args::CLAIM {
+            let mut errors = Errors::default();
+            ClaimArgs::parse(written(name), &mut errors);
+            let errors = errors.into_compile_errors().to_string();
+            assert!(!errors.contains("is not implemented"), "{errors}");
+        }
+    }
 }

@@ -175,7 +175,9 @@ pub(crate) fn same_connection(connection: &Connection, function: &Function, erro
                 "remove this line, or write `conn = {from}` into the attribute in place of the parameter"
             )
         }
-        _ => "remove this line, the attribute has taken the connection".to_owned(),
+        Connection::Expression(_) | Connection::Pool(_) => {
+            "remove this line, the attribute has taken the connection".to_owned()
+        }
     };
     errors.at(
         binding.span,

@@ -1,6 +1,6 @@
 //! What is written in `#[claim(…)]`.
 
-use crate::args::{name_of, set, value_of};
+use crate::args::{name_of, not_implemented, set, value_of};
 use crate::duration::{self, Duration};
 use crate::errors::Errors;
 use crate::literal::span_of;
@@ -8,7 +8,8 @@ use crate::tokens::split_at_commas;
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use syn::LitStr;
 
-const KNOWN: [&str; 11] = [
+/// The arguments of `#[claim]`.
+pub(crate) const CLAIM: [&str; 11] = [
     "table",
     "key",
     "order",
@@ -59,7 +60,7 @@ impl ClaimArgs {
         let mut args = Self::default();
         for argument in split_at_commas(tokens) {
             let mut tokens = argument.into_iter();
-            if let Some(name) = name_of(tokens.next(), &KNOWN, errors)
+            if let Some(name) = name_of(tokens.next(), &CLAIM, errors)
                 && let Some(value) =
                     value_of(&name, tokens.next().as_ref(), tokens.collect(), errors)
             {
@@ -100,7 +101,8 @@ impl ClaimArgs {
             "completed_at" => set!(completed_at, maybe_column(value, name, errors)),
             "failed_at" => set!(failed_at, maybe_column(value, name, errors)),
             "error_message" => set!(error_message, maybe_column(value, name, errors)),
-            _ => set!(krate, Some(value)),
+            "crate" => set!(krate, Some(value)),
+            _ => not_implemented(name, errors),
         }
     }
 }

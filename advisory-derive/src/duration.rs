@@ -1,4 +1,4 @@
-//! How long: `"5s"` and its like, a `Duration`, and the words for no time at all and for no end.
+//! Arguments that take a time: `"5s"`, a `Duration`, or the words `"never"` and `"forever"`.
 
 use crate::errors::Errors;
 use crate::literal::span_of;
@@ -16,11 +16,11 @@ pub(crate) enum Wait {
 
 /// A time, and how it was written.
 pub(crate) struct Duration {
-    value: Value,
+    length: Length,
     pub(crate) written: String,
 }
 
-enum Value {
+enum Length {
     Milliseconds(u64, Span),
     Expression(TokenStream),
 }
@@ -38,143 +38,178 @@ impl Wait {
 impl Duration {
     /// Its milliseconds, where they are known here.
     pub(crate) fn milliseconds(&self) -> Option<(u64, Span)> {
-        match self.value {
-            Value::Milliseconds(number, span) => Some((number, span)),
-            Value::Expression(_) => None,
+        match self.length {
+            Length::Milliseconds(number, span) => Some((number, span)),
+            Length::Expression(_) => None,
         }
     }
 
     /// An expression of the type `Duration`.
     pub(crate) fn expression(&self, private: &TokenStream) -> TokenStream {
-        match &self.value {
-            Value::Milliseconds(number, span) => {
+        match &self.length {
+            Length::Milliseconds(number, span) => {
                 let at = span.resolved_at(Span::mixed_site());
                 quote_spanned!(at=> #private::millis(#number))
             }
-            Value::Expression(expression) => expression.clone(),
+            Length::Expression(expression) => expression.clone(),
         }
     }
 }
 
+const TIMES: &str = "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`";
+
+/// `max_hold = …`.
+pub(crate) const MAX_HOLD: Messages = Messages {
+    expected: TIMES,
+    words: &[],
+    of_zero: "write how long the body may run, such as `max_hold = \"30s\"`",
+    longest: SERVER_TIMEOUT,
+    of_too_long: "leave `max_hold` out, then the body runs as long as it takes",
+};
+
+/// A lease's `ttl = …`.
+pub(crate) const TTL: Messages = Messages {
+    longest: LEASE,
+    of_zero: "write how long a grant lasts that is not renewed, such as `ttl = \"60s\"`",
+    of_too_long: "write how soon another process may take over when this one has died, such as `ttl = \"60s\"`",
+    ..MAX_HOLD
+};
+
+/// A lease's `renew = …`.
+pub(crate) const RENEW: Messages = Messages {
+    longest: LEASE,
+    of_zero: "write how often the lease is renewed, such as `renew = \"20s\"`",
+    of_too_long: "leave `renew` out, then it is a third of `ttl`",
+    ..MAX_HOLD
+};
+
+/// A lease's `keep = …`.
+pub(crate) const KEEP: Messages = Messages {
+    longest: LEASE,
+    of_zero: "leave `keep` out, then the key is free when the function returns",
+    of_too_long: "write how long a second call is turned away, such as `keep = \"24h\"`",
+    ..MAX_HOLD
+};
+
+/// A claim's `ttl = …` and `renew = …`.
+const CLAIM: Messages = Messages {
+    of_zero: "write one that is, such as `\"60s\"`",
+    of_too_long: "write less, such as `\"1h\"`; a row is taken over only when its claim has expired",
+    ..MAX_HOLD
+};
+
+const WAIT: Messages = Messages {
+    expected: "`\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
+    words: &["never", "forever"],
+    of_zero: "write `wait = \"never\"`",
+    longest: SERVER_TIMEOUT,
+    of_too_long: "write `wait = \"forever\"`",
+};
+
 /// `wait = …`.
 pub(crate) fn wait(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Wait> {
-    let words = Words {
-        expected: "`\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
-        besides: &["never", "forever"],
-        of_zero: "write `wait = \"never\"`",
-        longest: SERVERS,
-        of_too_long: "write `wait = \"forever\"`",
-    };
-    match words.read(value, name, errors)? {
-        Read::Time(time) => Some(Wait::For(time)),
-        Read::Word { word, quoted, span } => {
+    match WAIT.read(value, name, errors)? {
+        Value::Time(time) => Some(Wait::For(time)),
+        Value::Word { word, quoted, span } => {
             if !quoted {
-                errors.at(span, format_args!("write `wait = \"{word}\"`"));
+                errors.at(span, format_args!("write `wait = \"{}\"`", word.name()));
             }
-            Some(if word == "never" {
-                Wait::Never
-            } else {
-                Wait::Forever
+            Some(match word {
+                Word::Never => Wait::Never,
+                Word::Forever => Wait::Forever,
             })
         }
     }
 }
 
-/// `max_hold = …`, and a lease's `ttl`, `renew` and `keep`.
-pub(crate) fn bound(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Duration> {
-    let (longest, of_zero, of_too_long) = match name.to_string().as_str() {
-        "ttl" => (
-            LEASES,
-            "write how long a grant lasts that is not renewed, such as `ttl = \"60s\"`",
-            "write how soon another process may take over when this one has died, such as `ttl = \"60s\"`",
-        ),
-        "renew" => (
-            LEASES,
-            "write how often the lease is renewed, such as `renew = \"20s\"`",
-            "leave `renew` out, then it is a third of `ttl`",
-        ),
-        "keep" => (
-            LEASES,
-            "leave `keep` out, then the key is free when the function returns",
-            "write how long a second call is turned away, such as `keep = \"24h\"`",
-        ),
-        _ => (
-            SERVERS,
-            "write how long the body may run, such as `max_hold = \"30s\"`",
-            "leave `max_hold` out, then the body runs as long as it takes",
-        ),
-    };
-    let words = Words {
-        expected: "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
-        besides: &[],
-        of_zero,
-        longest,
-        of_too_long,
-    };
-    match words.read(value, name, errors)? {
-        Read::Time(time) => Some(time),
-        Read::Word { word, span, .. } => {
-            let wanted = format_args!("`{word}` is no bound: {}", words.of_too_long);
+/// `max_hold = …`, and a lease's `ttl`, `renew` and `keep`; `messages` is the argument's own.
+pub(crate) fn bound(
+    value: TokenStream,
+    name: &Ident,
+    messages: &Messages,
+    errors: &mut Errors,
+) -> Option<Duration> {
+    match messages.read(value, name, errors)? {
+        Value::Time(time) => Some(time),
+        Value::Word { word, span, .. } => {
+            let wanted = format_args!("`{}` is no bound: {}", word.name(), messages.of_too_long);
             errors.at(span, wanted);
             None
         }
     }
 }
 
-/// `ttl = …` and `renew = …`.
+/// A claim's `ttl = …` and `renew = …`.
 pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Duration> {
-    let words = Words {
-        expected: "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
-        besides: &[],
-        of_zero: "write one that is, such as `\"60s\"`",
-        longest: SERVERS,
-        of_too_long: "write less, such as `\"1h\"`; a row is taken over only when its claim has expired",
-    };
-    match words.read(value, name, errors)? {
-        Read::Time(time) => Some(time),
-        Read::Word { word, span, .. } => {
-            let wanted = format_args!("`{word}` is no time: expected {}", words.expected);
+    match CLAIM.read(value, name, errors)? {
+        Value::Time(time) => Some(time),
+        Value::Word { word, span, .. } => {
+            let wanted = format_args!("`{}` is no time: expected {TIMES}", word.name());
             errors.at(span, wanted);
             None
         }
     }
 }
 
-/// What an argument that takes a time says of values that are none.
-struct Words {
+/// What an argument says about values that it does not take.
+pub(crate) struct Messages {
     expected: &'static str,
-    /// What it takes beside times.
-    besides: &'static [&'static str],
+    /// The words that it takes besides times.
+    words: &'static [&'static str],
     of_zero: &'static str,
     longest: Longest,
     of_too_long: &'static str,
 }
 
-enum Read {
+/// What an argument was given.
+enum Value {
     Word {
-        word: String,
+        word: Word,
         quoted: bool,
         span: Span,
     },
     Time(Duration),
 }
 
-impl Words {
-    fn read(&self, value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Read> {
+#[derive(Clone, Copy)]
+enum Word {
+    Never,
+    Forever,
+}
+
+impl Word {
+    fn from_name(name: &str) -> Option<Self> {
+        let mut words = [Self::Never, Self::Forever].into_iter();
+        words.find(|word| word.name() == name)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Forever => "forever",
+        }
+    }
+}
+
+impl Messages {
+    fn read(&self, value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Value> {
         let mut tokens = value.clone().into_iter();
         let (first, second) = (tokens.next().map(ungrouped), tokens.next());
         let span = span_of(first.as_ref());
-        let word = |word: &str, quoted| Read::Word {
-            word: word.to_owned(),
-            quoted,
-            span,
+        let word = |name: &str, quoted| {
+            Word::from_name(name).map(|word| Value::Word { word, quoted, span })
         };
-        match (&first, second) {
-            (Some(TokenTree::Ident(ident)), None) if ident == "never" || ident == "forever" => {
-                return Some(word(&ident.to_string(), false));
-            }
-            (Some(TokenTree::Literal(_)), None) => {}
-            _ => return Some(Read::Time(Duration::of(value))),
+        if second.is_none()
+            && let Some(TokenTree::Ident(ident)) = &first
+            && let Some(word) = word(&ident.to_string(), false)
+        {
+            return Some(word);
+        }
+        if second.is_some() || !matches!(first, Some(TokenTree::Literal(_))) {
+            return Some(Value::Time(Duration {
+                written: value.to_string(),
+                length: Length::Expression(value),
+            }));
         }
         let Ok(literal) = syn::parse2::<LitStr>(first.into_iter().collect()) else {
             let unit = if value
@@ -196,8 +231,8 @@ impl Words {
             return None;
         };
         let text = literal.value();
-        if text == "never" || text == "forever" {
-            return Some(word(&text, true));
+        if let Some(word) = word(&text, true) {
+            return Some(word);
         }
         let message = match milliseconds(&text) {
             Some(0) => format!("`\"{text}\"` is no time: {}", self.of_zero),
@@ -206,13 +241,13 @@ impl Words {
                 format!("`\"{text}\"` is more than {longest}: {}", self.of_too_long)
             }
             Some(number) => {
-                return Some(Read::Time(Duration {
-                    value: Value::Milliseconds(number, span),
+                return Some(Value::Time(Duration {
+                    length: Length::Milliseconds(number, span),
                     written: text,
                 }));
             }
             None => {
-                let close = advisory_pattern::closest(&text, self.besides.iter().copied());
+                let close = advisory_pattern::closest(&text, self.words.iter().copied());
                 close.map_or_else(
                     || format!("`\"{text}\"` is no time: expected {}", self.expected),
                     |close| format!("`\"{text}\"` is no time: did you mean `\"{close}\"`?"),
@@ -224,23 +259,14 @@ impl Words {
     }
 }
 
-impl Duration {
-    fn of(expression: TokenStream) -> Self {
-        Self {
-            written: expression.to_string(),
-            value: Value::Expression(expression),
-        }
-    }
-}
-
 /// The longest time that makes sense, in milliseconds and in words.
 #[derive(Clone, Copy)]
 struct Longest(u64, &'static str);
 
 /// The server's time-outs are milliseconds in 31 bits.
-const SERVERS: Longest = Longest(i32::MAX as u64, "the 24 days that the server can count");
-/// A lease ends at a point in time. Who means for ever means no lease.
-const LEASES: Longest = Longest(366 * 24 * 3_600_000, "a year");
+const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the 24 days that the server can count");
+/// A lease is for work that ends; a lock that never expires is not a lease.
+const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");
 
 /// A whole number and a unit.
 fn milliseconds(text: &str) -> Option<u64> {
@@ -256,7 +282,7 @@ fn milliseconds(text: &str) -> Option<u64> {
     if number.is_empty() {
         return None;
     }
-    // What no `u64` holds is too long as well.
+    // A number above `u64::MAX` is too long as well, and refused as such.
     let number = number.parse().unwrap_or(u64::MAX);
     Some(number.saturating_mul(factor))
 }

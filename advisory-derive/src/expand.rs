@@ -1,5 +1,6 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
+use crate::choice::Scope;
 use crate::connection::Connection;
 use crate::function::Form;
 use crate::inferred::inferred;
@@ -28,7 +29,9 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let warning = unused::warning(site);
     let locked = match &site.connection {
         Connection::Pool(pool) => leased(site, pool, &private, &output, &converted),
-        _ => locked(site, &private, &output, &converted),
+        Connection::Place { .. } | Connection::Expression(_) => {
+            locked(site, &private, &output, &converted)
+        }
     };
     let locked = on_held(locked, site, &output, &converted);
     let steps = quote_spanned!(here=> #warning #locked);
@@ -80,14 +83,12 @@ fn locked(
             };
         )
     });
-    let begin = Ident::new(
-        if site.args.is_session() {
-            "acquire_at"
-        } else {
-            "begin_at"
-        },
-        here,
-    );
+    let begin = match site.args.scope() {
+        Scope::Session => "acquire_at",
+        // A lease has a pool instead of a connection, and so its own steps.
+        Scope::Xact | Scope::Lease => "begin_at",
+    };
+    let begin = Ident::new(begin, here);
     let handle = site
         .args
         .handle

@@ -172,7 +172,7 @@ impl KeyPattern {
         let shape = placeholder.rendered_shape(|placeholder| names.shape(placeholder));
         // Every value renders as some text, so there is nothing to confirm.
         let is_any = shape == Shape::Text;
-        let shape = Ident::new(shape_name(shape), at);
+        let shape = Ident::new(shape.variant(), at);
         let value = if placeholder.slice {
             quote_spanned!(at=> element)
         } else {
@@ -188,7 +188,7 @@ impl KeyPattern {
             .filters
             .iter()
             .filter(|filter| **filter != Filter::Display)
-            .map(|filter| Ident::new(filter_name(*filter), at))
+            .map(|filter| Ident::new(filter.variant(), at))
             .collect();
         if !filters.is_empty() {
             let text = (!before.is_empty()).then(|| quote_spanned!(at=> key.text(#before);));
@@ -292,7 +292,7 @@ impl Names<'_> {
 /// A `KeyWriter` of the derivation.
 pub(crate) fn writer(derivation: Derivation, krate: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let derivation = Ident::new(derivation_name(derivation), here);
+    let derivation = Ident::new(derivation.variant(), here);
     quote_spanned!(here=> #krate::__private::KeyWriter::new(#krate::__private::Derivation::#derivation))
 }
 
@@ -344,38 +344,19 @@ fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
     }
 }
 
-/// The type in `advisory_runtime::shape` of this name.
-fn shape_name(shape: Shape) -> &'static str {
-    match shape {
-        Shape::Int => "Int",
-        Shape::Uint => "Uint",
-        Shape::Uuid => "Uuid",
-        Shape::Date => "Date",
-        Shape::Time => "Time",
-        Shape::DateTime => "DateTime",
-        Shape::Timestamp => "Timestamp",
-        Shape::Bool => "Bool",
-        Shape::Char => "Char",
-        Shape::Raw => "Raw",
-        _ => "Text",
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::writer;
+    use advisory_pattern::Derivation;
+    use quote::quote;
 
-fn filter_name(filter: Filter) -> &'static str {
-    match filter {
-        Filter::Trim => "Trim",
-        Filter::Lower => "Lower",
-        Filter::Raw => "Raw",
-        Filter::Display => "Display",
-    }
-}
-
-fn derivation_name(derivation: Derivation) -> &'static str {
-    match derivation {
-        Derivation::Md5 => "Md5",
-        Derivation::Fnv1a32 => "Fnv1a32",
-        Derivation::Hashtext => "Hashtext",
-        Derivation::Hashtextextended => "Hashtextextended",
-        _ => "Sha256",
+    /// The expansion must never lock another derivation's number.
+    #[test]
+    fn every_derivation_is_emitted_as_itself() {
+        for derivation in Derivation::ALL {
+            let emitted = writer(derivation, &quote!(runtime)).to_string();
+            let expected = format!("Derivation :: {derivation:?})");
+            assert!(emitted.ends_with(&expected), "{emitted}");
+        }
     }
 }

@@ -14,6 +14,7 @@ mod args;
 mod boxed;
 mod check;
 mod check_lease;
+mod choice;
 mod claim;
 mod claim_args;
 mod claim_row;
@@ -186,40 +187,12 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// The arguments of `#[advisory_lock]`.
-const KNOWN: [&str; 24] = [
-    "key",
-    "keys",
-    "with",
-    "scope",
-    "mode",
-    "wait",
-    "on_held",
-    "max_hold",
-    "isolation",
-    "nested",
-    "queue",
-    "handle",
-    "conn",
-    "pool",
-    "ttl",
-    "renew",
-    "keep",
-    "derivation",
-    "max_keys",
-    "allow_ambiguous",
-    "name",
-    "component",
-    "allow_overlap",
-    "crate",
-];
-
 fn lock(
     args: proc_macro2::TokenStream,
     item: proc_macro2::TokenStream,
 ) -> Result<proc_macro2::TokenStream, Errors> {
     let mut errors = Errors::default();
-    let args = Args::parse(args, &KNOWN, &mut errors);
+    let args = Args::parse(args, &args::ADVISORY_LOCK, &mut errors);
     let function = function::parse(item, &mut errors);
     let site = site::Site::new(args, function, &mut errors);
     errors.finish(site).map(|site| expand::expand(&site))

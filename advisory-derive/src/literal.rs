@@ -1,4 +1,4 @@
-//! Single values among the arguments: texts, words, numbers and names.
+//! Single values among the arguments: texts, numbers and names.
 
 use crate::errors::Errors;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
@@ -14,37 +14,6 @@ pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     syn::parse2(value)
         .map_err(|_| errors.at(span_of(first.as_ref()), wanted))
         .ok()
-}
-
-/// One of a few words, quoted.
-pub(crate) fn choice(
-    value: TokenStream,
-    name: &Ident,
-    known: &[&'static str],
-    errors: &mut Errors,
-) -> Option<&'static str> {
-    let word: Option<Ident> = syn::parse2(value.clone()).ok();
-    let (given, span) = if let Some(word) = &word {
-        (word.to_string(), word.span())
-    } else {
-        let literal = string(value, name, errors)?;
-        (literal.value(), literal.span())
-    };
-    let Some(found) = known.iter().find(|word| **word == given) else {
-        let quoted: Vec<String> = known.iter().map(|word| format!("\"{word}\"")).collect();
-        let quoted: Vec<&str> = quoted.iter().map(String::as_str).collect();
-        let hint = advisory_pattern::closest(&given, known.iter().copied()).map_or_else(
-            || format!("expected {}", listed(&quoted)),
-            |close| format!("did you mean `\"{close}\"`?"),
-        );
-        errors.at(span, format_args!("unknown {name} `{given}`: {hint}"));
-        return None;
-    };
-    if word.is_some() {
-        errors.at(span, format_args!("write `{name} = \"{given}\"`"));
-        return None;
-    }
-    Some(found)
 }
 
 pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {

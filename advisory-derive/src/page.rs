@@ -1,10 +1,10 @@
 //! Does the guide show what the attribute expands to? The page is the snapshot: each of its pairs of examples is an annotated function
 //! and what it becomes, which a doctest compiles too.
 
-use crate::args::Args;
+use crate::args::{self, Args};
 use crate::errors::Errors;
 use crate::site::Site;
-use crate::{KNOWN, expand, function};
+use crate::{expand, function};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn expanded(annotated: &TokenStream) -> TokenStream {
     };
     assert_eq!(args.delimiter(), Delimiter::Parenthesis);
     let mut errors = Errors::default();
-    let args = Args::parse(args.stream(), &KNOWN, &mut errors);
+    let args = Args::parse(args.stream(), &args::ADVISORY_LOCK, &mut errors);
     let function = function::parse(tokens.collect(), &mut errors);
     let site = Site::new(args, function, &mut errors);
     let Ok(mut site) = errors.finish(site) else {

@@ -44,10 +44,14 @@ pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenS
         keys,
         derivation: entry.derivation.name().to_owned(),
         scope: entry.scope.to_owned(),
-        mode: args.mode().to_owned(),
+        mode: if args.is_shared() {
+            "shared".to_owned()
+        } else {
+            "exclusive".to_owned()
+        },
         wait: args.wait.as_ref().map(|wait| wait.written().to_owned()),
         max_hold: time(&args.max_hold),
-        isolation: args.isolation.map(str::to_owned),
+        isolation: args.isolation.map(|level| level.name().to_owned()),
         ttl: time(&args.ttl),
         renew: time(&args.renew),
         keep: time(&args.keep),

@@ -1,5 +1,6 @@
 //! What a site asks the runtime for: its keys, and how they are to be taken.
 
+use crate::choice::Isolation;
 use crate::duration::Wait;
 use crate::key::{KeyPattern, Names, writer};
 use crate::locked::Key;
@@ -38,9 +39,9 @@ pub(crate) fn terms(site: &Site, private: &TokenStream) -> TokenStream {
         terms.extend(quote_spanned!(here=> .wait(#wait)));
     }
     let isolation = match args.isolation {
-        Some("repeatable read") => Some("RepeatableRead"),
-        Some("serializable") => Some("Serializable"),
-        _ => None,
+        None | Some(Isolation::ReadCommitted) => None,
+        Some(Isolation::RepeatableRead) => Some("RepeatableRead"),
+        Some(Isolation::Serializable) => Some("Serializable"),
     };
     if let Some(isolation) = isolation {
         let isolation = Ident::new(isolation, here);

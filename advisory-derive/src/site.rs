@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::check;
 use crate::check_lease;
+use crate::choice::Scope;
 use crate::connection::{self, Connection};
 use crate::errors::Errors;
 use crate::function::Function;
@@ -38,10 +39,9 @@ impl Site {
         let sharing = args.sharing();
         check::keys(&locked, &function, errors);
         check_lease::function(&args, &function, errors);
-        let connection = if args.is_lease() {
-            Connection::Pool(args.pool.clone()?)
-        } else {
-            connection::find(args.conn.clone(), &function, errors)?
+        let connection = match args.scope() {
+            Scope::Xact | Scope::Session => connection::find(args.conn.clone(), &function, errors)?,
+            Scope::Lease => Connection::Pool(args.pool.clone()?),
         };
         check::queue(&args, &connection, &function, errors);
         check::handle(&args, &connection, &function, errors);
@@ -53,7 +53,7 @@ impl Site {
             let item = format!("fn `{word}`");
             seen::note(
                 &known,
-                KeySpace::of(args.scope(), "fn"),
+                KeySpace::of(args.scope().name(), "fn"),
                 locked.derivation,
                 &sharing,
                 item,
@@ -69,7 +69,7 @@ impl Site {
             kind: "fn",
             function: word,
             purpose: record::purpose(&function.head),
-            scope: args.scope(),
+            scope: args.scope().name(),
             derivation: locked.derivation,
             span: known
                 .first()

@@ -3,6 +3,7 @@
 //! A macro cannot warn by itself, and rustc does not: the expansion uses the connection. What it can do is to call something
 //! deprecated, where the user named the connection.
 
+use crate::choice::Scope;
 use crate::connection::Connection;
 use crate::site::Site;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
@@ -12,7 +13,7 @@ use quote::quote_spanned;
 /// lease has none; a parameter whose name starts with `_` is meant to be unused.
 pub(crate) fn warning(site: &Site) -> TokenStream {
     let (name, span) = named(site);
-    if site.args.scope() != "xact" || name.starts_with('_') || !is_unused(site) {
+    if site.args.scope() != Scope::Xact || name.starts_with('_') || !is_unused(site) {
         return TokenStream::new();
     }
     let here = Span::mixed_site();

@@ -50,6 +50,18 @@ impl Derivation {
         }
     }
 
+    /// Gives the variant's own name, as the attribute's expansion writes it.
+    #[must_use]
+    pub const fn variant(self) -> &'static str {
+        match self {
+            Self::Sha256 => "Sha256",
+            Self::Md5 => "Md5",
+            Self::Fnv1a32 => "Fnv1a32",
+            Self::Hashtext => "Hashtext",
+            Self::Hashtextextended => "Hashtextextended",
+        }
+    }
+
     /// Finds the derivation that a word in the attribute stands for.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

@@ -70,6 +70,17 @@ impl Filter {
         }
     }
 
+    /// Gives the variant's own name, as the attribute's expansion writes it.
+    #[must_use]
+    pub const fn variant(self) -> &'static str {
+        match self {
+            Self::Display => "Display",
+            Self::Trim => "Trim",
+            Self::Lower => "Lower",
+            Self::Raw => "Raw",
+        }
+    }
+
     /// Finds the filter that a word in a pattern stands for.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

@@ -83,6 +83,24 @@ impl Shape {
         }
     }
 
+    /// Gives the variant's own name, which is also that of the runtime's type for the shape.
+    #[must_use]
+    pub const fn variant(self) -> &'static str {
+        match self {
+            Self::Int => "Int",
+            Self::Uint => "Uint",
+            Self::Uuid => "Uuid",
+            Self::Date => "Date",
+            Self::Time => "Time",
+            Self::DateTime => "DateTime",
+            Self::Timestamp => "Timestamp",
+            Self::Bool => "Bool",
+            Self::Char => "Char",
+            Self::Text => "Text",
+            Self::Raw => "Raw",
+        }
+    }
+
     /// Finds the shape that a word in a pattern stands for.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

@@ -92,6 +92,7 @@ fn no_shape_but_raw_has_a_colon() {
 fn names_lead_back_to_their_shapes() {
     for shape in Shape::ALL {
         assert_eq!(Shape::from_name(shape.name()), Some(shape));
+        assert_eq!(shape.variant(), format!("{shape:?}"));
     }
     assert_eq!(Shape::from_name("Uuid"), None);
 }
