@@ -4,6 +4,7 @@
 
 use crate::errors::Errors;
 use crate::literal::{listed, string};
+use advisory_pattern::KeySpace;
 use proc_macro2::{Ident, TokenStream};
 use syn::LitStr;
 
@@ -24,6 +25,13 @@ impl Scope {
             Self::Xact => "xact",
             Self::Session => "session",
             Self::Lease => "lease",
+        }
+    }
+
+    pub(crate) const fn key_space(self) -> KeySpace {
+        match self {
+            Self::Xact | Self::Session => KeySpace::Advisory,
+            Self::Lease => KeySpace::Lease,
         }
     }
 }

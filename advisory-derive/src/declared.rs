@@ -77,7 +77,7 @@ pub(crate) fn lock_key(input: TokenStream, errors: &mut Errors) -> Option<TokenS
 
     let word = name.to_string();
     if errors.is_empty() {
-        let space = KeySpace::of("none", "struct").under(declared.derivation());
+        let space = KeySpace::Declared.under(declared.derivation());
         declared.note(
             &names,
             space,
@@ -139,7 +139,7 @@ pub(crate) fn inline(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         errors,
     );
     if errors.is_empty() {
-        let space = KeySpace::of("none", "macro");
+        let space = KeySpace::Advisory;
         declared.note(&names, space, "`lock_key!`".to_owned(), None, errors);
     }
     let record = declared.record("macro", "lock_key!".to_owned(), None, &names);

@@ -10,7 +10,6 @@ use crate::function::Function;
 use crate::locked::Locked;
 use crate::record::{self, Entry};
 use crate::seen;
-use advisory_pattern::KeySpace;
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
 
@@ -53,7 +52,7 @@ impl Site {
             let item = format!("fn `{word}`");
             seen::note(
                 &known,
-                KeySpace::of(args.scope().name(), "fn"),
+                args.scope().key_space(),
                 locked.derivation,
                 &sharing,
                 item,

@@ -5,9 +5,11 @@
 
 use std::fmt;
 
-use crate::search::{Want, shortest};
+use crate::language::Language;
+use crate::pattern::{Part, Pattern, Placeholder};
+use crate::shape::Shape;
+use crate::shortest_key::{Goal, shortest_key};
 use crate::witness::{Values, readable};
-use crate::{Language, Part, Pattern, Placeholder, Shape};
 
 /// Shows that a pattern is ambiguous: one key, two lists of values that render it, and what to write instead.
 ///
@@ -40,12 +42,12 @@ impl fmt::Display for Ambiguity {
 #[must_use]
 pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     let narrow = readable(language);
-    let (language, reads) = match shortest(&narrow, &narrow, Want::Diverged) {
-        Some(reads) => (&narrow, reads),
-        None => (language, shortest(language, language, Want::Diverged)?),
+    let (language, steps) = match shortest_key(&narrow, &narrow, Goal::Diverged) {
+        Some(steps) => (&narrow, steps),
+        None => (language, shortest_key(language, language, Goal::Diverged)?),
     };
-    let first: Vec<_> = reads.iter().map(|read| (read.a, read.c)).collect();
-    let second: Vec<_> = reads.iter().map(|read| (read.b, read.c)).collect();
+    let first: Vec<_> = steps.iter().map(|step| (step.a, step.c)).collect();
+    let second: Vec<_> = steps.iter().map(|step| (step.b, step.c)).collect();
     let (mut first, mut second) = (language.values(&first), language.values(&second));
     if first > second {
         // The search may find either reading first; people read the one with the shorter value first.
@@ -54,7 +56,7 @@ pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     let differs = |(a, b): (&(String, String), &(String, String))| a.1 != b.1;
     let nth = first.iter().zip(&second).position(differs).unwrap_or(0);
     Some(Ambiguity {
-        key: reads.iter().map(|read| read.c).collect(),
+        key: steps.iter().map(|step| step.c).collect(),
         help: help(pattern, nth),
         first,
         second,

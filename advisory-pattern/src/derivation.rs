@@ -6,7 +6,7 @@
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
-use crate::lookup3;
+mod hashtext;
 
 /// Names how the rendered key becomes a lock key.
 ///
@@ -152,9 +152,9 @@ impl Hasher {
             State::Sha256(digest) => leading(&digest.finalize()),
             State::Md5(digest) => leading(&digest.finalize()),
             State::Fnv1a32(hash) => i64::from(hash.cast_signed()),
-            State::Hashtext(text) => i64::from(lookup3::hash(text.as_bytes()).1.cast_signed()),
+            State::Hashtext(text) => i64::from(hashtext::lookup3(text.as_bytes()).1.cast_signed()),
             State::Hashtextextended(text) => {
-                let (high, low) = lookup3::hash(text.as_bytes());
+                let (high, low) = hashtext::lookup3(text.as_bytes());
                 (u64::from(high) << 32 | u64::from(low)).cast_signed()
             }
         }

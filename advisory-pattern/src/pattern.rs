@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::Shape;
+use crate::shape::Shape;
 
 /// Holds the parts of a key pattern, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,19 +3,20 @@
 //! Each shape documents the exact form that the runtime renders; its atoms describe that form or a superset of it. No shape but
 //! `raw` ever renders a `:`, so that a `:` in a key is always the pattern's own.
 
-use crate::{Atom, Class};
+use crate::atom::Atom;
+use crate::char_set::CharSet;
 
-const DIGITS: Class = Class::of("0123456789");
-const HEX: Class = Class::of("0123456789abcdef");
+const DIGITS: CharSet = CharSet::of("0123456789");
+const HEX: CharSet = CharSet::of("0123456789abcdef");
 const D: Atom = Atom::one(DIGITS);
 const D_STAR: Atom = Atom::star(DIGITS);
 const D_OPTIONAL: Atom = Atom::optional(DIGITS);
 const H: Atom = Atom::one(HEX);
 const MINUS: Atom = c('-');
-const SIGN: Atom = Atom::optional(Class::of("+-"));
+const SIGN: Atom = Atom::optional(CharSet::of("+-"));
 
 const fn c(c: char) -> Atom {
-    Atom::one(Class::only(c))
+    Atom::one(CharSet::only(c))
 }
 
 /// Names the set of texts that a placeholder can render.
@@ -156,7 +157,7 @@ impl Shape {
     }
 }
 
-static INT: [Atom; 3] = [Atom::optional(Class::only('-')), D, D_STAR];
+static INT: [Atom; 3] = [Atom::optional(CharSet::only('-')), D, D_STAR];
 static UINT: [Atom; 2] = [D, D_STAR];
 static UUID: [Atom; 36] = {
     let mut atoms = [H; 36];
@@ -185,7 +186,7 @@ static BOOL: [Atom; 11] = [
 ];
 static CHAR: [Atom; 10] = [
     Atom::branch(2),
-    Atom::one(Class::all_but("%:")),
+    Atom::one(CharSet::all_but("%:")),
     Atom::skip(7),
     c('%'),
     Atom::branch(3),
@@ -195,8 +196,8 @@ static CHAR: [Atom; 10] = [
     c('3'),
     c('A'),
 ];
-static TEXT: [Atom; 1] = [Atom::star(Class::all_but(":"))];
-static RAW: [Atom; 1] = [Atom::star(Class::ANY)];
+static TEXT: [Atom; 1] = [Atom::star(CharSet::all_but(":"))];
+static RAW: [Atom; 1] = [Atom::star(CharSet::ANY)];
 
 const fn date() -> [Atom; 13] {
     let year = [SIGN, D, D, D, D, D_OPTIONAL, D_OPTIONAL];

@@ -17,7 +17,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         screen::write(Some(&beside(file)), &json::write(&inventory))?;
     }
     let inventory = Inventory::read(&files)?;
-    let findings = collisions::inside(&inventory)?;
+    let findings = collisions::within(&inventory)?;
     let format = cli::format_of(matches);
     let text = finding::write(&findings, &inventory.summary(), format);
     if format == cli::Format::Json {

@@ -12,9 +12,9 @@ use crate::{cli, collisions, drift, dump, finding, json, release, screen};
 /// Answers `cargo advisory check`; tells whether nothing was found.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let inventory = dump::inventory(matches)?;
-    let mut findings = collisions::inside(&inventory)?;
+    let mut findings = collisions::within(&inventory)?;
     for file in cli::paths(matches, "with") {
-        findings.extend(collisions::with(&inventory, &other(&file)?, &file)?);
+        findings.extend(collisions::between(&inventory, &other(&file)?, &file)?);
     }
     if let Some(file) = cli::path(matches, "against") {
         let allowed = matches.get_many::<String>("allow-key-change");

@@ -2,40 +2,43 @@
 
 use std::path::Path;
 
-use advisory_pattern::{Meeting, RecordError, meetings, meetings_between};
+use advisory_pattern::{RecordError, SiteCollision, site_collisions, site_collisions_between};
 
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::inventory::Inventory;
 
 /// Compares every two sites of the program.
-pub(crate) fn inside(inventory: &Inventory) -> Result<Vec<Finding>, Failure> {
-    findings(meetings(&inventory.sites), None)
+pub(crate) fn within(inventory: &Inventory) -> Result<Vec<Finding>, Failure> {
+    findings(site_collisions(&inventory.sites), None)
 }
 
 /// Compares every site of the program with those of another service.
-pub(crate) fn with(
+pub(crate) fn between(
     inventory: &Inventory,
     other: &Inventory,
     from: &Path,
 ) -> Result<Vec<Finding>, Failure> {
-    findings(meetings_between(&inventory.sites, &other.sites), Some(from))
+    findings(
+        site_collisions_between(&inventory.sites, &other.sites),
+        Some(from),
+    )
 }
 
 fn findings(
-    meetings: Result<Vec<Meeting<'_>>, RecordError>,
+    collisions: Result<Vec<SiteCollision<'_>>, RecordError>,
     from: Option<&Path>,
 ) -> Result<Vec<Finding>, Failure> {
-    let meetings = meetings.map_err(|error| Failure::Input(error.to_string()))?;
-    let finding = |meeting: &Meeting<'_>| Finding {
+    let collisions = collisions.map_err(|error| Failure::Input(error.to_string()))?;
+    let finding = |pair: &SiteCollision<'_>| Finding {
         kind: "collision",
-        message: meeting.headline(),
+        message: pair.headline(),
         places: vec![
-            Place::site(meeting.here, None, ""),
-            Place::site(meeting.there, from, "is the other lock"),
+            Place::site(pair.here, None, ""),
+            Place::site(pair.there, from, "is the other lock"),
         ],
-        notes: vec![meeting.collision.to_string()],
-        help: meeting.help(),
+        notes: vec![pair.collision.to_string()],
+        help: pair.help(),
     };
-    Ok(meetings.iter().map(finding).collect())
+    Ok(collisions.iter().map(finding).collect())
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::{env, fs};
 
-use advisory_pattern::order::{Edge, End, Names, cycles, message};
+use advisory_pattern::order::{Edge, End, LockNames, cycles, message};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
@@ -41,7 +41,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
             edges.push(edge);
         }
     }
-    let names = Names::of(&edges);
+    let names = LockNames::of(&edges);
     let mut first = BTreeMap::new();
     for edge in edges {
         // Of one edge at several places the first is shown.
@@ -61,17 +61,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
 /// A lock, whatever its placeholders are called.
 type Node = (String, bool);
 
-fn node(end: &End, names: &Names) -> Node {
+fn node(end: &End, names: &LockNames) -> Node {
     (names.name(&end.lock), end.is_lease)
 }
 
-fn identity(edge: &Edge, names: &Names) -> [(Node, bool); 2] {
+fn identity(edge: &Edge, names: &LockNames) -> [(Node, bool); 2] {
     [&edge.held, &edge.asked].map(|end| (node(end, names), end.is_shared))
 }
 
 /// Writes a graph for Graphviz; what goes round is red.
 fn draw(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
-    let names = Names::of(edges);
+    let names = LockNames::of(edges);
     let mut nodes: BTreeMap<Node, (usize, &End)> = BTreeMap::new();
     for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
         let next = nodes.len();

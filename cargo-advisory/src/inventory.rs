@@ -135,7 +135,7 @@ pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
 
 /// Whether the site's keys are rows of the lease table.
 pub(crate) fn is_lease(site: &Record) -> bool {
-    KeySpace::of(&site.scope, &site.kind) == KeySpace::Lease
+    site.key_space() == Ok(KeySpace::Lease)
 }
 
 /// `bookings::slot::create`

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use advisory_pattern::{KeySpace, LockedKey, Part, Pattern, Record};
+use advisory_pattern::{Comparison, KeySpace, LockedKey, Part, Pattern, Record};
 
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, keys, path};
@@ -105,16 +105,17 @@ struct Form {
 
 impl Form {
     fn is(&self, other: &Self) -> bool {
-        match self.space.meets_as_lease(other.space) {
-            None => self.number == other.number,
-            Some(can) => can && self.text == other.text,
+        match self.space.comparison(other.space) {
+            Comparison::Numbers => self.number == other.number,
+            Comparison::Texts => self.text == other.text,
+            Comparison::Disjoint => false,
         }
     }
 }
 
 /// The site's keys, and before them its key space alone: two sites have to share it also where no key is known before run time.
 fn forms(site: &Record) -> Vec<Form> {
-    let space = KeySpace::of(&site.scope, &site.kind);
+    let space = site.key_space().unwrap_or_default();
     let keys = keys(site);
     let forms = keys.iter().zip(&site.keys).filter_map(|(key, raw)| {
         // What is only known at run time can't be compared.

@@ -1,10 +1,12 @@
-//! Which two sites of a program, or of two, can lock one key without being one lock?
+//! Which two lock sites, of one program or of two, can lock the same key without being one lock?
 
-use crate::{Collision, KeySpace, Lock, Record, RecordError};
+use crate::collision::Collision;
+use crate::lock::Lock;
+use crate::record::{Record, RecordError};
 
-/// Two sites whose locks collide.
+/// Holds two sites whose locks collide.
 #[derive(Clone, Debug)]
-pub struct Meeting<'a> {
+pub struct SiteCollision<'a> {
     /// One site.
     pub here: &'a Record,
     /// Its key as written.
@@ -17,48 +19,48 @@ pub struct Meeting<'a> {
     pub collision: Collision,
 }
 
-/// Compares every two of a program's sites, the later ones with those before them.
+/// Compares every two of a program's sites.
 ///
 /// # Errors
 /// The first site whose keys this version cannot read.
-pub fn meetings(sites: &[Record]) -> Result<Vec<Meeting<'_>>, RecordError> {
-    let used = used(sites)?;
-    let mut found = Vec::new();
-    for (at, here) in used.iter().enumerate() {
-        for there in &used[..at] {
-            // One crate in two versions is linked twice, and means the same lock.
-            let is_one = std::ptr::eq(here.site, there.site)
+pub fn site_collisions(sites: &[Record]) -> Result<Vec<SiteCollision<'_>>, RecordError> {
+    let locks = locks(sites)?;
+    let mut collisions = Vec::new();
+    for (at, here) in locks.iter().enumerate() {
+        for there in &locks[..at] {
+            // A crate that is linked in two versions has each of its sites twice.
+            let is_same_site = std::ptr::eq(here.site, there.site)
                 || here.site.version != there.site.version && is_same_code(here.site, there.site);
-            if !is_one {
-                found.extend(here.meets(there));
+            if !is_same_site {
+                collisions.extend(here.collision(there));
             }
         }
     }
-    Ok(found)
+    Ok(collisions)
 }
 
 /// Compares every site of one program with every site of another that shares its database.
 ///
-/// A crate that both use is no collision, whatever line its function has by now.
+/// The same function of a crate that both use does not collide, even if its line differs.
 ///
 /// # Errors
 /// The first site whose keys this version cannot read.
-pub fn meetings_between<'a>(
+pub fn site_collisions_between<'a>(
     here: &'a [Record],
     there: &'a [Record],
-) -> Result<Vec<Meeting<'a>>, RecordError> {
-    let (here, there) = (used(here)?, used(there)?);
+) -> Result<Vec<SiteCollision<'a>>, RecordError> {
+    let (here, there) = (locks(here)?, locks(there)?);
     let pairs = here
         .iter()
         .flat_map(|here| there.iter().map(move |there| (here, there)));
-    let others = pairs.filter(|(here, there)| !is_same_code(here.site, there.site));
-    Ok(others
-        .filter_map(|(here, there)| here.meets(there))
+    let different = pairs.filter(|(here, there)| !is_same_code(here.site, there.site));
+    Ok(different
+        .filter_map(|(here, there)| here.collision(there))
         .collect())
 }
 
-impl Meeting<'_> {
-    /// What help calls the site that is told: its function or type, if it has a name.
+impl SiteCollision<'_> {
+    /// Says what to write instead at the first site.
     #[must_use]
     pub fn help(&self) -> String {
         let word = (self.here.kind != "macro").then_some(self.here.function.as_str());
@@ -73,15 +75,15 @@ impl Meeting<'_> {
 }
 
 /// A lock of a site, and its key as written.
-struct Used<'a> {
+struct SiteLock<'a> {
     site: &'a Record,
     written: String,
     lock: Lock,
 }
 
-impl<'a> Used<'a> {
-    fn meets(&self, there: &Self) -> Option<Meeting<'a>> {
-        Some(Meeting {
+impl<'a> SiteLock<'a> {
+    fn collision(&self, there: &Self) -> Option<SiteCollision<'a>> {
+        Some(SiteCollision {
             here: self.site,
             here_key: self.written.clone(),
             there: there.site,
@@ -91,20 +93,20 @@ impl<'a> Used<'a> {
     }
 }
 
-fn used(sites: &[Record]) -> Result<Vec<Used<'_>>, RecordError> {
-    let mut used = Vec::new();
+fn locks(sites: &[Record]) -> Result<Vec<SiteLock<'_>>, RecordError> {
+    let mut locks = Vec::new();
     for site in sites {
-        let locks = site.locks()?.into_iter();
-        used.extend(locks.map(|(written, lock)| Used {
+        let site_locks = site.locks()?.into_iter();
+        locks.extend(site_locks.map(|(written, lock)| SiteLock {
             site,
             written,
             lock,
         }));
     }
-    Ok(used)
+    Ok(locks)
 }
 
-/// Whether two sites are one function of one crate with the same keys, perhaps of two versions.
+/// Whether two sites are the same function of the same crate with the same keys, possibly in different versions.
 fn is_same_code(here: &Record, there: &Record) -> bool {
     fn code(site: &Record) -> impl PartialEq + '_ {
         let Record {
@@ -114,10 +116,9 @@ fn is_same_code(here: &Record, there: &Record) -> bool {
             kind,
             keys,
             derivation,
-            scope,
             ..
         } = site;
-        let space = KeySpace::of(scope, kind);
+        let space = site.key_space().ok();
         (krate, module, function, kind, keys, derivation, space)
     }
     code(here) == code(there)

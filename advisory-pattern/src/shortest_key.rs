@@ -1,13 +1,14 @@
 //! What is the shortest key that two languages share?
 //!
-//! Breadth first over pairs of places, a character of the key at a time, keeping where each pair was reached from. Run on one
-//! language twice it finds two different splits of a key. Slower than `overlap`, and only needed to show what that found.
+//! Searches pairs of positions breadth first, a character of the key at a time, and remembers where each pair was reached from. With
+//! the same language on both sides it finds two different splits of a key. It is slower than `overlap`, so it runs only to show an
+//! overlap that was found.
 
 use std::collections::HashMap;
 
-use crate::Language;
+use crate::language::Language;
 
-/// A place in either language, and whether the two have given a character to different parts.
+/// A position in each language, and whether the two have given a character to different parts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     a: usize,
@@ -22,26 +23,26 @@ enum Move {
     Read(State),
 }
 
-/// Which keys are asked for.
+/// Which key is searched for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum Goal {
     /// Any that both languages have.
     Shared,
-    /// One whose characters the two runs give to different parts.
+    /// One with a character that the two sides give to different parts.
     Diverged,
 }
 
 /// The characters of a shortest shared key, each with the atoms that read it in `a` and in `b`.
-pub(crate) fn shortest(a: &Language, b: &Language, want: Want) -> Option<Vec<Read>> {
+pub(crate) fn shortest_key(a: &Language, b: &Language, goal: Goal) -> Option<Vec<Step>> {
     let start = State {
         a: 0,
         b: 0,
         diverged: false,
     };
-    let goal = State {
+    let end = State {
         a: a.len(),
         b: b.len(),
-        diverged: want == Want::Diverged,
+        diverged: goal == Goal::Diverged,
     };
     let mut came_from = HashMap::from([(start, None)]);
     let mut level = vec![start];
@@ -58,20 +59,20 @@ pub(crate) fn shortest(a: &Language, b: &Language, want: Want) -> Option<Vec<Rea
                 });
             }
         }
-        if came_from.contains_key(&goal) {
-            return Some(retrace(a, b, goal, &came_from));
+        if came_from.contains_key(&end) {
+            return Some(retrace(a, b, end, &came_from));
         }
         let mut longer = Vec::new();
         for state in level {
-            let (Some((a_class, a_to)), Some((b_class, b_to))) =
+            let (Some((a_chars, a_to)), Some((b_chars, b_to))) =
                 (a.reads(state.a), b.reads(state.b))
             else {
                 continue;
             };
-            if !a_class.meets(b_class) {
+            if !a_chars.intersects(b_chars) {
                 continue;
             }
-            let splits = want == Want::Diverged && a.owner(state.a) != b.owner(state.b);
+            let splits = goal == Goal::Diverged && a.owner(state.a) != b.owner(state.b);
             let to = State {
                 a: a_to,
                 b: b_to,
@@ -88,7 +89,7 @@ pub(crate) fn shortest(a: &Language, b: &Language, want: Want) -> Option<Vec<Rea
 }
 
 /// One character of a key, and the atoms that read it.
-pub(crate) struct Read {
+pub(crate) struct Step {
     pub(crate) a: usize,
     pub(crate) b: usize,
     pub(crate) c: char,
@@ -97,30 +98,30 @@ pub(crate) struct Read {
 fn retrace(
     a: &Language,
     b: &Language,
-    goal: State,
+    end: State,
     came_from: &HashMap<State, Option<Move>>,
-) -> Vec<Read> {
-    let mut places = Vec::new();
-    let mut at = goal;
+) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut at = end;
     while let Some(&Some(from)) = came_from.get(&at) {
         at = match from {
             Move::Silent(from) => from,
             Move::Read(from) => {
-                places.push((from.a, from.b));
+                steps.push((from.a, from.b));
                 from
             }
         };
     }
     let mut free = 0;
     let read = |(at_a, at_b)| {
-        let class = a.reads(at_a)?.0.and(b.reads(at_b)?.0);
-        let c = class.pick(free)?;
-        free += usize::from(class.has_words());
-        Some(Read {
+        let chars = a.reads(at_a)?.0.intersection(b.reads(at_b)?.0);
+        let c = chars.pick(free)?;
+        free += usize::from(chars.has_words());
+        Some(Step {
             a: at_a,
             b: at_b,
             c,
         })
     };
-    places.into_iter().rev().filter_map(read).collect()
+    steps.into_iter().rev().filter_map(read).collect()
 }

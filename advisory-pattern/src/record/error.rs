@@ -2,17 +2,17 @@
 
 use std::fmt;
 
-use crate::RECORD_VERSION;
+use super::format::RECORD_VERSION;
 
-/// Why bytes that start like a record are none.
+/// Says why bytes that start like a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordError {
     /// The record has no end: the file is cut short.
     Truncated,
-    /// The record is of a format that this reader is too old for.
+    /// The record has a newer format than this reader knows.
     Newer(String),
-    /// A field is not what the format says.
+    /// A field does not have the form that the format requires.
     Malformed(String),
 }
 

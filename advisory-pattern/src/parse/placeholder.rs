@@ -1,15 +1,30 @@
-//! What stands between `<` and `>`?
+//! Which placeholder does the text between `<` and `>` spell?
 //!
-//! A path, then `*` for a slice, then `: shape`, then `|filter`s. Each piece is read on its own, so that a mistake in one does not
+//! A path, then `*` for a slice, then `: shape`, then `|filter`s. Each piece is read independently, so that a mistake in one does not
 //! hide a mistake in another.
 
-use crate::parse::Reader;
-use crate::path;
-use crate::pattern_error::{short, unknown};
-use crate::{Filter, Placeholder, Shape, closest};
+use super::error::{Errors, short, unknown};
+use super::path;
+use crate::pattern::{Filter, Placeholder};
+use crate::shape::Shape;
+use crate::suggest::closest;
 
-impl<'a> Reader<'a> {
-    pub(crate) fn placeholder(&mut self, whole: &'a str, source: &'a str) -> Option<Placeholder> {
+/// Reads the placeholders of one pattern.
+pub(super) struct PlaceholderReader<'a> {
+    pub(super) errors: Errors<'a>,
+    has_slice: bool,
+}
+
+impl<'a> PlaceholderReader<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self {
+            errors: Errors::new(text),
+            has_slice: false,
+        }
+    }
+
+    /// `whole` includes the `<` and `>` around `source`.
+    pub(super) fn read(&mut self, whole: &'a str, source: &'a str) -> Option<Placeholder> {
         if source.trim().is_empty() {
             self.names_nothing(whole);
             return None;
@@ -32,7 +47,7 @@ impl<'a> Reader<'a> {
         };
         let path = self.path(whole, path);
         if slice && self.has_slice {
-            self.refuse(
+            self.errors.at(
                 whole,
                 format!(
                     "`{}` is the second slice: a key pattern has at most one `*`",
@@ -58,16 +73,17 @@ impl<'a> Reader<'a> {
             None => (written.trim(), None),
         };
         if let Some(second) = second {
-            let (first, other) = (short(first), short(second));
-            let message = format!("shape given twice: write `{first}` or `{other}`");
-            self.refuse(second, message);
+            let (first, second_short) = (short(first), short(second));
+            let message = format!("shape given twice: write `{first}` or `{second_short}`");
+            self.errors.at(second, message);
         }
         let shape = Shape::from_name(first);
         if shape.is_none() {
             let names = Shape::ALL.map(Shape::name);
             let meant = Shape::of_type(first).map(Shape::name);
             let meant = meant.or_else(|| closest(first, names));
-            self.refuse(first, unknown("shape", first, meant, &names));
+            self.errors
+                .at(first, unknown("shape", first, meant, &names));
         }
         shape
     }
@@ -80,20 +96,22 @@ impl<'a> Reader<'a> {
                 let shape = short(shape);
                 let message =
                     format!("`: {shape}` stands behind a filter: write it before the first `|`");
-                self.refuse(word, message);
+                self.errors.at(word, message);
                 continue;
             }
             let Some(filter) = Filter::from_name(word) else {
                 let names = Filter::ALL.map(Filter::name);
-                self.refuse(word, unknown("filter", word, closest(word, names), &names));
+                self.errors
+                    .at(word, unknown("filter", word, closest(word, names), &names));
                 continue;
             };
             if filters.contains(&filter) {
-                self.refuse(word, format!("filter `{word}` given twice: write it once"));
+                self.errors
+                    .at(word, format!("filter `{word}` given twice: write it once"));
                 continue;
             }
             if let Some(shape) = shape.filter(|&shape| !filter.takes(shape)) {
-                self.refuse(word, filter.refusal(shape));
+                self.errors.at(word, filter.refusal(shape));
             }
             filters.push(filter);
         }
@@ -109,12 +127,12 @@ impl<'a> Reader<'a> {
                 .strip_prefix('*')
                 .filter(|&name| path::read(name).is_some())
             {
-                self.refuse(
+                self.errors.at(
                     written,
                     format!("`{written}` has its `*` in front: write `<{name}*>`"),
                 );
             } else if let Some(keyword) = path::keyword(written) {
-                self.refuse(
+                self.errors.at(
                     written,
                     format!("`{keyword}` is a Rust keyword: write `r#{keyword}`"),
                 );
@@ -126,7 +144,7 @@ impl<'a> Reader<'a> {
     }
 
     fn names_nothing(&mut self, whole: &str) {
-        self.refuse(
+        self.errors.at(
             whole,
             format!(
                 "`{}` names no value: write a parameter's name, `<tenant_id>`",
@@ -136,7 +154,7 @@ impl<'a> Reader<'a> {
     }
 
     fn not_a_path(&mut self, written: &str) {
-        self.refuse(
+        self.errors.at(
             written,
             format!(
                 "`{}` is not a path: compute it in `with(name = …)` and write `<name>`",

@@ -1,18 +1,22 @@
-//! Which locks of a recording are one? They are known by their patterns as each site writes them.
+//! Which patterns in a recording of lock orders are the same lock?
+//!
+//! A recording has each pattern as its site writes it, and two sites can write one lock differently.
 
-use crate::order::Edge;
-use crate::{Part, Shape, parse};
+use super::edge::Edge;
+use crate::parse::parse;
+use crate::pattern::Part;
+use crate::shape::Shape;
 use std::collections::BTreeMap;
 
-/// Names locks whatever their placeholders are called: `account:<from>` and `account:<id>` are one.
+/// Gives one name to the patterns of one lock: `account:<from>` and `account:<id>` differ only in their placeholders' names.
 ///
-/// A shape can be written or left to the value's type, `night:<night>` and `night:<day: date>`. Where only one shape is written
-/// at a place it is that of all; where there are two, nobody can tell whose a pattern without one is, and all stay apart.
+/// A shape can be written or left to the value's type: `night:<night>` and `night:<day: date>`. If all patterns that write a shape at
+/// a position agree, it applies to the others too. If they do not, a pattern without a shape cannot be assigned, and all stay apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names(BTreeMap<String, Vec<Option<Shape>>>);
+pub struct LockNames(BTreeMap<String, Vec<Option<Shape>>>);
 
-impl Names {
-    /// Learns the shapes that the locks of these edges have.
+impl LockNames {
+    /// Collects the shapes that the patterns of these edges write.
     #[must_use]
     pub fn of(edges: &[Edge]) -> Self {
         let mut known: BTreeMap<String, Vec<Vec<Shape>>> = BTreeMap::new();
@@ -24,7 +28,7 @@ impl Names {
                 known.extend(shape);
             }
         }
-        let agreed = |shapes: Vec<Vec<Shape>>| {
+        let agreed_shapes = |shapes: Vec<Vec<Shape>>| {
             let one = |mut shapes: Vec<Shape>| {
                 shapes.sort_unstable();
                 shapes.dedup();
@@ -39,18 +43,18 @@ impl Names {
         let names = known.into_iter();
         Self(
             names
-                .filter_map(|(text, shapes)| Some((text, agreed(shapes)?)))
+                .filter_map(|(text, shapes)| Some((text, agreed_shapes(shapes)?)))
                 .collect(),
         )
     }
 
-    /// The name of a lock, the same for each pattern that is this one lock.
+    /// Gives the name of a lock, the same for each of its patterns.
     #[must_use]
     pub fn name(&self, lock: &str) -> String {
         let (mut name, shapes) = read(lock);
         let shapes = self.0.get(&name).unwrap_or(&shapes);
         for shape in shapes {
-            // Behind the text, where no pattern's own text can be mistaken for it.
+            // After the text and a tab, which no pattern contains.
             name.push('\t');
             name.push_str(shape.map_or("", Shape::name));
         }
@@ -79,10 +83,10 @@ fn read(lock: &str) -> (String, Vec<Option<Shape>>) {
 
 #[cfg(test)]
 mod tests {
-    use super::Names;
+    use super::LockNames;
 
     fn is_same(one: &str, other: &str) -> bool {
-        let names = Names::default();
+        let names = LockNames::default();
         names.name(one) == names.name(other)
     }
 

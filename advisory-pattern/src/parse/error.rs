@@ -1,4 +1,4 @@
-//! What is wrong with a pattern, where, and what should be written instead?
+//! What is wrong with a pattern, where, and what is to be written instead?
 
 use std::{fmt, ops::Range};
 
@@ -11,7 +11,7 @@ pub struct PatternError {
 
 impl PatternError {
     /// `at` is the slice of `text` that is wrong.
-    pub(crate) fn new(text: &str, at: &str, message: String) -> Self {
+    fn new(text: &str, at: &str, message: String) -> Self {
         // Addresses tell where a slice lies in its text; the bounds hold for any other slice too.
         let start = at.as_ptr().addr().saturating_sub(text.as_ptr().addr());
         let start = start.min(text.len());
@@ -35,8 +35,36 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
+/// The mistakes in one pattern's text.
+pub(super) struct Errors<'a> {
+    text: &'a str,
+    list: Vec<PatternError>,
+}
+
+impl<'a> Errors<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let list = Vec::new();
+        Self { text, list }
+    }
+
+    /// Adds a mistake; `at` is the slice of the text that is wrong.
+    pub(super) fn at(&mut self, at: &str, message: impl Into<String>) {
+        self.list
+            .push(PatternError::new(self.text, at, message.into()));
+    }
+
+    /// Gives the value if there is no mistake.
+    pub(super) fn finish<T>(self, value: T) -> Result<T, Vec<PatternError>> {
+        if self.list.is_empty() {
+            Ok(value)
+        } else {
+            Err(self.list)
+        }
+    }
+}
+
 /// ``unknown shape `uid`: did you mean `uuid`?``
-pub(crate) fn unknown(noun: &str, given: &str, meant: Option<&str>, known: &[&str]) -> String {
+pub(super) fn unknown(noun: &str, given: &str, meant: Option<&str>, known: &[&str]) -> String {
     let known = known.join("`, `");
     if given.is_empty() {
         return format!("missing {noun}: write one of `{known}`");
@@ -48,12 +76,12 @@ pub(crate) fn unknown(noun: &str, given: &str, meant: Option<&str>, known: &[&st
     }
 }
 
-/// What a message quotes of a text that may be long.
-pub(crate) fn short(text: &str) -> String {
-    const MOST: usize = 40;
-    if text.chars().count() <= MOST {
+/// The part of a long text that a message quotes.
+pub(super) fn short(text: &str) -> String {
+    const LONGEST: usize = 40;
+    if text.chars().count() <= LONGEST {
         return text.to_owned();
     }
-    let start: String = text.chars().take(MOST).collect();
+    let start: String = text.chars().take(LONGEST).collect();
     format!("{start}…")
 }

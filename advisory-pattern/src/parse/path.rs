@@ -1,6 +1,6 @@
 //! Is this a path from a parameter: a name, then `.name` or `.0`?
 //!
-//! Names are Rust's, as far as the standard library's tables tell; the compiler judges them finally when the macro emits them.
+//! Accepts Rust's names as far as the standard library's tables define them; the compiler checks them when the macro emits them.
 
 /// The keywords of every edition that can be written as raw identifiers.
 const KEYWORDS: [&str; 46] = [
@@ -10,11 +10,11 @@ const KEYWORDS: [&str; 46] = [
     "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where",
     "while", "yield",
 ];
-/// No value has one of these names: most cannot be raw, and `await` is no field.
+/// No value has one of these names: most cannot be raw, and `await` cannot be a field.
 const RESERVED: [&str; 6] = ["_", "Self", "await", "crate", "self", "super"];
 
-/// The names of the path, or none if the text is no path.
-pub(crate) fn read(text: &str) -> Option<Vec<String>> {
+/// The names of the path; `None` if the text is not a path.
+pub(super) fn read(text: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for name in text.split('.').map(str::trim) {
         let fits = if names.is_empty() {
@@ -31,7 +31,7 @@ pub(crate) fn read(text: &str) -> Option<Vec<String>> {
 }
 
 /// The first keyword among the path's names, where a raw identifier could stand.
-pub(crate) fn keyword(text: &str) -> Option<&str> {
+pub(super) fn keyword(text: &str) -> Option<&str> {
     let mut names = text.split('.').map(str::trim);
     names.find(|name| KEYWORDS.contains(name))
 }

@@ -1,11 +1,11 @@
-//! Which characters may stand at one place of a key?
+//! Which characters can be at one position of a key?
 //!
-//! ASCII is told apart character by character. Of the rest a class has none, all, or one (a letter of a pattern's own text),
-//! which is all that shapes and literal text need and keeps a class in two machine words and a `char`.
+//! Each ASCII character is a bit. Of the others a set has none, one (a letter of a pattern's own text) or all. Shapes and literal
+//! text need no more, and a set takes two machine words and a `char`.
 
 /// Names a set of characters: some of ASCII, and none, one or all of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Class {
+pub struct CharSet {
     ascii: u128,
     other: Other,
 }
@@ -17,12 +17,12 @@ enum Other {
     Any,
 }
 
-/// In this order where a place takes few characters. `t`, `r`, `u`, `e` in turn spell a `bool`.
+/// The order of choice where few characters are possible. `t`, `r`, `u`, `e` in turn spell a `bool`.
 const PREFERRED: &str = "1true0";
-/// In this order where a place takes any letter, so that neighbours differ.
+/// The order of choice where any letter is possible, so that neighbours differ.
 const LETTERS: &[u8] = b"xyzuvwabcdefghijklmnopqrst";
 
-impl Class {
+impl CharSet {
     /// Names the empty set, for an atom that reads nothing.
     pub const NONE: Self = Self {
         ascii: 0,
@@ -34,7 +34,7 @@ impl Class {
         other: Other::Any,
     };
 
-    /// Names the ASCII characters of `text`; others in it are passed over.
+    /// Names the ASCII characters of `text`; it ignores others.
     #[must_use]
     pub const fn of(text: &str) -> Self {
         let bytes = text.as_bytes();
@@ -79,15 +79,15 @@ impl Class {
 
     /// Tells whether the character is in the set.
     #[must_use]
-    pub const fn has(self, c: char) -> bool {
-        self.meets(Self::only(c))
+    pub const fn contains(self, c: char) -> bool {
+        self.intersects(Self::only(c))
     }
 
     /// Tells whether the two sets share a character.
     #[must_use]
-    pub const fn meets(self, with: Self) -> bool {
-        self.ascii & with.ascii != 0
-            || match (self.other, with.other) {
+    pub const fn intersects(self, other: Self) -> bool {
+        self.ascii & other.ascii != 0
+            || match (self.other, other.other) {
                 (Other::None, _) | (_, Other::None) => false,
                 (Other::Any, _) | (_, Other::Any) => true,
                 (Other::Only(a), Other::Only(b)) => a as u32 == b as u32,
@@ -96,13 +96,15 @@ impl Class {
 
     /// Names what the two sets share.
     #[must_use]
-    pub const fn and(self, with: Self) -> Self {
+    pub const fn intersection(self, other: Self) -> Self {
         Self {
-            ascii: self.ascii & with.ascii,
-            other: match (self.other, with.other) {
+            ascii: self.ascii & other.ascii,
+            other: match (self.other, other.other) {
                 (Other::Any, other) | (other, Other::Any) => other,
                 (Other::Only(a), Other::Only(b)) if a as u32 == b as u32 => Other::Only(a),
-                _ => Other::None,
+                (Other::None, _) | (_, Other::None) | (Other::Only(_), Other::Only(_)) => {
+                    Other::None
+                }
             },
         }
     }
@@ -119,7 +121,10 @@ impl Class {
             return Some(char::from(LETTERS[turn % LETTERS.len()]));
         }
         let printable = (0x21..0x7f_u8).chain(0..0x21).chain([0x7f]).map(char::from);
-        let ascii = PREFERRED.chars().chain(printable).find(|&c| self.has(c));
+        let ascii = PREFERRED
+            .chars()
+            .chain(printable)
+            .find(|&c| self.contains(c));
         ascii.or(match self.other {
             Other::None => None,
             Other::Only(c) => Some(c),
