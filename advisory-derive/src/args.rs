@@ -1,15 +1,22 @@
-//! What is written between the parentheses of the attribute.
+//! The arguments of the attribute, as they are written.
 
-use crate::choice::{Isolation, Scope, choice};
-use crate::duration::{self, Duration, Wait};
+pub(crate) mod argument;
+pub(crate) mod choice;
+pub(crate) mod duration;
+pub(crate) mod key;
+pub(crate) mod value;
+
 use crate::errors::Errors;
-use crate::key_arg::{KeyArg, computed, key, keys};
-use crate::literal::{ident, listed, number, reason, span_of, string};
-use crate::seen::Sharing;
-use crate::tokens::{is_punct, split_at_commas};
+use crate::tokens::split_at_commas;
 use advisory_pattern::Derivation;
+use argument::{name_of, not_implemented, set, value_of};
+use choice::{Isolation, Scope, choice};
+use duration::{Duration, Wait};
+use key::{KeyArg, key, keys, with};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::quote;
 use syn::{LitInt, LitStr};
+use value::{ident, number, overlap, reason, string};
 
 /// The arguments of `#[advisory_lock]`.
 pub(crate) const ADVISORY_LOCK: [&str; 24] = [
@@ -49,7 +56,7 @@ pub(crate) struct Args {
     pub(crate) wait: Option<Wait>,
     pub(crate) on_held: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
-    /// Of a lease, as `renew`, `keep` and `pool`.
+    /// For a lease, as are `renew`, `keep` and `pool`.
     pub(crate) ttl: Option<Duration>,
     pub(crate) renew: Option<Duration>,
     pub(crate) keep: Option<Duration>,
@@ -64,31 +71,45 @@ pub(crate) struct Args {
     pub(crate) allow_ambiguous: Option<LitStr>,
     pub(crate) name: Option<LitStr>,
     pub(crate) component: Option<LitStr>,
-    /// The other locks' names, and why; one argument each.
+    /// The other lock's name and the reason, of each `allow_overlap`.
     pub(crate) allow_overlap: Vec<(LitStr, LitStr)>,
-    pub(crate) krate: Option<TokenStream>,
-    /// What was given at all, right or wrong.
+    krate: Option<TokenStream>,
+    /// Every argument that was given, right or wrong.
     given: Vec<(String, Span)>,
 }
 
 impl Args {
-    pub(crate) fn sharing(&self) -> Sharing {
-        Sharing {
-            name: self.name.as_ref().map(LitStr::value),
-            allowed: self
-                .allow_overlap
-                .iter()
-                .map(|(other, _)| other.value())
-                .collect(),
+    /// The lock's name.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.name.as_ref().map(LitStr::value)
+    }
+
+    /// The names of the locks that this one may overlap.
+    pub(crate) fn allowed_overlaps(&self) -> Vec<String> {
+        let others = self.allow_overlap.iter();
+        others.map(|(other, _)| other.value()).collect()
+    }
+
+    /// The path of the runtime.
+    pub(crate) fn runtime(&self) -> TokenStream {
+        runtime(self.krate.as_ref())
+    }
+
+    /// Refuses arguments that do not fit, each with its message.
+    pub(crate) fn refuse(&self, unfit: &[(&str, &str)], errors: &mut Errors) {
+        for (name, message) in unfit {
+            if let Some(span) = self.span(name) {
+                errors.at(span, message);
+            }
         }
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.place(name).is_some()
+        self.span(name).is_some()
     }
 
-    /// Where an argument's name stands, if it was given.
-    pub(crate) fn place(&self, name: &str) -> Option<Span> {
+    /// The span of an argument's name, if the argument was given.
+    pub(crate) fn span(&self, name: &str) -> Option<Span> {
         let mut given = self.given.iter();
         given.find_map(|(given, span)| (given == name).then_some(*span))
     }
@@ -118,7 +139,7 @@ impl Args {
         self.refuses_nested == Some(true)
     }
 
-    /// Reads arguments of which only those of `known` make sense.
+    /// Reads arguments, of which only those of `known` are accepted.
     pub(crate) fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Self {
         let mut args = Self::default();
         for argument in split_at_commas(tokens) {
@@ -137,12 +158,7 @@ impl Args {
             let word = name.to_string();
             args.given.push((word.clone(), name.span()));
             if word == "with" {
-                set(
-                    &mut args.with,
-                    &name,
-                    computed(equals, &name, errors),
-                    errors,
-                );
+                set(&mut args.with, &name, with(equals, &name, errors), errors);
                 continue;
             }
             if word == "allow_overlap" {
@@ -158,7 +174,7 @@ impl Args {
         args
     }
 
-    /// Reads what stands behind `name =`.
+    /// Reads the value of an argument.
     fn value(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
         macro_rules! set {
             ($slot:ident, $value:expr) => {{
@@ -215,112 +231,23 @@ impl Args {
     }
 }
 
-/// Says that an argument is listed as known, and that no code reads it.
-pub(crate) fn not_implemented(name: &Ident, errors: &mut Errors) {
-    errors.at(name.span(), format_args!("`{name}` is not implemented"));
-}
-
-/// The name of an argument, one of `known`.
-pub(crate) fn name_of(
-    first: Option<TokenTree>,
-    known: &[&str],
-    errors: &mut Errors,
-) -> Option<Ident> {
-    let Some(TokenTree::Ident(name)) = first else {
-        errors.at(
-            span_of(first.as_ref()),
-            format_args!("expected an argument: {}", listed(known)),
-        );
-        return None;
-    };
-    let word = name.to_string();
-    if known.contains(&word.as_str()) {
-        return Some(name);
-    }
-    let hint = advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
-        || format!("expected {}", listed(known)),
-        |close| format!("did you mean `{close}`?"),
-    );
-    errors.at(
-        name.span(),
-        format_args!("unknown argument `{word}`: {hint}"),
-    );
-    None
-}
-
-/// What stands behind `name =`.
-pub(crate) fn value_of(
-    name: &Ident,
-    equals: Option<&TokenTree>,
-    value: TokenStream,
-    errors: &mut Errors,
-) -> Option<TokenStream> {
-    let has_equals = equals.is_some_and(|equals| is_punct(equals, '='));
-    if !has_equals || value.is_empty() {
-        errors.at(name.span(), format_args!("expected `{name} = …`"));
-        return None;
-    }
-    Some(value)
-}
-
-/// The only place that can say "given twice".
-pub(crate) fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, errors: &mut Errors) {
-    if slot.is_some() {
-        let message = match name.to_string().as_str() {
-            "key" | "keys" => {
-                "the key is given twice: write `key = …` for one, `keys = […]` for several"
-                    .to_owned()
-            }
-            name => format!("`{name}` is given twice"),
-        };
-        errors.at(name.span(), message);
-    } else {
-        *slot = value;
-    }
-}
-
-/// `allow_overlap("other-name", "reason")`.
-fn overlap(
-    group: Option<&TokenTree>,
-    name: &Ident,
-    errors: &mut Errors,
-) -> Option<(LitStr, LitStr)> {
-    let parts = match group {
-        Some(TokenTree::Group(group)) => split_at_commas(group.stream()),
-        _ => Vec::new(),
-    };
-    let literal = |part: &TokenStream| syn::parse2::<LitStr>(part.clone()).ok();
-    if let [other, why] = parts.as_slice()
-        && let (Some(other), Some(why)) = (literal(other), literal(why))
-        && !why.value().trim().is_empty()
-    {
-        return Some((other, why));
-    }
-    let wanted = "write `allow_overlap(\"the other lock's name\", \"the reason\")`";
-    errors.at(name.span(), wanted);
-    None
+/// The path of the runtime, if `crate` does not give another one.
+pub(crate) fn runtime(krate: Option<&TokenStream>) -> TokenStream {
+    krate.cloned().unwrap_or_else(|| quote!(::advisory_runtime))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Args;
-    use crate::claim_args::ClaimArgs;
+    use super::{ADVISORY_LOCK, Args};
     use crate::errors::Errors;
-    use proc_macro2::TokenStream;
 
     /// An argument that is accepted and not read would change no lock, and say nothing.
     #[test]
     fn every_known_argument_is_implemented() {
-        let written = |name: &str| -> TokenStream { format!("{name} = \"x\"").parse().unwrap() };
-        for name in super::ADVISORY_LOCK {
+        for name in ADVISORY_LOCK {
             let mut errors = Errors::default();
-            Args::parse(written(name), &super::ADVISORY_LOCK, &mut errors);
-            let errors = errors.into_compile_errors().to_string();
-            assert!(!errors.contains("is not implemented"), "{errors}");
-        }
-        for name in crate::claim_args::CLAIM {
-            let mut errors = Errors::default();
-            ClaimArgs::parse(written(name), &mut errors);
+            let written = format!("{name} = \"x\"").parse().expect("tokens");
+            Args::parse(written, &ADVISORY_LOCK, &mut errors);
             let errors = errors.into_compile_errors().to_string();
             assert!(!errors.contains("is not implemented"), "{errors}");
         }

@@ -11,36 +11,21 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod boxed;
-mod check;
-mod check_lease;
-mod choice;
 mod claim;
-mod claim_args;
-mod claim_row;
-mod connection;
-mod declared;
-mod duration;
+mod collisions;
+mod derive_input;
 mod errors;
 mod expand;
-mod function;
-mod inferred;
-mod key;
-mod key_arg;
-mod key_part;
-mod lease;
-mod literal;
-mod locked;
 #[cfg(test)]
-mod page;
-mod params;
-mod receiver;
+mod expansion_page;
+mod function;
+mod key_part;
+mod key_pattern;
+mod lock_key;
 mod record;
-mod request;
-mod seen;
 mod site;
+mod site_facts;
 mod tokens;
-mod unused;
 
 use args::Args;
 use errors::Errors;
@@ -213,7 +198,7 @@ fn lock(
 /// `allow_overlap` and `crate`, as for `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` need no database.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn derive_lock_key(input: TokenStream) -> TokenStream {
-    complete(input, declared::lock_key).into()
+    complete(input, lock_key::derive).into()
 }
 
 /// Lets a newtype, or an enum whose variants have no fields, stand in a key.
@@ -272,7 +257,7 @@ pub fn derive_claim(input: TokenStream) -> TokenStream {
 /// `crate`, as for `#[advisory_lock]`. The macro sees no types: a placeholder without a shape is any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
-    let expanded = complete(input, declared::inline);
+    let expanded = complete(input, lock_key::expand);
     quote!({ #expanded }).into()
 }
 

@@ -1,20 +1,20 @@
-//! What is wrong with the arguments of a lease, and with a lease's arguments where there is none.
+//! Mistakes in the arguments of a lease, and arguments of a lease at other scopes.
 
+use super::keys::SiteKeys;
 use crate::args::Args;
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::locked::Locked;
 use proc_macro2::Span;
 
-/// How long a grant lasts unless the site says so, in milliseconds: the runtime's default.
-const TTL: u64 = 60_000;
+/// The runtime's default `ttl`, in milliseconds.
+const DEFAULT_TTL: u64 = 60_000;
 
-/// Arguments that a lease has no use for, and times that do not fit.
-pub(crate) fn arguments(args: &Args, locked: &Locked, errors: &mut Errors) {
+/// Checks that the arguments are for a lease, and that its times fit.
+pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
     if !args.is_lease() {
         return;
     }
-    let in_vain = [
+    let unfit = [
         (
             "keys",
             "`keys` is several locks, and a lease is one: write `key = …`",
@@ -40,14 +40,10 @@ pub(crate) fn arguments(args: &Args, locked: &Locked, errors: &mut Errors) {
             "`derivation` makes a number of a key, and a lease's key stays a text: leave it out",
         ),
     ];
-    for (name, wanted) in in_vain {
-        if let Some(place) = args.place(name) {
-            errors.at(place, wanted);
-        }
-    }
-    // `keys` has been told already.
+    args.refuse(&unfit, errors);
+    // With `keys` there is an error already.
     if !args.has("keys") {
-        for pattern in locked.patterns() {
+        for pattern in keys.patterns() {
             if let Some(slice) = pattern.slice() {
                 let wanted = format_args!(
                     "`<{}>` would be several leases, and a lease is one: name a single value",
@@ -62,10 +58,10 @@ pub(crate) fn arguments(args: &Args, locked: &Locked, errors: &mut Errors) {
     {
         let (ttl, whose) = match &args.ttl {
             Some(ttl) => (ttl.milliseconds().map(|(ttl, _)| ttl), ""),
-            None => (Some(TTL), ", which is `\"60s\"` unless it is given"),
+            None => (Some(DEFAULT_TTL), ", which is `\"60s\"` unless it is given"),
         };
         if let Some(ttl) = ttl.filter(|ttl| often >= *ttl)
-            && let Some(place) = args.place("renew")
+            && let Some(span) = args.span("renew")
         {
             // Two renewals can fail, and the lease is still held.
             let third = written(ttl / 3);
@@ -73,16 +69,16 @@ pub(crate) fn arguments(args: &Args, locked: &Locked, errors: &mut Errors) {
                 "a lease is renewed before its `ttl` is over{whose}: write a shorter time, such as `renew = \"{third}\"`, or \
                  leave it out"
             );
-            errors.at(place, wanted);
+            errors.at(span, wanted);
         }
     }
 }
 
-/// What a lease needs of its function, and what needs a lease.
+/// Checks that the function fits a lease, or else that no argument needs one.
 pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
     if !args.is_lease() {
         if !args.scope_is_wrong() {
-            needless(args, function, errors);
+            lease_only_arguments(args, function, errors);
         }
         return;
     }
@@ -95,14 +91,14 @@ pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
         errors.at(name.span(), wanted);
         return;
     }
-    if let Some(place) = args.place("conn") {
+    if let Some(span) = args.span("conn") {
         let wanted = match pool(args, function) {
             _ if args.has("pool") => "leave `conn` out".to_owned(),
             Some(pool) => format!("write `pool = {pool}` in its place"),
             None => format!("{} in its place", parameter()),
         };
         let wanted = format_args!("a lease takes its connections from `pool`: {wanted}");
-        errors.at(place, wanted);
+        errors.at(span, wanted);
     } else if !args.has("pool") {
         let wanted = match pool(args, function) {
             Some(pool) => format!("write `pool = {pool}`"),
@@ -111,20 +107,20 @@ pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
         let wanted = format_args!(
             "`pool` is missing: a lease takes a connection when it is acquired, renewed and released; {wanted}"
         );
-        errors.at(args.place("scope").unwrap_or_else(Span::call_site), wanted);
+        errors.at(args.span("scope").unwrap_or_else(Span::call_site), wanted);
     }
 }
 
-/// Arguments of a lease where there is none.
-fn needless(args: &Args, function: &Function, errors: &mut Errors) {
+/// Refuses the arguments of a lease at another scope.
+fn lease_only_arguments(args: &Args, function: &Function, errors: &mut Errors) {
     for name in ["ttl", "renew", "keep"] {
-        if let Some(place) = args.place(name) {
+        if let Some(span) = args.span(name) {
             let wanted =
                 format_args!("`{name}` is for a lease: write `scope = \"lease\"`, or leave it out");
-            errors.at(place, wanted);
+            errors.at(span, wanted);
         }
     }
-    if let Some(place) = args.place("pool") {
+    if let Some(span) = args.span("pool") {
         let pool = args.pool.as_ref();
         let pool = pool.map_or_else(
             || "self.pool".to_owned(),
@@ -134,21 +130,21 @@ fn needless(args: &Args, function: &Function, errors: &mut Errors) {
         let wanted = format_args!(
             "`pool` is for a lease: write `scope = \"lease\"`, or for a connection out of it `conn = {pool}{get}`"
         );
-        errors.at(place, wanted);
+        errors.at(span, wanted);
     }
 }
 
-/// Where this function may have its pool: what `conn` takes a connection from, a parameter, a field.
+/// A suggestion for `pool`: what `conn` takes a connection from, a parameter, or a field.
 fn pool(args: &Args, function: &Function) -> Option<String> {
     let conn = args
         .conn
         .as_ref()
         .map(|conn| conn.to_string().replace(' ', ""));
-    let taken = conn.as_ref().and_then(|conn| {
+    let pool = conn.as_ref().and_then(|conn| {
         let ends = [".get().await?", ".get().await", ".get()?", ".get()"];
         ends.iter().find_map(|end| conn.strip_suffix(end))
     });
-    if let Some(pool) = taken {
+    if let Some(pool) = pool {
         return Some(pool.to_owned());
     }
     let param = function
@@ -165,7 +161,7 @@ fn parameter() -> String {
     "add a parameter `pool: &Pool<AsyncPgConnection>` and write `pool = pool`".to_owned()
 }
 
-/// Milliseconds as they are written in an argument.
+/// A time as an argument writes it.
 fn written(milliseconds: u64) -> String {
     match milliseconds {
         0..1_000 => format!("{}ms", milliseconds.max(1)),

@@ -1,19 +1,19 @@
-//! What `#[async_trait]` makes of an `async fn`: a function that returns `Box::pin(async move { … })`.
+//! The function that `#[async_trait]` makes of an `async fn`: it returns `Box::pin(async move { … })`.
 //!
-//! It stands on the `impl`, so it expands before an attribute on one of its functions.
+//! `#[async_trait]` is on the `impl`, so it expands before the attributes on the functions.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::{GenericArgument, PathArguments, Type, TypeParamBound};
 
-/// The future's output and body, if the function is one of that form.
-pub(crate) fn unboxed(output: &TokenStream, body: &Group) -> Option<(Type, Group)> {
+/// The future's output and body, if the function has that form.
+pub(crate) fn future(output: &TokenStream, body: &Group) -> Option<(Type, Group)> {
     let Type::Path(pin) = syn::parse2(output.clone()).ok()? else {
         return None;
     };
-    let Type::Path(boxed) = argument(&pin.path, "Pin")? else {
+    let Type::Path(pinned) = argument(&pin.path, "Pin")? else {
         return None;
     };
-    let Type::TraitObject(object) = argument(&boxed.path, "Box")? else {
+    let Type::TraitObject(object) = argument(&pinned.path, "Box")? else {
         return None;
     };
     let future = object.bounds.iter().find_map(|bound| match bound {
@@ -31,7 +31,7 @@ pub(crate) fn unboxed(output: &TokenStream, body: &Group) -> Option<(Type, Group
         GenericArgument::AssocType(output) if output.ident == "Output" => Some(output.ty.clone()),
         _ => None,
     })?;
-    Some((output, inside(body)?))
+    Some((output, async_block(body)?))
 }
 
 /// The type argument of `Pin<…>` and `Box<…>`.
@@ -47,13 +47,13 @@ fn argument<'a>(path: &'a syn::Path, name: &str) -> Option<&'a Type> {
 }
 
 /// The block of `Box::pin(async move { … })`.
-fn inside(body: &Group) -> Option<Group> {
+fn async_block(body: &Group) -> Option<Group> {
     let group = |token: TokenTree, delimiter| match token {
         TokenTree::Group(group) if group.delimiter() == delimiter => Some(group),
         _ => None,
     };
-    let pinned = group(body.stream().into_iter().last()?, Delimiter::Parenthesis)?;
-    let mut tokens = pinned.stream().into_iter();
+    let arguments = group(body.stream().into_iter().last()?, Delimiter::Parenthesis)?;
+    let mut tokens = arguments.stream().into_iter();
     let is_async = matches!(tokens.next()?, TokenTree::Ident(word) if word == "async");
     let block = group(tokens.last()?, Delimiter::Brace)?;
     is_async.then_some(block)

@@ -1,13 +1,14 @@
-//! Where a site's connection comes from, and what to write where there is none.
+//! Where a lock site's connection comes from, and what to write if it has none.
 
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::params::{Param, Receiver};
+use crate::function::params::{Param, Receiver};
+use crate::tokens::is_punct;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
 /// Where the connection comes from.
 pub(crate) enum Connection {
-    /// A place that is used under its own name: `conn`, `self.conn`, `ctx.db`.
+    /// A place expression, used under its own name: `conn`, `self.conn`, `ctx.db`.
     Place {
         root: Ident,
         fields: TokenStream,
@@ -15,12 +16,16 @@ pub(crate) enum Connection {
     },
     /// An expression, evaluated by the function and bound as `conn`.
     Expression(TokenStream),
-    /// A lease's: the body has none of it, and each of its statements takes one from here.
+    /// A lease's pool, from which each statement of the lease takes a connection; the body gets none.
     Pool(TokenStream),
 }
 
-/// An expression that gives a connection, as far as that can be told from its tokens.
-fn taken(expression: TokenStream, function: &Function, errors: &mut Errors) -> Option<Connection> {
+/// An expression that gives a connection, as far as its tokens show.
+fn expression(
+    expression: TokenStream,
+    function: &Function,
+    errors: &mut Errors,
+) -> Option<Connection> {
     let text = expression.to_string().replace(' ', "");
     let pool = text.strip_suffix(".await").unwrap_or(&text);
     if let Some(pool) = pool.strip_suffix(".get()") {
@@ -37,7 +42,7 @@ fn taken(expression: TokenStream, function: &Function, errors: &mut Errors) -> O
     Some(Connection::Expression(expression))
 }
 
-/// The one given, else the parameter `conn`.
+/// The connection that `conn` gives, or else the parameter `conn`.
 pub(crate) fn find(
     given: Option<TokenStream>,
     function: &Function,
@@ -56,18 +61,18 @@ pub(crate) fn find(
     };
     let mut tokens = given.clone().into_iter();
     let first = tokens.next();
-    if let Some(TokenTree::Punct(punct)) = &first
-        && punct.as_char() == '&'
+    if let Some(token) = &first
+        && is_punct(token, '&')
     {
         errors.at(
-            punct.span(),
+            token.span(),
             "`conn` names a place or gives a connection: write it without the `&mut`",
         );
         return None;
     }
     let fields: TokenStream = tokens.collect();
     let Some(TokenTree::Ident(root)) = first.filter(|_| is_fields(&fields)) else {
-        return taken(given, function, errors);
+        return expression(given, function, errors);
     };
     if root == "self" {
         let Some(by) = function.receiver else {
@@ -146,7 +151,7 @@ fn place(
     Some(Connection::Place { root, fields, by })
 }
 
-/// Nothing, or `.name.0…`: what follows the root of a place.
+/// Whether the tokens can follow the root of a place expression: nothing, or `.name.0…`.
 fn is_fields(tokens: &TokenStream) -> bool {
     let mut wants_dot = true;
     let mut last_was_dot = false;
@@ -167,7 +172,7 @@ fn is_fields(tokens: &TokenStream) -> bool {
 }
 
 fn is_mutable_reference(ty: &TokenStream) -> bool {
-    // `&`, perhaps a lifetime (two tokens), `mut`.
+    // `&`, possibly a lifetime of two tokens, `mut`.
     ty.clone()
         .into_iter()
         .skip(1)
@@ -177,8 +182,8 @@ fn is_mutable_reference(ty: &TokenStream) -> bool {
 
 fn no_connection(function: &Function) -> String {
     let name = &function.name;
-    if let Some(taken) = function.body_binding("conn") {
-        let from = taken.value;
+    if let Some(binding) = function.body_binding("conn") {
+        let from = binding.value;
         return format!(
             "the lock needs the connection before the body runs: write `conn = {from}` into the attribute and remove `let … \
              conn = {from};` from `{name}`"

@@ -1,18 +1,19 @@
-//! A warning for a body that leaves the connection that holds the lock alone.
+//! A warning for a body that does not use the connection that holds the lock.
 //!
-//! A macro cannot warn by itself, and rustc does not: the expansion uses the connection. What it can do is to call something
-//! deprecated, where the user named the connection.
+//! rustc does not warn, because the expansion uses the connection, and a macro has no warnings. So the expansion calls a deprecated
+//! function at the place where the user named the connection.
 
-use crate::choice::Scope;
-use crate::connection::Connection;
+use crate::args::choice::Scope;
 use crate::site::Site;
+use crate::site::connection::Connection;
+use crate::tokens::first_span;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 
-/// A statement that warns, if there is something to warn of. A session-level lock protects what needs no connection, too, and a
-/// lease has none; a parameter whose name starts with `_` is meant to be unused.
+/// A statement that warns, if the connection is unused. A session-level lock also protects work without a connection, and a lease has
+/// no connection. A parameter whose name starts with `_` is unused on purpose.
 pub(crate) fn warning(site: &Site) -> TokenStream {
-    let (name, span) = named(site);
+    let (name, span) = connection_name(site);
     if site.args.scope() != Scope::Xact || name.starts_with('_') || !is_unused(site) {
         return TokenStream::new();
     }
@@ -37,25 +38,23 @@ pub(crate) fn warning(site: &Site) -> TokenStream {
 
 /// Whether the body never mentions its connection.
 pub(crate) fn is_unused(site: &Site) -> bool {
-    !mentioned(site.function.body.stream(), &named(site).0)
+    !mentions(site.function.body.stream(), &connection_name(site).0)
 }
 
-/// What the body calls its connection, or what that is part of, and where the user said so.
-fn named(site: &Site) -> (String, Span) {
+/// The body's name for its connection, or for the value that contains it, and its span.
+fn connection_name(site: &Site) -> (String, Span) {
     match &site.connection {
         Connection::Place { root, .. } => (root.to_string(), root.span()),
         Connection::Expression(expression) | Connection::Pool(expression) => {
-            let first = expression.clone().into_iter().next();
-            let span = first.map_or_else(Span::call_site, |token| token.span());
-            ("conn".to_owned(), span)
+            ("conn".to_owned(), first_span(expression))
         }
     }
 }
 
-/// Whether tokens name something, also in a text, which may be a format string.
-fn mentioned(tokens: TokenStream, name: &str) -> bool {
+/// Whether tokens contain the name, also in a literal, which can be a format string.
+fn mentions(tokens: TokenStream, name: &str) -> bool {
     tokens.into_iter().any(|token| match token {
-        TokenTree::Group(group) => mentioned(group.stream(), name),
+        TokenTree::Group(group) => mentions(group.stream(), name),
         TokenTree::Ident(word) => word == name,
         TokenTree::Literal(literal) => {
             let is_part = |character: char| character.is_alphanumeric() || character == '_';

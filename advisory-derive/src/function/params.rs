@@ -16,7 +16,7 @@ pub(crate) enum Receiver {
 pub(crate) struct Param {
     /// The names that the pattern binds.
     pub(crate) names: Vec<Ident>,
-    /// Of the whole pattern; the name's own type only where the pattern is a name alone.
+    /// The type of the whole pattern, so a name's type only if the pattern is just that name.
     pub(crate) ty: TokenStream,
     pub(crate) is_name: bool,
     pub(crate) is_mut: bool,
@@ -24,11 +24,12 @@ pub(crate) struct Param {
 
 impl Param {
     pub(crate) fn is_reference(&self) -> bool {
-        matches!(self.ty.clone().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '&')
+        let mut tokens = self.ty.clone().into_iter();
+        tokens.next().is_some_and(|token| is_punct(&token, '&'))
     }
 }
 
-/// Reads what stands between the parentheses.
+/// Reads the tokens between the parentheses.
 pub(crate) fn parse(tokens: TokenStream) -> (Option<Receiver>, Vec<Param>) {
     let (mut receiver, mut params) = (None, Vec::new());
     for tokens in split(tokens) {
@@ -41,7 +42,7 @@ pub(crate) fn parse(tokens: TokenStream) -> (Option<Receiver>, Vec<Param>) {
     (receiver, params)
 }
 
-/// Where the parameters stand: the first parentheses behind the generics, whose bounds can have their own, `F: Fn(i64) -> i64`.
+/// The position of the parameters: the first parentheses outside of the generics, whose bounds can have some, `F: Fn(i64) -> i64`.
 pub(crate) fn position(tokens: &[TokenTree]) -> Option<usize> {
     let mut angles = Angles::default();
     tokens.iter().position(|token| {
@@ -52,7 +53,7 @@ pub(crate) fn position(tokens: &[TokenTree]) -> Option<usize> {
     })
 }
 
-/// How deep a token of a type or of generics stands in angle brackets; the one of `->` is none.
+/// How deep a token of a type or of generics is nested in angle brackets; that of `->` does not count.
 #[derive(Default)]
 struct Angles {
     depth: usize,
@@ -86,8 +87,7 @@ fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
         .enumerate()
         .position(|(index, _)| is_single_colon(&tokens, index));
     let Some(colon) = colon else {
-        let is_reference =
-            matches!(tokens.first(), Some(TokenTree::Punct(punct)) if punct.as_char() == '&');
+        let is_reference = tokens.first().is_some_and(|token| is_punct(token, '&'));
         let is_mut = tokens.iter().any(|token| is_word(token, "mut"));
         return tokens.iter().any(|token| is_word(token, "self")).then_some(
             ParamOrReceiver::Receiver(match (is_reference, is_mut) {
@@ -103,8 +103,7 @@ fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
     if tokens.iter().any(|token| is_word(token, "self")) {
         // `self: &mut Self` and the like; `Pin<&mut Self>` and `Box<Self>` are values that can be borrowed.
         let mut words = ty.into_iter();
-        let is_reference =
-            matches!(words.next(), Some(TokenTree::Punct(punct)) if punct.as_char() == '&');
+        let is_reference = words.next().is_some_and(|token| is_punct(&token, '&'));
         return Some(ParamOrReceiver::Receiver(
             match (is_reference, words.any(|token| is_word(&token, "mut"))) {
                 (false, _) if is_mut => Receiver::MutValue,
@@ -128,31 +127,34 @@ fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
 }
 
 fn without_attributes(tokens: Vec<TokenTree>) -> Vec<TokenTree> {
-    let mut kept = Vec::with_capacity(tokens.len());
+    let mut rest = Vec::with_capacity(tokens.len());
     let mut tokens = tokens.into_iter();
     while let Some(token) = tokens.next() {
-        if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '#') {
+        if is_punct(&token, '#') {
             tokens.next();
         } else {
-            kept.push(token);
+            rest.push(token);
         }
     }
-    kept
+    rest
 }
 
-/// A `:` that is no half of a `::`.
+/// Whether there is a `:` that is not part of a `::`.
 fn is_single_colon(tokens: &[TokenTree], index: usize) -> bool {
     let colon = |index: Option<usize>| {
         index
             .and_then(|index| tokens.get(index))
-            .is_some_and(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':'))
+            .is_some_and(|token| is_punct(token, ':'))
     };
     colon(Some(index)) && !colon(index.checked_sub(1)) && !colon(index.checked_add(1))
 }
 
-/// The names that a pattern binds: words that are no path, no field name before its `:`, no constructor.
+/// Collects the names that a pattern binds: identifiers that are not part of a path, a field before its `:`, or a constructor.
 fn bindings(tokens: &[TokenTree], in_struct: bool, names: &mut Vec<Ident>) {
-    let punct = |index: usize, wanted: char| matches!(tokens.get(index), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);
+    let punct = |index: usize, wanted: char| {
+        let token = tokens.get(index);
+        token.is_some_and(|token| is_punct(token, wanted))
+    };
     for (index, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(group) => {
@@ -179,7 +181,7 @@ fn bindings(tokens: &[TokenTree], in_struct: bool, names: &mut Vec<Ident>) {
     }
 }
 
-/// Splits parameters at their commas; those inside `<…>` of a type are not.
+/// Splits parameters at the commas between them, not at those inside the `<…>` of a type.
 fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
     let mut params = vec![Vec::new()];
     let mut angles = Angles::default();

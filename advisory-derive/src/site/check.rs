@@ -1,74 +1,74 @@
-//! What is wrong with a site whose parts are each well-formed.
+//! Mistakes in a lock site whose parts are each well-formed.
 
+use super::connection::Connection;
+use super::keys::{SiteKey, SiteKeys};
 use crate::args::Args;
-use crate::connection::Connection;
-use crate::duration::Wait;
+use crate::args::duration::Wait;
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::key::KeyPattern;
-use crate::locked::{Key, Locked};
+use crate::key_pattern::check_with;
 use crate::tokens::is_punct;
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
 
-/// Keys that each parse, under the names that the function gives them.
-pub(crate) fn keys(locked: &Locked, function: &Function, errors: &mut Errors) {
-    let names = locked.names(function);
-    for pattern in locked.patterns() {
-        pattern.check(&names, locked.may_be_ambiguous, errors);
+/// Checks that the keys use names of the function.
+pub(crate) fn keys(keys: &SiteKeys, function: &Function, errors: &mut Errors) {
+    let names = keys.names(function);
+    for pattern in keys.patterns() {
+        pattern.check(&names, keys.may_be_ambiguous, errors);
     }
-    used(&locked.with, locked.patterns(), errors);
+    check_with(&keys.with, keys.patterns(), errors);
 }
 
-/// Arguments that say something of a key pattern, where there is none, or of a slice.
-pub(crate) fn idle(args: &Args, locked: &Locked, errors: &mut Errors) {
-    let has_slice = locked.patterns().any(|pattern| pattern.slice().is_some());
-    let has_slice = has_slice || matches!(locked.keys.as_slice(), [Key::Each(_)]);
+/// Checks that arguments for a key pattern, or for a slice, come with one.
+pub(crate) fn pattern_arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
+    let has_slice = keys.patterns().any(|pattern| pattern.slice().is_some());
+    let has_slice = has_slice || matches!(keys.list.as_slice(), [SiteKey::Each(_)]);
     if let Some(max) = &args.max_keys
         && !has_slice
-        && !locked.keys.is_empty()
+        && !keys.list.is_empty()
     {
         errors.at(
             max.span(),
             "`max_keys` is for a slice, `<ids*>`: leave it out",
         );
     }
-    let only_expressions = locked
-        .keys
+    let only_expressions = keys
+        .list
         .iter()
-        .all(|key| !matches!(key, Key::Pattern(_)));
-    if only_expressions && !locked.keys.is_empty() {
+        .all(|key| !matches!(key, SiteKey::Pattern(_)));
+    if only_expressions && !keys.list.is_empty() {
         for name in ["derivation", "allow_ambiguous"] {
-            // A lease has none, whatever its key.
-            let is_told = name == "derivation" && args.is_lease();
-            if let Some(place) = args.place(name)
-                && !is_told
+            // For a lease `check_lease` reports it, whatever the key is.
+            let is_reported = name == "derivation" && args.is_lease();
+            if let Some(span) = args.span(name)
+                && !is_reported
             {
                 let wanted = format_args!(
                     "`{name}` is for a key pattern, and this key has none: write it where the key is declared"
                 );
-                errors.at(place, wanted);
+                errors.at(span, wanted);
             }
         }
     }
 }
 
-/// Arguments that need another one, or that another one rules out.
-pub(crate) fn together(args: &Args, errors: &mut Errors) {
-    if let Some(place) = args.place("on_held") {
+/// Checks arguments that need another one, or exclude it.
+pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
+    if let Some(span) = args.span("on_held") {
         let end = "`wait = \"never\"`, or a time such as `wait = \"5s\"`";
         if !args.has("wait") {
             errors.at(
-                place,
+                span,
                 format_args!(
                     "without an end of the wait there is nothing for `on_held` to do: add {end}"
                 ),
             );
         } else if matches!(args.wait, Some(Wait::Forever)) {
-            errors.at(place, format_args!("`wait = \"forever\"` never gives up, so there is nothing for `on_held` to do: write {end}"));
+            errors.at(span, format_args!("`wait = \"forever\"` never gives up, so there is nothing for `on_held` to do: write {end}"));
         }
     }
     if args.is_session() {
-        let in_vain = [
+        let unfit = [
             (
                 "isolation",
                 "`isolation` is for a transaction, and `scope = \"session\"` begins none: leave it out",
@@ -78,30 +78,26 @@ pub(crate) fn together(args: &Args, errors: &mut Errors) {
                 "`nested` is for a transaction, and `scope = \"session\"` is always refused inside one: leave it out",
             ),
         ];
-        for (name, wanted) in in_vain {
-            if let Some(place) = args.place(name) {
-                errors.at(place, wanted);
-            }
-        }
+        args.refuse(&unfit, errors);
     }
-    if let Some(place) = args.place("queue")
+    if let Some(span) = args.span("queue")
         && args.is_shared()
         && !args.is_lease()
     {
         let wanted = "`queue` has calls ask one after the other, and `mode = \"shared\"` is for calls that run together: leave \
                       `queue` out";
-        errors.at(place, wanted);
+        errors.at(span, wanted);
     }
 }
 
-/// A queue is in front of the connection.
+/// Checks that calls wait in a queue before they take a connection.
 pub(crate) fn queue(
     args: &Args,
     connection: &Connection,
     function: &Function,
     errors: &mut Errors,
 ) {
-    if let Some(place) = args.place("queue")
+    if let Some(span) = args.span("queue")
         && let Connection::Place { root, fields, .. } = connection
     {
         let get = function.get();
@@ -109,11 +105,11 @@ pub(crate) fn queue(
             "`queue` has calls wait before they take a connection, and `{root}{fields}` is one already: write where it comes \
              from, such as `conn = self.pool{get}`"
         );
-        errors.at(place, wanted);
+        errors.at(span, wanted);
     }
 }
 
-/// The body's name for the lock is no other name of the function.
+/// Checks that the body's name for the lock is not taken.
 pub(crate) fn handle(
     args: &Args,
     connection: &Connection,
@@ -135,28 +131,12 @@ pub(crate) fn handle(
     }
 }
 
-/// What `with` computes stands in a key.
-pub(crate) fn used<'a>(
-    with: &[(Ident, TokenStream)],
-    patterns: impl Iterator<Item = &'a KeyPattern>,
+/// Checks that the body does not bind another connection under the name of the one that holds the lock.
+pub(crate) fn connection_shadowing(
+    connection: &Connection,
+    function: &Function,
     errors: &mut Errors,
 ) {
-    let roots: Vec<&str> = patterns
-        .flat_map(KeyPattern::placeholders)
-        .filter_map(|placeholder| Some(placeholder.path.first()?.as_str()))
-        .collect();
-    for (name, _) in with {
-        if !roots.iter().any(|root| name == root) {
-            errors.at(
-                name.span(),
-                format_args!("`{name}` stands in no key: write `<{name}>` where it belongs"),
-            );
-        }
-    }
-}
-
-/// The body runs on the connection that holds the lock, unless it takes another under the same name.
-pub(crate) fn same_connection(connection: &Connection, function: &Function, errors: &mut Errors) {
     let name = match connection {
         Connection::Place { root, fields, .. } if fields.is_empty() => root.to_string(),
         Connection::Place { .. } | Connection::Pool(_) => return,
@@ -187,8 +167,9 @@ pub(crate) fn same_connection(connection: &Connection, function: &Function, erro
     );
 }
 
-/// With `conn = self.conn` the body has `self` under another name, and the text of a format string is not looked into.
-pub(crate) fn no_self_in_text(connection: &Connection, function: &Function, errors: &mut Errors) {
+/// Checks that no format string names `self` where the body has it under another name, with `conn = self.conn`: the expansion does not
+/// rename it inside of literals.
+pub(crate) fn self_in_text(connection: &Connection, function: &Function, errors: &mut Errors) {
     if let Connection::Place { root, .. } = connection
         && root == "self"
         && let Some(literal) = text_with_self(function.body.stream())
@@ -199,7 +180,7 @@ pub(crate) fn no_self_in_text(connection: &Connection, function: &Function, erro
     }
 }
 
-/// A literal that names `self`, among the arguments of a macro: elsewhere it is a text like any other.
+/// A literal that names `self` among the arguments of a macro, where it can be a format string.
 fn text_with_self(tokens: TokenStream) -> Option<TokenTree> {
     let mut after_bang = false;
     for token in tokens {
@@ -207,11 +188,11 @@ fn text_with_self(tokens: TokenStream) -> Option<TokenTree> {
             TokenTree::Group(group) if after_bang => group.stream().into_iter().find(names_self),
             _ => None,
         };
-        let inside = match &token {
+        let nested = match &token {
             TokenTree::Group(group) => text_with_self(group.stream()),
             _ => None,
         };
-        if let Some(literal) = found.or(inside) {
+        if let Some(literal) = found.or(nested) {
             return Some(literal);
         }
         after_bang = is_punct(&token, '!');

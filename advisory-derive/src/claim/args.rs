@@ -1,15 +1,15 @@
-//! What is written in `#[claim(…)]`.
+//! The arguments of `#[claim(…)]`.
 
-use crate::args::{name_of, not_implemented, set, value_of};
-use crate::duration::{self, Duration};
+use crate::args::argument::{name_of, not_implemented, set, value_of};
+use crate::args::duration::{self, Duration};
+use crate::args::value::quoted_ident;
 use crate::errors::Errors;
-use crate::literal::span_of;
-use crate::tokens::split_at_commas;
+use crate::tokens::{first_span, split_at_commas};
 use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 use syn::LitStr;
 
 /// The arguments of `#[claim]`.
-pub(crate) const CLAIM: [&str; 11] = [
+const CLAIM: [&str; 11] = [
     "table",
     "key",
     "order",
@@ -23,8 +23,8 @@ pub(crate) const CLAIM: [&str; 11] = [
     "crate",
 ];
 
-/// The milliseconds of a claim that says nothing else.
-const USUAL_TTL: u64 = 60_000;
+/// In milliseconds.
+const DEFAULT_TTL: u64 = 60_000;
 
 /// The arguments as written. `None` is "not given".
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl ClaimArgs {
         }
         let ttl = match &args.ttl {
             Some(ttl) => ttl.milliseconds(),
-            None => Some((USUAL_TTL, Span::call_site())),
+            None => Some((DEFAULT_TTL, Span::call_site())),
         };
         if let (Some((ttl, _)), Some(renew)) = (ttl, &args.renew)
             && let Some((renew, span)) = renew.milliseconds()
@@ -82,7 +82,7 @@ impl ClaimArgs {
         args
     }
 
-    /// Reads what stands behind `name =`.
+    /// Reads the value of an argument.
     fn value(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
         macro_rules! set {
             ($slot:ident, $value:expr) => {{
@@ -109,7 +109,7 @@ impl ClaimArgs {
 
 /// `id`, or `(matrix_id, chunk_hash)`.
 fn key(value: TokenStream, errors: &mut Errors) -> Option<Vec<Ident>> {
-    const MOST: usize = 4;
+    const MAX_COLUMNS: usize = 4;
     let first = value.clone().into_iter().next();
     let columns = match &first {
         Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
@@ -120,20 +120,17 @@ fn key(value: TokenStream, errors: &mut Errors) -> Option<Vec<Ident>> {
     let columns: Vec<Ident> = columns
         .into_iter()
         .filter_map(|column| {
-            let first = column.clone().into_iter().next();
-            let ident = syn::parse2(column).ok();
-            if ident.is_none() {
-                let wanted =
-                    "the key is columns: write `key = id` or `key = (matrix_id, chunk_hash)`";
-                errors.at(span_of(first.as_ref()), wanted);
-            }
-            ident
+            let wanted = "the key is columns: write `key = id` or `key = (matrix_id, chunk_hash)`";
+            let span = first_span(&column);
+            syn::parse2(column)
+                .map_err(|_| errors.at(span, wanted))
+                .ok()
         })
         .collect();
-    if let Some(more) = columns.get(MOST) {
+    if let Some(more) = columns.get(MAX_COLUMNS) {
         errors.at(
             more.span(),
-            format_args!("a key has at most {MOST} columns"),
+            format_args!("a key has at most {MAX_COLUMNS} columns"),
         );
         return None;
     }
@@ -142,7 +139,7 @@ fn key(value: TokenStream, errors: &mut Errors) -> Option<Vec<Ident>> {
 
 /// `"priority desc, created_at"`.
 fn order(value: TokenStream, errors: &mut Errors) -> Option<Vec<Order>> {
-    let span = span_of(value.clone().into_iter().next().as_ref());
+    let span = first_span(&value);
     let Ok(literal) = syn::parse2::<LitStr>(value) else {
         errors.at(
             span,
@@ -191,18 +188,10 @@ fn order_of(part: &str, span: Span) -> Option<Order> {
 }
 
 fn column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
-    let first = value.clone().into_iter().next();
-    let quoted = syn::parse2::<LitStr>(value.clone()).ok();
-    let column = syn::parse2(value).ok();
-    if column.is_none() {
-        let quoted = quoted.and_then(|literal| syn::parse_str::<Ident>(&literal.value()).ok());
-        let wanted = quoted.unwrap_or_else(|| name.clone());
-        errors.at(
-            span_of(first.as_ref()),
-            format_args!("`{name}` is a column: write `{name} = {wanted}`"),
-        );
-    }
-    column
+    let wanted = quoted_ident(&value).unwrap_or_else(|| name.clone());
+    let wanted = format!("`{name}` is a column: write `{name} = {wanted}`");
+    let span = first_span(&value);
+    syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
 }
 
 /// A column, or `"none"`.
@@ -210,5 +199,22 @@ fn maybe_column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option
     match syn::parse2::<LitStr>(value.clone()) {
         Ok(literal) if literal.value() == "none" => Some(MaybeColumn::None),
         _ => column(value, name, errors).map(MaybeColumn::Column),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CLAIM, ClaimArgs};
+    use crate::errors::Errors;
+
+    #[test]
+    fn every_known_argument_is_implemented() {
+        for name in CLAIM {
+            let mut errors = Errors::default();
+            let written = format!("{name} = \"x\"").parse().expect("tokens");
+            ClaimArgs::parse(written, &mut errors);
+            let errors = errors.into_compile_errors().to_string();
+            assert!(!errors.contains("is not implemented"), "{errors}");
+        }
     }
 }

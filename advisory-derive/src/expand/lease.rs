@@ -1,17 +1,17 @@
-//! The steps of a lease: acquire, run the body beside its renewal, finish, and no logic between them.
+//! The expansion for a lease: acquire, run the body beside its renewal, finish.
 //!
-//! The body has no connection of the lease's: it runs in the function's own scope, with the user's own names.
+//! The lease gives the body no connection, so the body runs with the function's own names.
 
-use crate::locked::Key;
-use crate::request::{at_start, terms, typed, with};
+use super::request::{at_start, options, typed, with_values};
 use crate::site::Site;
+use crate::site::keys::SiteKey;
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::Type;
 
-/// Statements that acquire the lease, run the body and let the lease go, and the body's result. As those of a lock they return an
-/// error `converted`, or break out of `'held` with one from before the body.
-pub(crate) fn leased(
+/// Statements that acquire the lease, run the body and release the lease, and the body's result. As for a lock, an error is
+/// `converted` and returned; with `on_held`, one from before the body breaks out of `'held` instead.
+pub(crate) fn lease_steps(
     site: &Site,
     pool: &TokenStream,
     private: &TokenStream,
@@ -29,13 +29,13 @@ pub(crate) fn leased(
         quote_spanned!(here=> return #converted)
     };
     let key = key(site, private);
-    let (times, terms) = (times(site, private), terms(site, private));
+    let (times, options) = (times(site, private), options(site, private));
     let handle = site.args.handle.as_ref();
     let handle = handle.map(|handle| quote_spanned!(here=> let #handle = held.acquired();));
-    // Where the compiler complains about a pool that is none.
+    // The compiler reports here that a value is not a pool.
     let at = at_start(pool);
     let acquire = quote_spanned!(at=> #private::lease::acquire_at(&(#pool), request).await);
-    // The return that never runs pins the block's type, so that a mismatch lands on the user's token.
+    // The return that never runs fixes the block's type, so that the compiler reports a mismatch at the user's token.
     let body = site.function.body.stream();
     let body = quote_spanned!(here=>
         async {
@@ -46,7 +46,7 @@ pub(crate) fn leased(
         }
     );
     quote_spanned!(here=>
-        let request = #key #times #terms;
+        let request = #key #times #options;
         let mut held = match #acquire {
             #ok(held) => held,
             #err(error) => #refused,
@@ -63,14 +63,14 @@ pub(crate) fn leased(
     )
 }
 
-/// An expression: a `Request` for the key's text. What computes it is gone before the wait, so that the future is `Send`
-/// whatever it is made of.
+/// An expression: a `Request` for the key's text. The values that compute it are dropped before the wait, so that the future is
+/// `Send` whatever their types are.
 fn key(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let with = with(site);
-    match site.locked.keys.first() {
-        // `Each` is of `keys`, which is refused.
-        Some(Key::Expression(key) | Key::Each(key)) => {
+    let with = with_values(site);
+    match site.keys.list.first() {
+        // `Each` is from `keys`, which is refused for a lease.
+        Some(SiteKey::Expression(key) | SiteKey::Each(key)) => {
             let (at, key) = (at_start(key), typed(key));
             quote_spanned!(at=>
                 {
@@ -80,10 +80,10 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
                 }
             )
         }
-        Some(Key::Pattern(pattern)) => {
+        Some(SiteKey::Pattern(pattern)) => {
             let text = pattern.literal.value();
-            let names = site.locked.names(&site.function);
-            let writes = pattern.writes(&names, &site.krate, None);
+            let names = site.keys.names(&site.function);
+            let writes = pattern.writes(&names, &site.args.runtime(), None);
             quote_spanned!(here=>
                 {
                     #with
@@ -93,12 +93,12 @@ fn key(site: &Site, private: &TokenStream) -> TokenStream {
                 }
             )
         }
-        // `Locked::new` has complained.
+        // `SiteKeys::new` has reported the missing key.
         None => TokenStream::new(),
     }
 }
 
-/// Method calls for the lease's own times, where they are given.
+/// Method calls for the lease's times that are given.
 fn times(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let mut times = TokenStream::new();

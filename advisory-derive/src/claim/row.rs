@@ -1,7 +1,7 @@
-//! What `#[derive(Claim)]` stands on: the table, and the fields that hold the key.
+//! The struct under `#[derive(Claim)]`: its table, and the fields that hold the key.
 
-use crate::claim_args::ClaimArgs;
-use crate::declared::only;
+use super::args::ClaimArgs;
+use crate::derive_input;
 use crate::errors::Errors;
 use crate::tokens::{is_punct, is_word, split_at_commas};
 use proc_macro2::{Ident, TokenStream};
@@ -19,7 +19,8 @@ pub(crate) struct Row<'i> {
 impl<'i> Row<'i> {
     pub(crate) fn new(input: &'i DeriveInput, errors: &mut Errors) -> Option<Self> {
         let name = &input.ident;
-        let written = only(&input.attrs, "claim").map(|attribute| attribute.meta.require_list());
+        let written = derive_input::attribute(&input.attrs, "claim")
+            .map(|attribute| attribute.meta.require_list());
         let written = match written {
             Some(Ok(list)) => list.tokens.clone(),
             Some(Err(error)) => {
@@ -52,7 +53,7 @@ impl<'i> Row<'i> {
         }
         let fields: Vec<&Field> = fields.named.iter().collect();
         let given = args.table.clone();
-        let table = given.or_else(|| of_diesel(&input.attrs, "table_name"));
+        let table = given.or_else(|| diesel_argument(&input.attrs, "table_name"));
         if table.is_none() {
             let wanted =
                 format_args!("which table is `{name}` a row of? write `#[diesel(table_name = …)]`");
@@ -76,17 +77,17 @@ fn key<'f>(
     errors: &mut Errors,
 ) -> Option<Vec<(Ident, &'f Field)>> {
     let is_given = args.key.is_some();
-    let usual = || vec![Ident::new("id", name.span())];
-    let columns = args.key.clone().unwrap_or_else(usual);
+    let default = || vec![Ident::new("id", name.span())];
+    let columns = args.key.clone().unwrap_or_else(default);
     let mut key = Vec::new();
-    let mut is_whole = true;
+    let mut has_all = true;
     for column in columns {
         let text = column.unraw().to_string();
         if let Some(field) = fields.iter().find(|field| column_of(field) == text) {
             key.push((column, *field));
             continue;
         }
-        is_whole = false;
+        has_all = false;
         let hint = if is_given {
             let names: Vec<String> = fields.iter().map(|field| column_of(field)).collect();
             advisory_pattern::closest(&text, names.iter().map(String::as_str)).map_or_else(
@@ -99,12 +100,12 @@ fn key<'f>(
         let wanted = format_args!("`{name}` has no field for the column `{text}`: {hint}");
         errors.at(column.span(), wanted);
     }
-    is_whole.then_some(key)
+    has_all.then_some(key)
 }
 
 /// The column that a field holds.
 fn column_of(field: &Field) -> String {
-    let named = of_diesel(&field.attrs, "column_name");
+    let named = diesel_argument(&field.attrs, "column_name");
     let named = named.map(|named| match syn::parse2::<LitStr>(named.clone()) {
         Ok(literal) => literal.value(),
         Err(_) => named.to_string(),
@@ -114,8 +115,8 @@ fn column_of(field: &Field) -> String {
     column.trim_start_matches("r#").to_owned()
 }
 
-/// What `#[diesel(name = …)]` says.
-fn of_diesel(attributes: &[Attribute], name: &str) -> Option<TokenStream> {
+/// The value of `#[diesel(name = …)]`.
+fn diesel_argument(attributes: &[Attribute], name: &str) -> Option<TokenStream> {
     let lists = attributes
         .iter()
         .filter(|attribute| attribute.path().is_ident("diesel"))

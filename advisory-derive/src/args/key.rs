@@ -1,7 +1,7 @@
-//! What is written for `key`, `keys` and `with`.
+//! The values of `key`, `keys` and `with`.
 
 use crate::errors::Errors;
-use crate::literal::span_of;
+use crate::tokens::span_of;
 use crate::tokens::{split_at_commas, ungrouped};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::LitStr;
@@ -12,7 +12,7 @@ pub(crate) enum KeyArg {
     Pattern(LitStr),
     /// Anything else: an expression that is a `LockKey`.
     Expression(TokenStream),
-    /// An expression that gives as many `LockKey`s as there are.
+    /// An expression that gives any number of `LockKey`s.
     Each(TokenStream),
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg
 }
 
 /// `with(name = expression, …)`.
-pub(crate) fn computed(
+pub(crate) fn with(
     group: Option<TokenTree>,
     name: &Ident,
     errors: &mut Errors,

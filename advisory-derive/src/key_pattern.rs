@@ -1,27 +1,21 @@
-//! One key pattern in the macro: whose values it renders, what is wrong with it there, and the code that renders it.
+//! One key pattern in the macro: is it right for the names at its site, and which code renders it?
+
+mod names;
 
 use crate::errors::Errors;
-use crate::seen::Known;
+use crate::site_facts::StaticKey;
 use advisory_pattern::{
     Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape,
 };
+pub(crate) use names::Names;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
-use syn::{GenericArgument, LitStr, PathArguments, Type};
+use syn::LitStr;
 
 /// A key pattern that parses.
 pub(crate) struct KeyPattern {
     pub(crate) literal: LitStr,
     pattern: Pattern,
-}
-
-/// What placeholders can name.
-pub(crate) struct Names<'a> {
-    /// Whose names they are, for messages: "parameter of `book`".
-    pub(crate) of: String,
-    /// Name and type, where the name has one of its own. `None` where any name in scope will do.
-    pub(crate) known: Option<Vec<(&'a Ident, Option<&'a TokenStream>)>>,
-    pub(crate) has_self: bool,
 }
 
 impl KeyPattern {
@@ -45,7 +39,7 @@ impl KeyPattern {
         self.placeholders().find(|placeholder| placeholder.slice)
     }
 
-    /// Placeholders name something, filters fit, and two lists of values never render one key.
+    /// Checks that placeholders name values, that filters fit, and that two lists of values never render one key.
     pub(crate) fn check(&self, names: &Names<'_>, may_be_ambiguous: bool, errors: &mut Errors) {
         let span = self.literal.span();
         for placeholder in self.placeholders() {
@@ -83,8 +77,8 @@ impl KeyPattern {
         }
     }
 
-    /// Whether each placeholder stands alone between two `:`, and no value has one of its own. Such a pattern is unambiguous, as
-    /// nearly all are, and the search for the two readings is long where it finds none.
+    /// Whether `:` separates all placeholders, and no value contains one. Nearly all patterns are like that. They are unambiguous, and
+    /// need not be searched for two readings, which takes longest when there are none.
     fn is_separated(&self, names: &Names<'_>) -> bool {
         let mut is_open = true;
         self.pattern.parts.iter().all(|part| match part {
@@ -99,10 +93,10 @@ impl KeyPattern {
         })
     }
 
-    /// The pattern with a shape for every placeholder: what two sites are compared by.
-    pub(crate) fn known(&self, names: &Names<'_>) -> Known {
+    /// The pattern with a shape for every placeholder, by which two sites are compared.
+    pub(crate) fn static_key(&self, names: &Names<'_>) -> StaticKey {
         let shaped = self.pattern.shaped(|placeholder| names.shape(placeholder));
-        Known {
+        StaticKey {
             written: self.literal.value(),
             key: Some(LockedKey::Pattern(shaped)),
             span: self.literal.span(),
@@ -114,7 +108,7 @@ impl KeyPattern {
             .language(|placeholder| names.shape(placeholder))
     }
 
-    /// Statements that write the rendered text into the local `key`. Where `this` is given, placeholders are its fields.
+    /// Statements that write the rendered text into the local `key`. With `this`, placeholders are its fields.
     pub(crate) fn writes(
         &self,
         names: &Names<'_>,
@@ -138,7 +132,7 @@ impl KeyPattern {
         writes
     }
 
-    /// An expression: the key, or for a pattern without placeholders the constant that it is.
+    /// An expression: the key, a constant for a pattern without placeholders.
     pub(crate) fn expression(
         &self,
         names: &Names<'_>,
@@ -167,11 +161,11 @@ impl KeyPattern {
         krate: &TokenStream,
         this: Option<&Ident>,
     ) -> TokenStream {
-        // The user's own names, and the compiler's complaints about their values at the pattern.
+        // The compiler reports errors in these values at the pattern.
         let at = self.literal.span().resolved_at(Span::mixed_site());
         let shape = placeholder.rendered_shape(|placeholder| names.shape(placeholder));
-        // Every value renders as some text, so there is nothing to confirm.
-        let is_any = shape == Shape::Text;
+        // Every value renders as some text, so the compiler has nothing to confirm.
+        let is_text = shape == Shape::Text;
         let shape = Ident::new(shape.variant(), at);
         let value = if placeholder.slice {
             quote_spanned!(at=> element)
@@ -197,7 +191,7 @@ impl KeyPattern {
                 key.filtered::<#krate::shape::#shape, _>(#value, &[#(#krate::__private::Filter::#filters),*]);
             );
         }
-        if is_any {
+        if is_text {
             quote_spanned!(at=> key.any(#before, #value);)
         } else if before.is_empty() {
             quote_spanned!(at=> key.part::<#krate::shape::#shape, _>(#value);)
@@ -206,14 +200,14 @@ impl KeyPattern {
         }
     }
 
-    /// The placeholder's path as the expression that it is.
+    /// The placeholder's path, as an expression.
     pub(crate) fn path(
         &self,
         placeholder: &Placeholder,
         names: &Names<'_>,
         this: Option<&Ident>,
     ) -> TokenStream {
-        // The name that was checked, also where a macro wrote the parameter and its caller the pattern.
+        // The name that was checked, even if a macro wrote the parameter and its caller the pattern.
         let span = names.span_of(placeholder, self.literal.span());
         let mut path = TokenStream::new();
         if let Some(this) = this {
@@ -229,71 +223,31 @@ impl KeyPattern {
     }
 }
 
-impl Names<'_> {
-    /// What is wrong with the name that a placeholder starts with.
-    fn refuse(&self, placeholder: &Placeholder) -> Option<String> {
-        let (root, source, of) = (placeholder.path.first()?, &placeholder.source, &self.of);
-        if root == "self" {
-            let fits = self.has_self || self.known.is_none();
-            return (!fits).then(|| {
-                format!("`<{source}>`: there is no `self` here; write a parameter's name")
-            });
-        }
-        let known = self.known.as_ref()?;
-        if known.iter().any(|(name, _)| **name == *root) {
-            return None;
-        }
-        let names: Vec<String> = known
-            .iter()
-            .map(|(name, _)| name.to_string())
-            .filter(|name| name != "conn")
-            .collect();
-        let close = advisory_pattern::closest(root, names.iter().map(String::as_str));
-        let hint = close.map_or_else(
-            || {
-                let all: Vec<_> = names.iter().map(|name| format!("`<{name}>`")).collect();
-                if all.is_empty() {
-                    "there is none for a key".to_owned()
-                } else {
-                    format!("expected {}", all.join(", "))
-                }
-            },
-            |close| format!("did you mean `<{close}>`?"),
-        );
-        Some(format!("`<{source}>`: `{root}` is no {of}; {hint}"))
-    }
-
-    /// Where a placeholder's tokens stand: at the pattern, and among the names that its first one is of.
-    fn span_of(&self, placeholder: &Placeholder, pattern: Span) -> Span {
-        let is_root = |name: &Ident| placeholder.path.first().is_some_and(|root| name == root);
-        let mut known = self.known.iter().flatten();
-        let root = known.find(|(name, _)| is_root(name));
-        root.map_or(pattern, |(name, _)| pattern.resolved_at(name.span()))
-    }
-
-    /// What the type's name says of the value, before any filter; any text where it says nothing. The expansion has the
-    /// compiler confirm it on the value.
-    fn shape(&self, placeholder: &Placeholder) -> Shape {
-        let [name] = placeholder.path.as_slice() else {
-            return Shape::Text;
-        };
-        let known = self
-            .known
-            .iter()
-            .flatten()
-            .find(|(known, _)| *known == name);
-        let ty = known.and_then(|(_, ty)| syn::parse2::<Type>((*ty)?.clone()).ok());
-        let last = ty.and_then(|ty| last_name(&ty, placeholder.slice));
-        last.and_then(|last| Shape::of_type(&last))
-            .unwrap_or(Shape::Text)
-    }
-}
-
-/// A `KeyWriter` of the derivation.
+/// An expression: a new `KeyWriter` of the derivation.
 pub(crate) fn writer(derivation: Derivation, krate: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let derivation = Ident::new(derivation.variant(), here);
     quote_spanned!(here=> #krate::__private::KeyWriter::new(#krate::__private::Derivation::#derivation))
+}
+
+/// Checks that each value which `with` computes is part of a key.
+pub(crate) fn check_with<'a>(
+    with: &[(Ident, TokenStream)],
+    patterns: impl Iterator<Item = &'a KeyPattern>,
+    errors: &mut Errors,
+) {
+    let roots: Vec<&str> = patterns
+        .flat_map(KeyPattern::placeholders)
+        .filter_map(|placeholder| Some(placeholder.path.first()?.as_str()))
+        .collect();
+    for (name, _) in with {
+        if !roots.iter().any(|root| name == root) {
+            errors.at(
+                name.span(),
+                format_args!("`{name}` stands in no key: write `<{name}>` where it belongs"),
+            );
+        }
+    }
 }
 
 /// `self`, a name, or the index of a tuple's field.
@@ -307,41 +261,10 @@ fn step_tokens(step: &str, span: Span) -> TokenStream {
         index.set_span(span);
         return index.into_token_stream();
     }
-    // `check` has refused what is neither a name nor `self`.
+    // `check` has refused anything else.
     let mut name = syn::parse_str(step).unwrap_or_else(|_| Ident::new("self", span));
     name.set_span(span);
     name.into_token_stream()
-}
-
-/// The last name of a type's path, through references and smart pointers, and for a slice that of its elements.
-fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
-    match ty {
-        Type::Reference(reference) => last_name(&reference.elem, of_elements),
-        Type::Group(group) => last_name(&group.elem, of_elements),
-        Type::Paren(paren) => last_name(&paren.elem, of_elements),
-        Type::Slice(slice) if of_elements => last_name(&slice.elem, false),
-        Type::Array(array) if of_elements => last_name(&array.elem, false),
-        Type::Path(path) if path.qself.is_none() => {
-            let last = path.path.segments.last()?;
-            let PathArguments::AngleBracketed(arguments) = &last.arguments else {
-                return (!of_elements).then(|| last.ident.to_string());
-            };
-            let inner = arguments
-                .args
-                .iter()
-                .rev()
-                .find_map(|argument| match argument {
-                    GenericArgument::Type(ty) => Some(ty),
-                    _ => None,
-                });
-            match (last.ident.to_string().as_str(), inner) {
-                ("Box" | "Arc" | "Rc" | "Cow", Some(inner)) => last_name(inner, of_elements),
-                ("Vec", Some(inner)) if of_elements => last_name(inner, false),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! Each word stands beside its meaning, so that no word can be accepted and then mean another one.
 
+use super::value::{listed, string};
 use crate::errors::Errors;
-use crate::literal::{listed, string};
 use advisory_pattern::KeySpace;
 use proc_macro2::{Ident, TokenStream};
 use syn::LitStr;

@@ -1,37 +1,36 @@
-//! What a site locks: its keys, and how they become numbers.
+//! The keys of a lock site, and how they become numbers.
 
 use crate::args::Args;
+use crate::args::key::KeyArg;
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::key::{KeyPattern, Names};
-use crate::key_arg::KeyArg;
-use crate::seen::{self, Known};
+use crate::key_pattern::{KeyPattern, Names};
+use crate::site_facts::StaticKey;
 use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream};
 
-/// How many locks a call takes at most, unless said otherwise: the lock table is shared by everybody.
+/// How many locks a call may take by default: all sessions of the server share its lock table.
 const MAX_KEYS: usize = 64;
 
-/// What is locked.
-pub(crate) struct Locked {
-    pub(crate) keys: Vec<Key>,
+pub(crate) struct SiteKeys {
+    pub(crate) list: Vec<SiteKey>,
     pub(crate) with: Vec<(Ident, TokenStream)>,
-    /// A `with` that is wrong may have meant any name.
+    /// A wrong `with` could have meant any name.
     with_is_known: bool,
     pub(crate) derivation: Derivation,
     pub(crate) max_keys: usize,
     pub(crate) may_be_ambiguous: bool,
 }
 
-/// One key, or for a slice one key an element.
-pub(crate) enum Key {
+/// One key, or several of a slice or an expression.
+pub(crate) enum SiteKey {
     Pattern(KeyPattern),
     Expression(TokenStream),
-    /// As many declared locks as the expression gives; it stands alone.
+    /// As many declared locks as the expression gives; then there is no other key.
     Each(TokenStream),
 }
 
-impl Locked {
+impl SiteKeys {
     pub(crate) fn new(args: &mut Args, errors: &mut Errors) -> Self {
         if args.keys.is_none() && !args.has("key") && !args.has("keys") {
             let wanted =
@@ -39,14 +38,14 @@ impl Locked {
             errors.at(Span::call_site(), wanted);
         }
         let with_is_known = args.with.is_some() || !args.has("with");
-        let mut keys = Vec::new();
+        let mut list = Vec::new();
         for key in args.keys.take().into_iter().flatten() {
             match key {
                 KeyArg::Pattern(literal) => {
-                    keys.extend(KeyPattern::parse(literal, errors).map(Key::Pattern));
+                    list.extend(KeyPattern::parse(literal, errors).map(SiteKey::Pattern));
                 }
-                KeyArg::Expression(expression) => keys.push(Key::Expression(expression)),
-                KeyArg::Each(expression) => keys.push(Key::Each(expression)),
+                KeyArg::Expression(expression) => list.push(SiteKey::Expression(expression)),
+                KeyArg::Each(expression) => list.push(SiteKey::Each(expression)),
             }
         }
         let max_keys = args
@@ -54,7 +53,7 @@ impl Locked {
             .as_ref()
             .and_then(|max| max.base10_parse().ok());
         Self {
-            keys,
+            list,
             with: args.with.take().unwrap_or_default(),
             with_is_known,
             derivation: args.derivation.unwrap_or(Derivation::Sha256),
@@ -64,13 +63,13 @@ impl Locked {
     }
 
     pub(crate) fn patterns(&self) -> impl Iterator<Item = &KeyPattern> {
-        self.keys.iter().filter_map(|key| match key {
-            Key::Pattern(pattern) => Some(pattern),
-            Key::Expression(_) | Key::Each(_) => None,
+        self.list.iter().filter_map(|key| match key {
+            SiteKey::Pattern(pattern) => Some(pattern),
+            SiteKey::Expression(_) | SiteKey::Each(_) => None,
         })
     }
 
-    /// What placeholders can name: values that `with` computes, and what parameters bind.
+    /// The names that placeholders can use: those of `with`, and those that parameters bind.
     pub(crate) fn names<'a>(&'a self, function: &'a Function) -> Names<'a> {
         let with = self.with.iter().map(|(name, _)| (name, None));
         let params = function.params.iter().flat_map(|param| {
@@ -84,23 +83,13 @@ impl Locked {
         }
     }
 
-    /// Each key as far as it is known before the program runs.
-    pub(crate) fn known(&self, names: &Names<'_>) -> Vec<Known> {
-        let known = |key: &Key| match key {
-            Key::Pattern(pattern) => pattern.known(names),
-            Key::Expression(expression) | Key::Each(expression) => Known {
-                written: expression.to_string(),
-                key: match key {
-                    Key::Expression(expression) => seen::fixed(expression),
-                    _ => None,
-                },
-                span: expression
-                    .clone()
-                    .into_iter()
-                    .next()
-                    .map_or_else(Span::call_site, |token| token.span()),
-            },
-        };
-        self.keys.iter().map(known).collect()
+    /// What is known of each key before the program runs.
+    pub(crate) fn static_keys(&self, names: &Names<'_>) -> Vec<StaticKey> {
+        let keys = self.list.iter().map(|key| match key {
+            SiteKey::Pattern(pattern) => pattern.static_key(names),
+            SiteKey::Expression(expression) => StaticKey::of_expression(expression),
+            SiteKey::Each(expression) => StaticKey::unknown(expression),
+        });
+        keys.collect()
     }
 }

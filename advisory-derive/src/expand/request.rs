@@ -1,31 +1,32 @@
-//! What a site asks the runtime for: its keys, and how they are to be taken.
+//! The request that a site sends to the runtime: its keys, and its options.
 
-use crate::choice::Isolation;
-use crate::duration::Wait;
-use crate::key::{KeyPattern, Names, writer};
-use crate::locked::Key;
+use crate::args::choice::Isolation;
+use crate::args::duration::Wait;
+use crate::key_pattern::{KeyPattern, Names, writer};
 use crate::site::Site;
+use crate::site::keys::SiteKey;
+use crate::tokens::first_span;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::LitInt;
 
-/// A statement that makes the local `request`. It returns `converted`, from a local `error`, where the keys are refused.
+/// A statement that sets the local `request`. It returns `converted`, from a local `error`, if the keys are refused.
 pub(crate) fn request(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let keys = keys(site, private, converted);
-    let terms = terms(site, private);
-    // What waits in a queue counts against the wait.
+    let options = options(site, private);
+    // The time in the queue is subtracted from the wait.
     let mutable = site.args.queue.as_ref().map(|_| quote_spanned!(here=> mut));
-    quote_spanned!(here=> let #mutable request = #keys #terms;)
+    quote_spanned!(here=> let #mutable request = #keys #options;)
 }
 
-/// Method calls for what differs from an exclusive lock that is waited for as the session says.
-pub(crate) fn terms(site: &Site, private: &TokenStream) -> TokenStream {
+/// Method calls for what differs from the default: an exclusive lock, with the session's own time-out.
+pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let args = &site.args;
-    let mut terms = TokenStream::new();
+    let mut options = TokenStream::new();
     if args.is_shared() {
-        terms.extend(quote_spanned!(here=> .shared()));
+        options.extend(quote_spanned!(here=> .shared()));
     }
     if let Some(wait) = &args.wait {
         let wait = match wait {
@@ -36,7 +37,7 @@ pub(crate) fn terms(site: &Site, private: &TokenStream) -> TokenStream {
                 quote_spanned!(here=> #private::Wait::For(#time))
             }
         };
-        terms.extend(quote_spanned!(here=> .wait(#wait)));
+        options.extend(quote_spanned!(here=> .wait(#wait)));
     }
     let isolation = match args.isolation {
         None | Some(Isolation::ReadCommitted) => None,
@@ -45,36 +46,36 @@ pub(crate) fn terms(site: &Site, private: &TokenStream) -> TokenStream {
     };
     if let Some(isolation) = isolation {
         let isolation = Ident::new(isolation, here);
-        terms.extend(quote_spanned!(here=> .isolation(#private::Isolation::#isolation)));
+        options.extend(quote_spanned!(here=> .isolation(#private::Isolation::#isolation)));
     }
     if args.refuses_nested() {
-        terms.extend(quote_spanned!(here=> .refuse_nested()));
+        options.extend(quote_spanned!(here=> .refuse_nested()));
     }
     if let Some(bound) = &args.max_hold {
         let bound = bound.expression(private);
-        terms.extend(quote_spanned!(here=> .max_hold(#bound)));
+        options.extend(quote_spanned!(here=> .max_hold(#bound)));
     }
-    terms
+    options
 }
 
-/// Statements that compute what `with` names.
-pub(crate) fn with(site: &Site) -> TokenStream {
+/// Statements that compute the values of `with`.
+pub(crate) fn with_values(site: &Site) -> TokenStream {
     let here = Span::mixed_site();
     let with = site
-        .locked
+        .keys
         .with
         .iter()
         .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
     quote_spanned!(here=> #(#with)*)
 }
 
-/// An expression: a `Request` for the keys. What computes them is gone before the wait, so that the future is `Send` whatever
-/// they are made of.
+/// An expression: a `Request` for the keys. The values that compute them are dropped before the wait, so that the future is `Send`
+/// whatever their types are.
 fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
-    let krate = &site.krate;
-    let with = with(site);
-    if let [Key::Expression(key)] = site.locked.keys.as_slice() {
+    let krate = site.args.runtime();
+    let with = with_values(site);
+    if let [SiteKey::Expression(key)] = site.keys.list.as_slice() {
         let at = at_start(key);
         let key = typed(key);
         return quote_spanned!(at=>
@@ -85,8 +86,8 @@ fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStr
             }
         );
     }
-    if let [Key::Each(keys)] = site.locked.keys.as_slice() {
-        let (at, max) = (at_start(keys), site.locked.max_keys);
+    if let [SiteKey::Each(keys)] = site.keys.list.as_slice() {
+        let (at, max) = (at_start(keys), site.keys.max_keys);
         let written = keys.to_string();
         return quote_spanned!(at=>
             {
@@ -98,38 +99,38 @@ fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStr
             }
         );
     }
-    let names = site.locked.names(&site.function);
+    let names = site.keys.names(&site.function);
     let has_slice = site
-        .locked
+        .keys
         .patterns()
         .any(|pattern| pattern.slice().is_some());
     let patterns: Vec<String> = site
-        .locked
+        .keys
         .patterns()
         .map(|pattern| pattern.literal.value())
         .collect();
-    let lock = if patterns.len() == site.locked.keys.len() {
+    let lock = if patterns.len() == site.keys.list.len() {
         patterns.join(", ")
     } else {
         String::new()
     };
-    let one = |key: &Key| match key {
-        Key::Pattern(pattern) => pattern.expression(&names, site.locked.derivation, krate),
-        Key::Expression(key) | Key::Each(key) => {
+    let one = |key: &SiteKey| match key {
+        SiteKey::Pattern(pattern) => pattern.expression(&names, site.keys.derivation, &krate),
+        SiteKey::Expression(key) | SiteKey::Each(key) => {
             let at = at_start(key);
             let key = typed(key);
             quote_spanned!(at=> #krate::LockKey::key(&#key))
         }
     };
-    let is_mixed = site.locked.keys.len() > 1 && lock.is_empty();
+    let is_mixed = site.keys.list.len() > 1 && lock.is_empty();
     if !has_slice && is_mixed {
-        // Each with its pattern, which only a declared lock itself knows.
-        let keys = site.locked.keys.iter().map(|key| match key {
-            Key::Pattern(pattern) => {
+        // Each with its pattern, which for a declared lock only its type knows.
+        let keys = site.keys.list.iter().map(|key| match key {
+            SiteKey::Pattern(pattern) => {
                 let (text, key) = (pattern.literal.value(), one(key));
                 quote_spanned!(here=> (#key, #text))
             }
-            Key::Expression(key) | Key::Each(key) => {
+            SiteKey::Expression(key) | SiteKey::Each(key) => {
                 let at = at_start(key);
                 let key = typed(key);
                 quote_spanned!(at=> #private::keyed(&#key))
@@ -138,17 +139,17 @@ fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStr
         return quote_spanned!(here=> { #with #private::Request::each([#(#keys),*]) });
     }
     if !has_slice {
-        let keys = site.locked.keys.iter().map(one);
+        let keys = site.keys.list.iter().map(one);
         let keys = quote_spanned!(here=> #(#keys),*);
-        return if site.locked.keys.len() == 1 {
+        return if site.keys.list.len() == 1 {
             quote_spanned!(here=> { #with #private::Request::one(#lock, #keys) })
         } else {
             quote_spanned!(here=> { #with #private::Request::many(#lock, [#keys]) })
         };
     }
-    let max = site.locked.max_keys;
-    let takes = site.locked.keys.iter().map(|key| match key {
-        Key::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, site),
+    let max = site.keys.max_keys;
+    let takes = site.keys.list.iter().map(|key| match key {
+        SiteKey::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, site),
         key => {
             let key = one(key);
             quote_spanned!(here=> keys.push(#key);)
@@ -167,16 +168,16 @@ fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStr
     )
 }
 
-/// A statement that takes a key for each element of the pattern's slice.
+/// A statement that adds a key for each element of the pattern's slice.
 fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
-    let krate = &site.krate;
+    let krate = site.args.runtime();
     let at = pattern.literal.span().resolved_at(Span::mixed_site());
     let Some(slice) = pattern.slice() else {
         return TokenStream::new();
     };
     let (name, path) = (slice.name(), pattern.path(slice, names, None));
-    let writes = pattern.writes(names, krate, None);
-    let new = writer(site.locked.derivation, krate);
+    let writes = pattern.writes(names, &krate, None);
+    let new = writer(site.keys.derivation, &krate);
     quote_spanned!(at=>
         keys.each(#name, &#path, |element| {
             let mut key = #new;
@@ -186,11 +187,9 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
     )
 }
 
-/// Where the compiler complains about an expression that is not what it has to be, such as a key.
+/// Where the compiler reports that an expression has the wrong type.
 pub(crate) fn at_start(key: &TokenStream) -> Span {
-    let first = key.clone().into_iter().next();
-    let span = first.map_or_else(Span::call_site, |token| token.span());
-    span.resolved_at(Span::mixed_site())
+    first_span(key).resolved_at(Span::mixed_site())
 }
 
 /// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.

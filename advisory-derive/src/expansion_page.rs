@@ -1,5 +1,6 @@
-//! Does the guide show what the attribute expands to? The page is the snapshot: each of its pairs of examples is an annotated function
-//! and what it becomes, which a doctest compiles too.
+//! Does the guide's page about the expansion show what the attribute emits?
+//!
+//! The page is the snapshot: each pair of its examples is an annotated function and its expansion. A doctest compiles both.
 
 use crate::args::{self, Args};
 use crate::errors::Errors;
@@ -21,7 +22,7 @@ fn examples(page: &str) -> Vec<TokenStream> {
         .collect()
 }
 
-/// `#[advisory_lock(…)]` and the function below it, in the function's place; without the record, whose place is the example's own.
+/// The expansion of `#[advisory_lock(…)]` and the function below it, without the record.
 fn expanded(annotated: &TokenStream) -> TokenStream {
     let mut tokens = annotated.clone().into_iter().skip(1);
     let args = match tokens.next() {
@@ -37,7 +38,7 @@ fn expanded(annotated: &TokenStream) -> TokenStream {
     let function = function::parse(tokens.collect(), &mut errors);
     let site = Site::new(args, function, &mut errors);
     let Ok(mut site) = errors.finish(site) else {
-        unreachable!("a right use: {annotated}")
+        unreachable!("an example without a mistake: {annotated}")
     };
     site.record = TokenStream::new();
     expand::expand(&site)
@@ -46,7 +47,7 @@ fn expanded(annotated: &TokenStream) -> TokenStream {
 #[test]
 fn the_page_shows_what_the_attribute_expands_to() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // Cargo writes that file into a package, which has no guide beside it; in the repository a lost page fails.
+    // Cargo writes this file into a package, which does not contain the guide; in the repository a missing page fails.
     if here.join("Cargo.toml.orig").exists() {
         return;
     }
@@ -64,7 +65,7 @@ fn the_page_shows_what_the_attribute_expands_to() {
     }
 }
 
-/// A token a word, so that where a line is broken does not matter.
+/// Each token as a word, so that line breaks do not matter.
 fn words(tokens: &TokenStream) -> Vec<String> {
     let mut words = Vec::new();
     for token in tokens.clone() {

@@ -1,12 +1,12 @@
-//! `self` under another name.
+//! Renaming `self` in the body.
 //!
-//! With `conn = self.conn` the guard holds `self` while the body uses it, so the body gets it from the guard, and nothing
-//! but a parameter can be called `self`.
+//! With `conn = self.conn` the guard holds `self`, and the body gets it from the guard. Only a parameter can have the name `self`, so
+//! in the body it has another one.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
-/// Replaces `self` the value. `self::path` stays, and so does what an `fn`, `impl` or `trait` inside the body means by it.
-pub(crate) fn renamed(tokens: TokenStream, name: &Ident) -> TokenStream {
+/// Replaces the value `self`, but neither `self::path` nor the `self` of an item inside the body.
+pub(crate) fn rename_self(tokens: TokenStream, name: &Ident) -> TokenStream {
     let mut output = TokenStream::new();
     let mut tokens = tokens.into_iter().peekable();
     let (mut in_item, mut in_use) = (false, false);
@@ -26,7 +26,7 @@ pub(crate) fn renamed(tokens: TokenStream, name: &Ident) -> TokenStream {
                         in_item = true;
                         TokenTree::Ident(word)
                     }
-                    // `+ use<'a>` in a type is no import.
+                    // `+ use<'a>` in a type is not an import.
                     "use" if !matches!(next, Some(TokenTree::Punct(punct)) if punct.as_char() == '<') =>
                     {
                         in_use = true;
@@ -40,7 +40,7 @@ pub(crate) fn renamed(tokens: TokenStream, name: &Ident) -> TokenStream {
                 TokenTree::Group(group)
             }
             TokenTree::Group(group) => {
-                let mut inner = Group::new(group.delimiter(), renamed(group.stream(), name));
+                let mut inner = Group::new(group.delimiter(), rename_self(group.stream(), name));
                 inner.set_span(group.span());
                 TokenTree::Group(inner)
             }

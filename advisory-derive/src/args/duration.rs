@@ -1,7 +1,7 @@
 //! Arguments that take a time: `"5s"`, a `Duration`, or the words `"never"` and `"forever"`.
 
 use crate::errors::Errors;
-use crate::literal::span_of;
+use crate::tokens::span_of;
 use crate::tokens::ungrouped;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
