@@ -1,7 +1,7 @@
-//! How do rows of cells stand below each other?
+//! How are rows of cells aligned in columns?
 //!
-//! Each column is as wide as its cells where nothing limits it. On a terminal the widest columns give way and their cells go on in
-//! the next line, so that nothing is cut off.
+//! Each column is as wide as its widest cell. On a narrow terminal the widest columns shrink, and their cells continue in the next
+//! line, so that nothing is cut off.
 
 use std::fmt::Write;
 
@@ -11,16 +11,16 @@ use crate::screen::BOLD;
 
 const GAP: usize = 2;
 
-/// What the columns of a table are.
+/// The columns of a table.
 pub(crate) struct Grid<const N: usize> {
     pub(crate) heads: [&'static str; N],
     pub(crate) styles: [Style; N],
-    /// No column gives way further: less is unreadable.
+    /// A column is at least as wide as this, because less is unreadable.
     pub(crate) narrowest: usize,
 }
 
 impl<const N: usize> Grid<N> {
-    /// Draws a line of heads and the rows; `None` where the terminal is too narrow.
+    /// Writes a line of heads and the rows; `None` if the terminal is too narrow.
     pub(crate) fn draw(&self, rows: &[[String; N]], width: Option<usize>) -> Option<String> {
         let widths = self.fit(rows, width)?;
         let mut text = String::new();
@@ -32,12 +32,13 @@ impl<const N: usize> Grid<N> {
         Some(text)
     }
 
-    /// How wide the table is where nothing limits it.
+    /// The width of the table without a limit.
     pub(crate) fn width(&self, rows: &[[String; N]]) -> usize {
-        self.fit(rows, None).map_or(0, |widths| whole(&widths))
+        self.fit(rows, None)
+            .map_or(0, |widths| total_width(&widths))
     }
 
-    /// The columns' widths: those of their cells, or less where the terminal is narrower, or `None` where it is too narrow.
+    /// The columns' widths: those of their cells, or less on a narrow terminal; `None` if it is too narrow.
     fn fit(&self, rows: &[[String; N]], width: Option<usize>) -> Option<[usize; N]> {
         let mut widths = self.heads.map(|head| head.chars().count());
         for row in rows {
@@ -45,13 +46,13 @@ impl<const N: usize> Grid<N> {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        // A column without a cell is none.
+        // An empty column is left out.
         for (column, width) in widths.iter_mut().enumerate() {
             if rows.iter().all(|row| row[column].is_empty()) {
                 *width = 0;
             }
         }
-        while width.is_some_and(|width| whole(&widths) > width) {
+        while width.is_some_and(|width| total_width(&widths) > width) {
             let widest = widths.iter_mut().max();
             match widest {
                 Some(widest) if *widest > self.narrowest => *widest -= 1,
@@ -62,7 +63,7 @@ impl<const N: usize> Grid<N> {
     }
 }
 
-fn whole<const N: usize>(widths: &[usize; N]) -> usize {
+fn total_width<const N: usize>(widths: &[usize; N]) -> usize {
     let columns = widths.iter().filter(|width| **width > 0).count();
     widths.iter().sum::<usize>() + GAP * columns.saturating_sub(1)
 }
@@ -80,7 +81,7 @@ fn line<const N: usize>(
         .collect();
     let height = cells.iter().map(Vec::len).max().unwrap_or(0);
     for at in 0..height {
-        let mut owed = 0;
+        let mut padding = 0;
         for (column, cell) in cells.iter().enumerate() {
             let width = widths[column];
             if width == 0 {
@@ -89,16 +90,16 @@ fn line<const N: usize>(
             let part = cell.get(at).map_or("", String::as_str);
             if !part.is_empty() {
                 let style = styles[column];
-                let _ = write!(text, "{:owed$}{style}{part}{style:#}", "");
-                owed = 0;
+                let _ = write!(text, "{:padding$}{style}{part}{style:#}", "");
+                padding = 0;
             }
-            owed += width + GAP - part.chars().count();
+            padding += width + GAP - part.chars().count();
         }
         text.push('\n');
     }
 }
 
-/// Cuts a cell into lines, where possible behind a separator.
+/// Cuts a cell into lines, if possible after a separator.
 fn wrap(cell: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest: Vec<char> = cell.chars().collect();

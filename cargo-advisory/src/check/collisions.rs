@@ -1,4 +1,4 @@
-//! Which locks can collide, across all crates and with other services?
+//! Which locks can collide, in one program or between two?
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Does the committed document still say what the program holds?
+//! Does the committed registry document still match the program?
 //!
-//! A lock that is only some lines further down is the same lock: line numbers may be old, or every edit would fail a build.
+//! Line numbers are not compared, because every edit would fail a build.
 
 use std::fs;
 use std::path::Path;
@@ -12,24 +12,26 @@ use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, path};
 use crate::{json, markdown};
 
-/// Compares the document with what `dump` would write; the form is told from the text.
-pub(crate) fn check(
+/// Compares the document with what `dump` would write. The text shows whether it is JSON or Markdown.
+pub(crate) fn compare(
     inventory: &Inventory,
     file: &Path,
-    rendered: u64,
+    key_count: u64,
 ) -> Result<Vec<Finding>, Failure> {
     let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
     if text.trim_start().starts_with('{') {
         let committed = json::read(file, &text)?;
-        return Ok(sites(inventory, &committed, file));
+        return Ok(compare_sites(inventory, &committed, file));
     }
-    Ok(lines(&markdown::write(inventory, rendered), &text, file)
-        .into_iter()
-        .collect())
+    Ok(
+        compare_lines(&markdown::write(inventory, key_count), &text, file)
+            .into_iter()
+            .collect(),
+    )
 }
 
-fn sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
-    let lasting = |site: &Record| Record {
+fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
+    let without_place = |site: &Record| Record {
         line: 0,
         version: String::new(),
         ..site.clone()
@@ -38,7 +40,7 @@ fn sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Findi
         !from
             .sites
             .iter()
-            .any(|other| lasting(other) == lasting(site))
+            .any(|other| without_place(other) == without_place(site))
     };
     let help = help(file, "json");
     let mut findings = Vec::new();
@@ -76,24 +78,24 @@ fn sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Findi
 }
 
 /// One finding for the whole document, with the lines that differ.
-fn lines(wanted: &str, text: &str, file: &Path) -> Option<Finding> {
-    let lasting = |line: &str| without_line(line.trim_end());
-    let wanted_set: Vec<String> = wanted.lines().map(lasting).collect();
-    let text_set: Vec<String> = text.lines().map(lasting).collect();
-    if wanted_set == text_set {
+fn compare_lines(wanted: &str, text: &str, file: &Path) -> Option<Finding> {
+    let normalized = |line: &str| without_line_number(line.trim_end());
+    let wanted_lines: Vec<String> = wanted.lines().map(normalized).collect();
+    let committed_lines: Vec<String> = text.lines().map(normalized).collect();
+    if wanted_lines == committed_lines {
         return None;
     }
     let mut notes = Vec::new();
     let mut first = None;
     for (at, line) in text.lines().enumerate() {
-        if !wanted_set.contains(&text_set[at]) {
+        if !wanted_lines.contains(&committed_lines[at]) {
             first.get_or_insert(at + 1);
-            notes.push(format!("- {}", shown(line)));
+            notes.push(format!("- {}", printable(line)));
         }
     }
     for (at, line) in wanted.lines().enumerate() {
-        if !text_set.contains(&wanted_set[at]) {
-            notes.push(format!("+ {}", shown(line)));
+        if !committed_lines.contains(&wanted_lines[at]) {
+            notes.push(format!("+ {}", printable(line)));
         }
     }
     if notes.is_empty() {
@@ -115,13 +117,13 @@ fn help(file: &Path, format: &str) -> String {
     )
 }
 
-/// A committed file can hold anything; a terminal should not.
-fn shown(line: &str) -> String {
+/// Replaces control characters, which a terminal must not get from a file.
+fn printable(line: &str) -> String {
     line.replace(char::is_control, " ")
 }
 
-/// Takes the line number out of a table's row: what stands last, in backticks, behind a colon.
-fn without_line(row: &str) -> String {
+/// Removes the line number from a table's row: the digits after the last colon, in the last pair of backticks.
+fn without_line_number(row: &str) -> String {
     let place = row.strip_suffix("` |").and_then(|row| row.rsplit_once(':'));
     match place {
         Some((file, line)) if !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit()) => {
