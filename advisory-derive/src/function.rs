@@ -103,7 +103,7 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
 
 const NOT_A_FUNCTION: &str = "`#[advisory_lock]` goes on a function: expected `fn`";
 
-/// What shows that a plain `fn` is asynchronous, as a message says it.
+/// What shows that a plain `fn` is asynchronous, in the words of a message.
 fn hidden_async(output: &TokenStream, params: &TokenStream) -> Option<&'static str> {
     if mentions(output, "Future") || mentions(output, "BoxFuture") {
         return Some("returns a future");

@@ -73,7 +73,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     ))
 }
 
-/// The variant's own name, or what `#[key_part("…")]` on it says.
+/// The text of `#[key_part("…")]` on the variant, or else its name.
 fn rendered_variant(variant: &syn::Variant, errors: &mut Errors) -> String {
     let Some(attribute) = derive_input::attribute(&variant.attrs, "key_part") else {
         return variant.ident.unraw().to_string();

@@ -140,7 +140,7 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     Some(quote_spanned!(here=> { #record #(#with)* #key }))
 }
 
-/// A pattern and the arguments behind it.
+/// A pattern and the arguments after it.
 struct PatternAndArgs {
     pattern: KeyPattern,
     args: Args,
@@ -172,7 +172,7 @@ impl PatternAndArgs {
         })
     }
 
-    /// Checks the pattern, and that it gives one key; `instead` says what a slice would give.
+    /// Checks the pattern, and that it gives one key; `instead` is what a slice would give.
     fn check(&self, names: &Names<'_>, instead: &str, errors: &mut Errors) {
         let may_be_ambiguous = self.args.allow_ambiguous.is_some();
         self.pattern.check(names, may_be_ambiguous, errors);

@@ -7,15 +7,15 @@ use crate::witness::Witness;
 /// Says how two locks collide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Collision {
-    /// Both patterns can render one key.
+    /// Both patterns can render the same key.
     Key(Witness),
-    /// Both leases can have one text as their key.
+    /// Both leases can have the same text as their key.
     Lease(Witness),
-    /// Both are one number, here as text.
+    /// Both keys are this number.
     Number(String),
-    /// One name stands for two keys.
+    /// Two different keys have the same name.
     Name(String),
-    /// One name stands for a lease and for an advisory lock.
+    /// A lease and an advisory lock have the same name.
     Scopes(String),
 }
 

@@ -1,7 +1,7 @@
 //! Which number does a rendered key become?
 //!
-//! Every derivation is fixed forever: a program of another release, or in another language, must lock the same number. The golden
-//! test over `tests/it/key-vectors.tsv` holds them to what servers and other code compute.
+//! Every derivation is fixed forever: a program of another release, or in another language, must lock the same number. A golden
+//! test compares them with the numbers in `tests/it/key-vectors.tsv`, which servers and other code computed.
 
 use md5::Md5;
 use sha2::{Digest, Sha256};
@@ -10,7 +10,7 @@ mod hashtext;
 
 /// Names how the rendered key becomes a lock key.
 ///
-/// SHA-256 unless a fleet shares its keys with code that uses another one.
+/// The default is SHA-256; the others are for keys that are shared with other code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Derivation {
@@ -68,7 +68,7 @@ impl Derivation {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Gives the number of a whole rendered key; to render without an allocation use a [`Hasher`].
+    /// Gives the number of a whole rendered key; use a [`Hasher`] to avoid allocating the text.
     #[must_use]
     pub fn key(self, rendered: &str) -> i64 {
         let mut hasher = Hasher::new(self);
@@ -76,7 +76,7 @@ impl Derivation {
         hasher.finish()
     }
 
-    /// Gives the bits in which numbers differ; 32 bits are sign-extended to a `bigint`.
+    /// Gives the number of bits of a key; 32 bits are sign-extended to a `bigint`.
     #[must_use]
     pub const fn bits(self) -> u32 {
         match self {
@@ -85,7 +85,7 @@ impl Derivation {
         }
     }
 
-    /// Estimates the chance that among so many different rendered keys some two become the same number.
+    /// Estimates the probability that two of this many different rendered keys become the same number.
     ///
     /// `1 - e^(-n(n-1) / 2^(bits+1))`, the birthday problem's usual approximation
     /// (<https://en.wikipedia.org/wiki/Birthday_problem#Approximations>). With 32 bits 1,000 keys have a chance of 1 in 8,600, and
@@ -104,8 +104,7 @@ impl Derivation {
 
 /// Derives the number of a key that is rendered piece by piece.
 ///
-/// Does not allocate, apart from the two that hash the text's length first and so must hold the text: hashtext and
-/// hashtextextended.
+/// Does not allocate, except for hashtext and hashtextextended, which hash the text's length first and so must store the text.
 #[derive(Clone, Debug)]
 pub struct Hasher(State);
 
@@ -167,7 +166,7 @@ fn leading(digest: &[u8]) -> i64 {
     digest.iter().take(8).fold(0, fold).cast_signed()
 }
 
-/// The whole SHA-256 of a text in UTF-8: what a lease is kept under.
+/// Gives the whole SHA-256 of a text in UTF-8, by which a lease is found.
 #[must_use]
 pub fn sha256(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()

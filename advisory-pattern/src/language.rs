@@ -10,7 +10,7 @@ use crate::shape::Shape;
 
 /// Names the set of keys that a pattern can render, with the pattern's part that each character belongs to.
 ///
-/// A superset where a shape is one; what [`overlap`](crate::overlap) and [`ambiguity`](crate::ambiguity()) say about the set is
+/// A superset if a shape's atoms are one; what [`overlap`](crate::overlap) and [`ambiguity`](crate::ambiguity()) say about the set is
 /// exact. A placeholder that is written twice counts as two: the language does not know that their values are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Language {

@@ -1,12 +1,12 @@
 //! What is a key pattern, which keys can it render, and which number does a key become?
 //!
-//! To take locks depend on [`advisory-runtime`](https://docs.rs/advisory-runtime), which needs this crate and re-exports what a program
-//! wants of it. This one is for tools that read or compare keys themselves: to compute a key's number without a database
+//! To take locks, depend on [`advisory-runtime`](https://docs.rs/advisory-runtime), which re-exports what a program needs of this
+//! crate. This one is for tools that read or compare keys themselves: to compute a key's number without a database
 //! ([`Derivation::key`]), or to read the lock sites out of an artifact ([`Record::find_all`]).
 //!
-//! The macro, the program and the command must agree on what a key is, so they all ask this crate. It knows neither Diesel nor SQL.
-//! The pipeline: [`parse`] a literal to a [`Pattern`]; give each placeholder a [`Shape`]; take the pattern's [`Language`];
-//! ask for [`overlap`], a [`witness`] or an [`ambiguity`]. [`escape`] and [`Derivation`] are what renders and numbers a key.
+//! The macro, the program and the command must agree on what a key is, so all of them use this crate. It depends on neither Diesel nor
+//! SQL. The pipeline: [`parse`] a literal to a [`Pattern`]; give each placeholder a [`Shape`]; take the pattern's [`Language`];
+//! look for an [`overlap`], a [`witness`] or an [`ambiguity`]. [`escape`] and [`Derivation`] render and number a key.
 #![forbid(unsafe_code)]
 
 mod ambiguity;

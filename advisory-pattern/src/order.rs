@@ -162,7 +162,7 @@ mod tests {
         ];
         assert_eq!(found(&two), [[0, 1]]);
         assert_eq!(found(&[("a:<x>", "a:<y: int>")]), [[0]]);
-        // Which of the two the third is nobody can tell.
+        // The third can be either of the two.
         assert!(found(&[("a:<x: int>", "a:<x: uuid>"), ("a:<x: uuid>", "a:<x>")]).is_empty());
     }
 

@@ -20,9 +20,9 @@ pub use key::{decode_key, encode_key};
 pub struct Record {
     /// `fn`, `struct` for a declared lock, or `macro` for `lock_key!`.
     pub kind: String,
-    /// The lock's name, if the site says one.
+    /// The lock's name, if the site sets it.
     pub name: Option<String>,
-    /// Which part of the program it belongs to, if the site says so.
+    /// Which part of the program it belongs to, if the site sets it.
     pub component: Option<String>,
     /// The first line with text of the doc comment, at most 500 characters of it.
     pub purpose: Option<String>,
@@ -36,17 +36,17 @@ pub struct Record {
     pub scope: String,
     /// `exclusive` or `shared`.
     pub mode: String,
-    /// How long it waits, if the site says so.
+    /// How long it waits, if the site sets it.
     pub wait: Option<String>,
-    /// How long the body may run, if the site says so.
+    /// How long the body may run, if the site sets it.
     pub max_hold: Option<String>,
-    /// The isolation level, if the site says one.
+    /// The isolation level, if the site sets it.
     pub isolation: Option<String>,
-    /// How long a grant of the lease lasts, if the site says so.
+    /// How long a grant of the lease lasts, if the site sets it.
     pub ttl: Option<String>,
-    /// How often the lease is renewed, if the site says so.
+    /// How often the lease is renewed, if the site sets it.
     pub renew: Option<String>,
-    /// How long the lease's key stays taken after `Ok`, if the site says so.
+    /// How long the lease's key stays taken after `Ok`, if the site sets it.
     pub keep: Option<String>,
     /// The other locks' names that this one may overlap, each with the reason.
     pub allow_overlap: Vec<(String, String)>,

@@ -1,7 +1,7 @@
 //! Which texts can one placeholder render?
 //!
-//! Each shape documents the exact form that the runtime renders; its atoms describe that form or a superset of it. No shape but
-//! `raw` ever renders a `:`, so that a `:` in a key is always the pattern's own.
+//! Each shape documents the exact form that the runtime renders; its atoms describe that form or a superset of it. Only `raw` can
+//! render a `:`, so that any other `:` in a key belongs to the pattern.
 
 use crate::atom::Atom;
 use crate::char_set::CharSet;
@@ -34,17 +34,17 @@ pub enum Shape {
     /// A day, `[+-]?\d{4,6}-\d\d-\d\d`: years 0 to 9999 have four digits and no sign, others a sign and at least four digits.
     Date,
     /// A time of day in ISO 8601's basic format, `\d{6}(\.\d+)?`: `HHMMSS`, then up to nine digits of a fraction of a second,
-    /// without trailing zeros; without the point if none is left. No colons: they are the pattern's own.
+    /// without trailing zeros; without the point if no digit is left. It has no colons, which belong to the pattern.
     Time,
     /// A day and time of day without a time zone: a date, `T`, a time.
     DateTime,
-    /// An instant: its date and time in UTC, `Z` behind it.
+    /// An instant: its date and time in UTC, followed by `Z`.
     Timestamp,
     /// `true` or `false`.
     Bool,
     /// One character; `%` and `:` are written `%25` and `%3A`.
     Char,
-    /// Any text, also none; `%` and `:` are written `%25` and `%3A`. The atoms also take a `%` that starts no escape.
+    /// Any text, even empty; `%` and `:` are written `%25` and `%3A`. The atoms also accept a `%` that does not start an escape.
     Text,
     /// Any text as it is, for keys that other code computes without escapes.
     Raw,
@@ -108,11 +108,11 @@ impl Shape {
         Self::ALL.into_iter().find(|shape| shape.name() == name)
     }
 
-    /// Reads the shape off the last name of a type's path; a caller takes [`Shape::Text`] for what is not known.
+    /// Finds the shape that the last name of a type's path implies; callers use [`Shape::Text`] if it implies none.
     ///
-    /// Names that mean different things in chrono, time and jiff (`DateTime`) and names that say too little (`NonZero<_>`) are not
-    /// known: a shape that is too wide costs a false collision, one that is too narrow hides a true one. For these users write
-    /// the shape. A type of the user's own under one of these names is caught by a check on the value, not here.
+    /// It knows neither names that mean different things in chrono, time and jiff (`DateTime`) nor names that say too little
+    /// (`NonZero<_>`), because a shape that is too wide causes a false collision, and one that is too narrow hides a true one. For
+    /// these users write the shape. The expansion checks the value, so a user's type with one of these names does not compile.
     #[must_use]
     pub fn of_type(last_name: &str) -> Option<Self> {
         Some(match last_name {

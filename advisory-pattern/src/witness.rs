@@ -1,7 +1,7 @@
 //! Which key can two patterns both render, and with which values?
 //!
-//! The shortest key is rarely the clearest one, so words are tried first: `"t1"`, `"x"` for the texts of one side, then values that
-//! begin and end with a letter or digit, and only then whatever the languages share.
+//! The shortest key is rarely the clearest one. So the search tries words first, such as `"t1"` and `"x"` for the texts of one side,
+//! then values that begin and end with a letter or digit, and only then any key.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use crate::shortest_key::{Goal, shortest_key};
 
 /// Shows that two patterns overlap: one key, and the values with which each side renders it.
 ///
-/// Values are as they stand in the key, by the placeholder's name, in the pattern's order:
-/// [`unescape`](crate::escape::unescape) gives what a text was before.
+/// Values are in the form that the key has, with the placeholder's name, in the pattern's order;
+/// [`unescape`](crate::escape::unescape) gives the original text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// The key that both render.

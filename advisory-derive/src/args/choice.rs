@@ -1,6 +1,6 @@
 //! Arguments that take one of a few quoted words.
 //!
-//! Each word stands beside its meaning, so that no word can be accepted and then mean another one.
+//! Each word is listed with its meaning, so that no word can be accepted and then be read as another one.
 
 use super::value::{listed, string};
 use crate::errors::Errors;

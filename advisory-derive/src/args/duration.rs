@@ -7,7 +7,7 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::LitStr;
 
-/// What `wait` says.
+/// The value of `wait`.
 pub(crate) enum Wait {
     Never,
     Forever,
@@ -151,7 +151,7 @@ pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) ->
     }
 }
 
-/// What an argument says about values that it does not take.
+/// What an argument takes, and the messages about other values.
 pub(crate) struct Messages {
     expected: &'static str,
     /// The words that it takes besides times.

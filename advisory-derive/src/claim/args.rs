@@ -42,7 +42,7 @@ pub(crate) struct ClaimArgs {
     pub(crate) krate: Option<TokenStream>,
 }
 
-/// A column, or that there is none.
+/// A column, or `"none"`.
 pub(crate) enum MaybeColumn {
     Column(Ident),
     None,

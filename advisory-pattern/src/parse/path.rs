@@ -30,7 +30,7 @@ pub(super) fn read(text: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The first keyword among the path's names, where a raw identifier could stand.
+/// The first keyword among the path's names, which a raw identifier could replace.
 pub(super) fn keyword(text: &str) -> Option<&str> {
     let mut names = text.split('.').map(str::trim);
     names.find(|name| KEYWORDS.contains(name))
