@@ -2,6 +2,7 @@
 
 mod body_connection;
 mod lease;
+mod parts;
 mod rename_self;
 mod request;
 mod return_type;
@@ -14,32 +15,25 @@ use crate::site::Site;
 use crate::site::connection::Connection;
 use body_connection::{BodyConnection, body_connection};
 use lease::lease_steps;
+use parts::Parts;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 use request::request;
-use return_type::without_impl_trait;
-use syn::{Type, spanned::Spanned};
+use syn::spanned::Spanned;
 
 pub(crate) fn expand(site: &Site) -> TokenStream {
     // Locals of the expansion are hygienic: a user's parameter `held` stays theirs.
     let here = Span::mixed_site();
-    let private = {
-        let krate = site.args.runtime();
-        quote_spanned!(here=> #krate::__private)
-    };
+    let parts = Parts::new(site);
+    let private = &parts.private;
     let head = &site.function.head;
     let record = &site.record;
-    let output = without_impl_trait(&site.function.output);
-    let at_output = site.function.output.span().resolved_at(here);
-    let converted = quote_spanned!(at_output=> #private::returns::<#output>().convert(error));
     let warning = unused_connection::warning(site);
     let steps = match &site.connection {
-        Connection::Pool(pool) => lease_steps(site, pool, &private, &output, &converted),
-        Connection::Place { .. } | Connection::Expression(_) => {
-            lock_steps(site, &private, &output, &converted)
-        }
+        Connection::Pool(pool) => lease_steps(site, pool, &parts),
+        Connection::Place { .. } | Connection::Expression(_) => lock_steps(site, &parts),
     };
-    let steps = with_on_held(steps, site, &output, &converted);
+    let steps = with_on_held(steps, site, &parts);
     let steps = quote_spanned!(here=> #warning #steps);
     match site.function.form {
         Form::BoxedFuture => {
@@ -51,13 +45,17 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
 
 /// Statements that acquire the lock, run the body and release the lock, and the body's result. An error is `converted` and returned
 /// where it happens; with `on_held`, one from before the body breaks out of `'held` instead.
-fn lock_steps(
-    site: &Site,
-    private: &TokenStream,
-    output: &Type,
-    converted: &TokenStream,
-) -> TokenStream {
+fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
+    let Parts {
+        private,
+        output,
+        converted,
+        ok,
+        err,
+        refused,
+        handle,
+    } = parts;
     let BodyConnection {
         take,
         owner,
@@ -65,21 +63,12 @@ fn lock_steps(
         name,
         body,
     } = body_connection(site);
-    let (ok, err) = (
-        quote_spanned!(here=> #private::Ok),
-        quote_spanned!(here=> #private::Err),
-    );
-    let refused = if site.args.on_held.is_some() {
-        quote_spanned!(here=> break 'held error)
-    } else {
-        quote_spanned!(here=> return #converted)
-    };
     let (calls, wait) = if site.function.is_blocking() {
         (quote_spanned!(here=> #private::blocking), None)
     } else {
         (private.clone(), Some(quote_spanned!(here=> .await)))
     };
-    let request = request(site, private, converted);
+    let request = request(site, parts);
     // Declared before the connection, so that it is dropped after it: the next call then finds the connection back in its pool.
     let turn = site.args.queue.as_ref().map(|limit| {
         quote_spanned!(here=>
@@ -95,11 +84,6 @@ fn lock_steps(
         Scope::Xact | Scope::Lease => "begin_at",
     };
     let begin = Ident::new(begin, here);
-    let handle = site
-        .args
-        .handle
-        .as_ref()
-        .map(|handle| quote_spanned!(here=> let #handle = held.acquired();));
     // The macro has its own warning about an unused connection.
     let quiet = unused_connection::is_unused(site).then(|| {
         quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
@@ -113,7 +97,7 @@ fn lock_steps(
             )
         })
         .unzip();
-    let run = run(site, private, output, &body);
+    let run = run(site, parts, &body);
     let exceed = (site.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
         let option = quote_spanned!(here=> #private::core::option::Option);
         quote_spanned!(here=>
@@ -160,9 +144,10 @@ fn lock_steps(
 }
 
 /// A statement that runs the body, and makes the local `result`.
-fn run(site: &Site, private: &TokenStream, output: &Type, body: &TokenStream) -> TokenStream {
+fn run(site: &Site, parts: &Parts, body: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     if site.function.is_blocking() {
+        let output = &parts.output;
         // The guard moves into the closure. That makes it callable only once, so it can return what it borrows mutably.
         return quote_spanned!(here=>
             let running = running.enter();
@@ -173,16 +158,7 @@ fn run(site: &Site, private: &TokenStream, output: &Type, body: &TokenStream) ->
             })();
         );
     }
-    // The body's statements are in the async block itself: a nested block would trigger `unused_braces`. The return that never
-    // runs fixes the block's type, so that the compiler reports a mismatch at the user's token.
-    let body = quote_spanned!(here=>
-        async {
-            if false {
-                return #private::never::<#output>();
-            }
-            #body
-        }
-    );
+    let body = parts.async_body(body);
     let within = if site.args.max_hold.is_some() {
         quote_spanned!(here=> within)
     } else {
@@ -193,12 +169,10 @@ fn run(site: &Site, private: &TokenStream, output: &Type, body: &TokenStream) ->
 
 /// Adds the return of `on_held` for a lock that was not acquired. It runs only if the body did not: its expression can use
 /// parameters that the body moves.
-fn with_on_held(
-    steps: TokenStream,
-    site: &Site,
-    output: &Type,
-    converted: &TokenStream,
-) -> TokenStream {
+fn with_on_held(steps: TokenStream, site: &Site, parts: &Parts) -> TokenStream {
+    let Parts {
+        output, converted, ..
+    } = parts;
     let Some(on_held) = &site.args.on_held else {
         return steps;
     };

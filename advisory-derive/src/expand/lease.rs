@@ -2,49 +2,32 @@
 //!
 //! The lease gives the body no connection, so the body runs with the function's own names.
 
+use super::parts::Parts;
 use super::request::{at_start, options, typed, with_values};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
-use syn::Type;
 
 /// Statements that acquire the lease, run the body and release the lease, and the body's result. As for a lock, an error is
 /// `converted` and returned; with `on_held`, one from before the body breaks out of `'held` instead.
-pub(crate) fn lease_steps(
-    site: &Site,
-    pool: &TokenStream,
-    private: &TokenStream,
-    output: &Type,
-    converted: &TokenStream,
-) -> TokenStream {
+pub(crate) fn lease_steps(site: &Site, pool: &TokenStream, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
-    let (ok, err) = (
-        quote_spanned!(here=> #private::Ok),
-        quote_spanned!(here=> #private::Err),
-    );
-    let refused = if site.args.on_held.is_some() {
-        quote_spanned!(here=> break 'held error)
-    } else {
-        quote_spanned!(here=> return #converted)
-    };
+    let Parts {
+        private,
+        converted,
+        ok,
+        err,
+        refused,
+        handle,
+        ..
+    } = parts;
     let key = key(site, private);
     let (times, options) = (times(site, private), options(site, private));
-    let handle = site.args.handle.as_ref();
-    let handle = handle.map(|handle| quote_spanned!(here=> let #handle = held.acquired();));
     // The compiler reports here that a value is not a pool.
     let at = at_start(pool);
     let acquire = quote_spanned!(at=> #private::lease::acquire_at(&(#pool), request).await);
-    // The return that never runs fixes the block's type, so that the compiler reports a mismatch at the user's token.
-    let body = site.function.body.stream();
-    let body = quote_spanned!(here=>
-        async {
-            if false {
-                return #private::never::<#output>();
-            }
-            #body
-        }
-    );
+    let body = parts.async_body(&site.function.body.stream());
     quote_spanned!(here=>
         let request = #key #times #options;
         let mut held = match #acquire {

@@ -1,5 +1,6 @@
 //! The request that a site sends to the runtime: its keys, and its options.
 
+use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::Wait;
 use crate::key_pattern::{KeyPattern, Names, writer};
@@ -11,10 +12,10 @@ use quote::{ToTokens, quote_spanned};
 use syn::LitInt;
 
 /// A statement that sets the local `request`. It returns `converted`, from a local `error`, if the keys are refused.
-pub(crate) fn request(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStream {
+pub(crate) fn request(site: &Site, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
-    let keys = keys(site, private, converted);
-    let options = options(site, private);
+    let keys = keys(site, parts);
+    let options = options(site, &parts.private);
     // The time in the queue is subtracted from the wait.
     let mutable = site.args.queue.as_ref().map(|_| quote_spanned!(here=> mut));
     quote_spanned!(here=> let #mutable request = #keys #options;)
@@ -71,8 +72,11 @@ pub(crate) fn with_values(site: &Site) -> TokenStream {
 
 /// An expression: a `Request` for the keys. The values that compute them are dropped before the wait, so that the future is `Send`
 /// whatever their types are.
-fn keys(site: &Site, private: &TokenStream, converted: &TokenStream) -> TokenStream {
+fn keys(site: &Site, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
+    let Parts {
+        private, converted, ..
+    } = parts;
     let krate = site.args.runtime();
     let with = with_values(site);
     if let [SiteKey::Expression(key)] = site.keys.list.as_slice() {
