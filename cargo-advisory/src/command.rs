@@ -18,42 +18,22 @@ struct Subcommand {
 }
 
 const SUBCOMMANDS: [Subcommand; 7] = [
-    Subcommand {
-        name: "dump",
-        define: dump,
-        run: dump::run,
-    },
-    Subcommand {
-        name: "check",
-        define: check,
-        run: check::run,
-    },
-    Subcommand {
-        name: "build",
-        define: build,
-        run: build::run,
-    },
-    Subcommand {
-        name: "key",
-        define: key,
-        run: key::run,
-    },
-    Subcommand {
-        name: "locks",
-        define: locks,
-        run: locks::run,
-    },
-    Subcommand {
-        name: "graph",
-        define: graph,
-        run: graph::run,
-    },
-    Subcommand {
-        name: "completions",
-        define: completions,
-        run: print_completions,
-    },
+    subcommand("dump", dump, dump::run),
+    subcommand("check", check, check::run),
+    subcommand("build", build, build::run),
+    subcommand("key", key, key::run),
+    subcommand("locks", locks, locks::run),
+    subcommand("graph", graph, graph::run),
+    subcommand("completions", completions, print_completions),
 ];
+
+const fn subcommand(
+    name: &'static str,
+    define: fn(Command) -> Command,
+    run: fn(&ArgMatches) -> Result<bool, Failure>,
+) -> Subcommand {
+    Subcommand { name, define, run }
+}
 
 const CODES: &str = "\
 Exit codes:
