@@ -1,32 +1,68 @@
-//! What is written between the parentheses of the attribute.
+//! The arguments of the attribute, as they are written.
 
-use crate::duration::{self, Duration, Wait};
+pub(crate) mod argument;
+pub(crate) mod choice;
+pub(crate) mod duration;
+pub(crate) mod key;
+pub(crate) mod value;
+
 use crate::errors::Errors;
-use crate::key_arg::{KeyArg, computed, key, keys};
-use crate::literal::{choice, ident, listed, number, reason, span_of, string};
-use crate::seen::Sharing;
-use crate::tokens::{is_punct, split_at_commas};
+use crate::tokens::split_at_commas;
 use advisory_pattern::Derivation;
+use argument::{name_of, not_implemented, set, value_of};
+use choice::{Isolation, Scope, choice};
+use duration::{Duration, Wait};
+use key::{KeyArg, key, keys, with};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::quote;
 use syn::{LitInt, LitStr};
+use value::{ident, number, overlap, reason, string};
+
+/// The arguments of `#[advisory_lock]`.
+pub(crate) const ADVISORY_LOCK: [&str; 24] = [
+    "key",
+    "keys",
+    "with",
+    "scope",
+    "mode",
+    "wait",
+    "on_held",
+    "max_hold",
+    "isolation",
+    "nested",
+    "queue",
+    "handle",
+    "conn",
+    "pool",
+    "ttl",
+    "renew",
+    "keep",
+    "derivation",
+    "max_keys",
+    "allow_ambiguous",
+    "name",
+    "component",
+    "allow_overlap",
+    "crate",
+];
 
 /// The arguments as written. `None` is "not given".
 #[derive(Default)]
 pub(crate) struct Args {
     pub(crate) keys: Option<Vec<KeyArg>>,
     pub(crate) with: Option<Vec<(Ident, TokenStream)>>,
-    scope: Option<&'static str>,
-    mode: Option<&'static str>,
+    scope: Option<Scope>,
+    is_shared: Option<bool>,
     pub(crate) wait: Option<Wait>,
     pub(crate) on_held: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
-    /// Of a lease, as `renew`, `keep` and `pool`.
+    /// For a lease, as are `renew`, `keep` and `pool`.
     pub(crate) ttl: Option<Duration>,
     pub(crate) renew: Option<Duration>,
     pub(crate) keep: Option<Duration>,
     pub(crate) pool: Option<TokenStream>,
-    pub(crate) isolation: Option<&'static str>,
-    nested: Option<&'static str>,
+    pub(crate) isolation: Option<Isolation>,
+    refuses_nested: Option<bool>,
     pub(crate) queue: Option<LitInt>,
     pub(crate) handle: Option<Ident>,
     pub(crate) conn: Option<TokenStream>,
@@ -35,65 +71,75 @@ pub(crate) struct Args {
     pub(crate) allow_ambiguous: Option<LitStr>,
     pub(crate) name: Option<LitStr>,
     pub(crate) component: Option<LitStr>,
-    /// The other locks' names, and why; one argument each.
+    /// The other lock's name and the reason, of each `allow_overlap`.
     pub(crate) allow_overlap: Vec<(LitStr, LitStr)>,
-    pub(crate) krate: Option<TokenStream>,
-    /// What was given at all, right or wrong.
+    krate: Option<TokenStream>,
+    /// Every argument that was given, right or wrong.
     given: Vec<(String, Span)>,
 }
 
 impl Args {
-    pub(crate) fn sharing(&self) -> Sharing {
-        Sharing {
-            name: self.name.as_ref().map(LitStr::value),
-            allowed: self
-                .allow_overlap
-                .iter()
-                .map(|(other, _)| other.value())
-                .collect(),
+    /// The lock's name.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.name.as_ref().map(LitStr::value)
+    }
+
+    /// The names of the locks that this one may overlap.
+    pub(crate) fn allowed_overlaps(&self) -> Vec<String> {
+        let others = self.allow_overlap.iter();
+        others.map(|(other, _)| other.value()).collect()
+    }
+
+    /// The path of the runtime.
+    pub(crate) fn runtime(&self) -> TokenStream {
+        runtime(self.krate.as_ref())
+    }
+
+    /// Refuses arguments that do not fit, each with its message.
+    pub(crate) fn refuse(&self, unfit: &[(&str, &str)], errors: &mut Errors) {
+        for (name, message) in unfit {
+            if let Some(span) = self.span(name) {
+                errors.at(span, message);
+            }
         }
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.place(name).is_some()
+        self.span(name).is_some()
     }
 
-    /// Where an argument's name stands, if it was given.
-    pub(crate) fn place(&self, name: &str) -> Option<Span> {
+    /// The span of an argument's name, if the argument was given.
+    pub(crate) fn span(&self, name: &str) -> Option<Span> {
         let mut given = self.given.iter();
         given.find_map(|(given, span)| (given == name).then_some(*span))
     }
 
-    pub(crate) fn scope(&self) -> &'static str {
-        self.scope.unwrap_or("xact")
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope.unwrap_or_default()
     }
 
     pub(crate) fn is_session(&self) -> bool {
-        self.scope() == "session"
+        self.scope() == Scope::Session
     }
 
     pub(crate) fn is_lease(&self) -> bool {
-        self.scope() == "lease"
+        self.scope() == Scope::Lease
     }
 
-    /// Whether a scope is given that is none: which one was meant is not known.
+    /// Whether the scope that was meant is unknown, because another word was given.
     pub(crate) fn scope_is_wrong(&self) -> bool {
         self.scope.is_none() && self.has("scope")
     }
 
-    pub(crate) fn mode(&self) -> &'static str {
-        self.mode.unwrap_or("exclusive")
-    }
-
     pub(crate) fn is_shared(&self) -> bool {
-        self.mode() == "shared"
+        self.is_shared == Some(true)
     }
 
     pub(crate) fn refuses_nested(&self) -> bool {
-        self.nested == Some("refuse")
+        self.refuses_nested == Some(true)
     }
 
-    /// Reads arguments of which only those of `known` make sense.
+    /// Reads arguments, of which only those of `known` are accepted.
     pub(crate) fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Self {
         let mut args = Self::default();
         for argument in split_at_commas(tokens) {
@@ -112,12 +158,7 @@ impl Args {
             let word = name.to_string();
             args.given.push((word.clone(), name.span()));
             if word == "with" {
-                set(
-                    &mut args.with,
-                    &name,
-                    computed(equals, &name, errors),
-                    errors,
-                );
+                set(&mut args.with, &name, with(equals, &name, errors), errors);
                 continue;
             }
             if word == "allow_overlap" {
@@ -133,7 +174,7 @@ impl Args {
         args
     }
 
-    /// Reads what stands behind `name =`.
+    /// Reads the value of an argument.
     fn value(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
         macro_rules! set {
             ($slot:ident, $value:expr) => {{
@@ -144,117 +185,71 @@ impl Args {
         match name.to_string().as_str() {
             "key" => set!(keys, key(value, errors).map(|key| vec![key])),
             "keys" => set!(keys, keys(value, errors)),
-            "scope" => set!(
-                scope,
-                choice(value, name, &["xact", "session", "lease"], errors)
-            ),
-            "mode" => set!(mode, choice(value, name, &["exclusive", "shared"], errors)),
+            "scope" => {
+                let scopes = Scope::ALL.map(|scope| (scope.name(), scope));
+                set!(scope, choice(value, name, scopes, errors));
+            }
+            "mode" => {
+                let modes = [("exclusive", false), ("shared", true)];
+                set!(is_shared, choice(value, name, modes, errors));
+            }
             "wait" => set!(wait, duration::wait(value, name, errors)),
             "on_held" => set!(on_held, Some(value)),
-            "max_hold" => set!(max_hold, duration::bound(value, name, errors)),
-            "ttl" => set!(ttl, duration::bound(value, name, errors)),
-            "renew" => set!(renew, duration::bound(value, name, errors)),
-            "keep" => set!(keep, duration::bound(value, name, errors)),
+            "max_hold" => set!(
+                max_hold,
+                duration::bound(value, name, &duration::MAX_HOLD, errors)
+            ),
+            "ttl" => set!(ttl, duration::bound(value, name, &duration::TTL, errors)),
+            "renew" => set!(
+                renew,
+                duration::bound(value, name, &duration::RENEW, errors)
+            ),
+            "keep" => set!(keep, duration::bound(value, name, &duration::KEEP, errors)),
             "pool" => set!(pool, Some(value)),
-            "isolation" => set!(isolation, choice(value, name, &ISOLATION, errors)),
-            "nested" => set!(nested, choice(value, name, &["allow", "refuse"], errors)),
+            "isolation" => {
+                let levels = Isolation::ALL.map(|level| (level.name(), level));
+                set!(isolation, choice(value, name, levels, errors));
+            }
+            "nested" => {
+                let answers = [("allow", false), ("refuse", true)];
+                set!(refuses_nested, choice(value, name, answers, errors));
+            }
             "queue" => set!(queue, number(value, name, errors)),
             "handle" => set!(handle, ident(value, name, errors)),
             "conn" => set!(conn, Some(value)),
-            "derivation" => set!(derivation, derivation(value, name, errors)),
+            "derivation" => {
+                let derivations = Derivation::ALL.map(|known| (known.name(), known));
+                set!(derivation, choice(value, name, derivations, errors));
+            }
             "name" => set!(name, string(value, name, errors)),
             "component" => set!(component, string(value, name, errors)),
             "max_keys" => set!(max_keys, number(value, name, errors)),
             "allow_ambiguous" => set!(allow_ambiguous, reason(value, name, errors)),
-            _ => set!(krate, Some(value)),
+            "crate" => set!(krate, Some(value)),
+            _ => not_implemented(name, errors),
         }
     }
 }
 
-const ISOLATION: [&str; 3] = ["read committed", "repeatable read", "serializable"];
-
-/// The name of an argument, one of `known`.
-pub(crate) fn name_of(
-    first: Option<TokenTree>,
-    known: &[&str],
-    errors: &mut Errors,
-) -> Option<Ident> {
-    let Some(TokenTree::Ident(name)) = first else {
-        errors.at(
-            span_of(first.as_ref()),
-            format_args!("expected an argument: {}", listed(known)),
-        );
-        return None;
-    };
-    let word = name.to_string();
-    if known.contains(&word.as_str()) {
-        return Some(name);
-    }
-    let hint = advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
-        || format!("expected {}", listed(known)),
-        |close| format!("did you mean `{close}`?"),
-    );
-    errors.at(
-        name.span(),
-        format_args!("unknown argument `{word}`: {hint}"),
-    );
-    None
+/// The path of the runtime, if `crate` does not give another one.
+pub(crate) fn runtime(krate: Option<&TokenStream>) -> TokenStream {
+    krate.cloned().unwrap_or_else(|| quote!(::advisory_runtime))
 }
 
-/// What stands behind `name =`.
-pub(crate) fn value_of(
-    name: &Ident,
-    equals: Option<&TokenTree>,
-    value: TokenStream,
-    errors: &mut Errors,
-) -> Option<TokenStream> {
-    let has_equals = equals.is_some_and(|equals| is_punct(equals, '='));
-    if !has_equals || value.is_empty() {
-        errors.at(name.span(), format_args!("expected `{name} = …`"));
-        return None;
-    }
-    Some(value)
-}
+#[cfg(test)]
+mod tests {
+    use super::{ADVISORY_LOCK, Args};
+    use crate::errors::Errors;
 
-/// The only place that can say "given twice".
-pub(crate) fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, errors: &mut Errors) {
-    if slot.is_some() {
-        let message = match name.to_string().as_str() {
-            "key" | "keys" => {
-                "the key is given twice: write `key = …` for one, `keys = […]` for several"
-                    .to_owned()
-            }
-            name => format!("`{name}` is given twice"),
-        };
-        errors.at(name.span(), message);
-    } else {
-        *slot = value;
+    /// An argument that is accepted and not read would change no lock, and say nothing.
+    #[test]
+    fn every_known_argument_is_implemented() {
+        for name in ADVISORY_LOCK {
+            let mut errors = Errors::default();
+            let written = format!("{name} = \"x\"").parse().expect("tokens");
+            Args::parse(written, &ADVISORY_LOCK, &mut errors);
+            let errors = errors.into_compile_errors().to_string();
+            assert!(!errors.contains("is not implemented"), "{errors}");
+        }
     }
-}
-
-/// `allow_overlap("other-name", "reason")`.
-fn overlap(
-    group: Option<&TokenTree>,
-    name: &Ident,
-    errors: &mut Errors,
-) -> Option<(LitStr, LitStr)> {
-    let parts = match group {
-        Some(TokenTree::Group(group)) => split_at_commas(group.stream()),
-        _ => Vec::new(),
-    };
-    let literal = |part: &TokenStream| syn::parse2::<LitStr>(part.clone()).ok();
-    if let [other, why] = parts.as_slice()
-        && let (Some(other), Some(why)) = (literal(other), literal(why))
-        && !why.value().trim().is_empty()
-    {
-        return Some((other, why));
-    }
-    let wanted = "write `allow_overlap(\"the other lock's name\", \"the reason\")`";
-    errors.at(name.span(), wanted);
-    None
-}
-
-fn derivation(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Derivation> {
-    let names = Derivation::ALL.map(Derivation::name);
-    Derivation::from_name(choice(value, name, &names, errors)?)
 }

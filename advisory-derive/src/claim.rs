@@ -1,27 +1,30 @@
-//! `#[derive(Claim)]`: which columns of its table a row's claims are made of.
+//! `#[derive(Claim)]`: the columns that claims of a table's rows use.
 
-use crate::claim_args::{MaybeColumn, Order};
-use crate::claim_row::Row;
-use crate::declared::parsed;
-use crate::duration::Duration;
+pub(crate) mod args;
+mod row;
+
+use crate::args::duration::Duration;
+use crate::args::runtime;
+use crate::derive_input;
 use crate::errors::Errors;
-use crate::literal::span_of;
+use crate::tokens::span_of;
+use args::{MaybeColumn, Order};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
+use row::Row;
 
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
-    let input = parsed(input, errors)?;
+    let input = derive_input::parse(input, errors)?;
     let row = Row::new(&input, errors)?;
-    let krate = row.args.krate.clone();
-    let krate = krate.unwrap_or_else(|| quote!(::advisory_runtime));
+    let krate = runtime(row.args.krate.as_ref());
     let private = quote!(#krate::__private);
-    let (found, implemented) = (found(&row, &private), claim(&row, &private));
-    Some(quote!(#found #implemented))
+    let (found, claim) = (found_impl(&row, &private), claim_impl(&row, &private));
+    Some(quote!(#found #claim))
 }
 
-/// Which terminal columns the table has under their usual names: those of the inner block come before those of the outer one,
-/// and there only the table's own are named.
-fn found(row: &Row<'_>, private: &TokenStream) -> TokenStream {
+/// The terminal columns that the table has under their default names. A name in the inner block hides that of the outer block,
+/// where every default name means an absent column.
+fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let (name, table) = (&row.input.ident, &row.table);
     let (generics, arguments, bounds) = row.input.generics.split_for_impl();
@@ -40,14 +43,14 @@ fn found(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     )
 }
 
-fn claim(row: &Row<'_>, private: &TokenStream) -> TokenStream {
+fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let claim = quote_spanned!(here=> #private::claim);
     let (name, table, args) = (&row.input.ident, &row.table, &row.args);
-    // What is missing in the table is missed where the user has named the table.
+    // The compiler reports a column that the table lacks at the table's name.
     let at = span_of(table.clone().into_iter().last().as_ref());
-    let column = |given: &Option<Ident>, usual: &str| {
-        let column = given.clone().unwrap_or_else(|| Ident::new(usual, at));
+    let column = |given: &Option<Ident>, default: &str| {
+        let column = given.clone().unwrap_or_else(|| Ident::new(default, at));
         path(table, &column)
     };
     let locked_until = column(&args.locked_until, "locked_until");
@@ -66,7 +69,7 @@ fn claim(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let columns = row.key.iter().map(|(column, _)| path(table, column));
     let types = row.key.iter().map(|(_, field)| &field.ty);
     let members = row.key.iter().map(|(_, field)| &field.ident);
-    // What is wrong with the key is wrong where its columns were named.
+    // The compiler reports errors in the key at its columns' names.
     let named = row.key.first().map(|(column, _)| column.span());
     let at_key = named.map_or(here, |named| named.resolved_at(here));
     let (key, value, values) = if row.key.len() == 1 {
@@ -83,7 +86,7 @@ fn claim(row: &Row<'_>, private: &TokenStream) -> TokenStream {
         )
     };
     let order = args.order.iter().flatten();
-    let order = order.map(|order| step(order, table, &claim));
+    let order = order.map(|order| order_step(order, table, &claim));
     let time = |name: &str, time: &Option<Duration>| {
         let name = Ident::new(name, here);
         let time = time.as_ref()?.expression(private);
@@ -118,7 +121,7 @@ fn claim(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     )
 }
 
-/// A column of the table. What is wrong with it is wrong where the column was named.
+/// A column of the table. The compiler reports errors at the column's name.
 fn path(table: &TokenStream, column: &Ident) -> TokenStream {
     let table = table.clone().into_iter().map(|mut token| {
         token.set_span(column.span().resolved_at(token.span()));
@@ -129,7 +132,7 @@ fn path(table: &TokenStream, column: &Ident) -> TokenStream {
 }
 
 /// One column of the order, as an expression.
-fn step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream {
+fn order_step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let column = path(table, &order.column);
     let direction = Ident::new(

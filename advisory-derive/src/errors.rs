@@ -1,4 +1,4 @@
-//! Every mistake of one attribute, so that five mistakes are five errors in one compile.
+//! The mistakes of one attribute, collected so that one compile reports all of them.
 
 use proc_macro2::{Span, TokenStream};
 
@@ -18,7 +18,7 @@ impl Errors {
         self.0.is_empty()
     }
 
-    /// The value, if there was no mistake on the way to it.
+    /// The value, if there is no mistake.
     pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T, Self> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),

@@ -1,77 +1,75 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
-use crate::connection::Connection;
+mod body_connection;
+mod lease;
+mod parts;
+mod rename_self;
+mod request;
+mod return_type;
+mod unused_connection;
+
+use crate::args::choice::Scope;
 use crate::function::Form;
-use crate::inferred::inferred;
-use crate::lease::leased;
-use crate::params::Receiver;
-use crate::receiver::renamed;
-use crate::request::request;
+use crate::function::params::Receiver;
 use crate::site::Site;
-use crate::unused;
+use crate::site::connection::Connection;
+use body_connection::{BodyConnection, body_connection};
+use lease::lease_steps;
+use parts::Parts;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
-use syn::{Type, spanned::Spanned};
+use request::request;
+use syn::spanned::Spanned;
 
 pub(crate) fn expand(site: &Site) -> TokenStream {
     // Locals of the expansion are hygienic: a user's parameter `held` stays theirs.
     let here = Span::mixed_site();
-    let private = {
-        let krate = &site.krate;
-        quote_spanned!(here=> #krate::__private)
-    };
+    let parts = Parts::new(site);
+    let private = &parts.private;
     let head = &site.function.head;
     let record = &site.record;
-    let output = inferred(&site.function.output);
-    let at_output = site.function.output.span().resolved_at(here);
-    let converted = quote_spanned!(at_output=> #private::returns::<#output>().convert(error));
-    let warning = unused::warning(site);
-    let locked = match &site.connection {
-        Connection::Pool(pool) => leased(site, pool, &private, &output, &converted),
-        _ => locked(site, &private, &output, &converted),
+    let warning = unused_connection::warning(site);
+    let steps = match &site.connection {
+        Connection::Pool(pool) => lease_steps(site, pool, &parts),
+        Connection::Place { .. } | Connection::Expression(_) => lock_steps(site, &parts),
     };
-    let locked = on_held(locked, site, &output, &converted);
-    let steps = quote_spanned!(here=> #warning #locked);
+    let steps = with_on_held(steps, site, &parts);
+    let steps = quote_spanned!(here=> #warning #steps);
     match site.function.form {
-        Form::Boxed => {
+        Form::BoxedFuture => {
             quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) })
         }
         Form::Async | Form::Blocking => quote_spanned!(here=> #head { #record #steps }),
     }
 }
 
-/// Statements that take the lock, run the body and let the lock go, and the body's result. An error is `converted` and returned where
-/// it happens; where there is an `on_held`, one from before the body breaks out of `'held`.
-fn locked(
-    site: &Site,
-    private: &TokenStream,
-    output: &Type,
-    converted: &TokenStream,
-) -> TokenStream {
+/// Statements that acquire the lock, run the body and release the lock, and the body's result. An error is `converted` and returned
+/// where it happens; with `on_held`, one from before the body breaks out of `'held` instead.
+fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
-    let Connected {
+    let Parts {
+        private,
+        output,
+        converted,
+        ok,
+        err,
+        refused,
+        handle,
+    } = parts;
+    let BodyConnection {
         take,
         owner,
         place,
         name,
         body,
-    } = connected(site);
-    let (ok, err) = (
-        quote_spanned!(here=> #private::Ok),
-        quote_spanned!(here=> #private::Err),
-    );
-    let refused = if site.args.on_held.is_some() {
-        quote_spanned!(here=> break 'held error)
-    } else {
-        quote_spanned!(here=> return #converted)
-    };
+    } = body_connection(site);
     let (calls, wait) = if site.function.is_blocking() {
         (quote_spanned!(here=> #private::blocking), None)
     } else {
         (private.clone(), Some(quote_spanned!(here=> .await)))
     };
-    let request = request(site, private, converted);
-    // Declared before the connection, so that the next call's turn comes when this one's connection is back in its pool.
+    let request = request(site, parts);
+    // Declared before the connection, so that it is dropped after it: the next call then finds the connection back in its pool.
     let turn = site.args.queue.as_ref().map(|limit| {
         quote_spanned!(here=>
             let turn = match #calls::queue(&mut request, #limit) #wait {
@@ -80,21 +78,14 @@ fn locked(
             };
         )
     });
-    let begin = Ident::new(
-        if site.args.is_session() {
-            "acquire_at"
-        } else {
-            "begin_at"
-        },
-        here,
-    );
-    let handle = site
-        .args
-        .handle
-        .as_ref()
-        .map(|handle| quote_spanned!(here=> let #handle = held.acquired();));
-    // Where the macro warns itself, or where there is nothing to warn of.
-    let quiet = unused::is_unused(site).then(|| {
+    let begin = match site.args.scope() {
+        Scope::Session => "acquire_at",
+        // A lease has a pool instead of a connection, and so its own steps.
+        Scope::Xact | Scope::Lease => "begin_at",
+    };
+    let begin = Ident::new(begin, here);
+    // The macro has its own warning about an unused connection.
+    let quiet = unused_connection::is_unused(site).then(|| {
         quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
     });
     let (may_be_unused, mutable) = may_be_reborrowed(site)
@@ -106,7 +97,7 @@ fn locked(
             )
         })
         .unzip();
-    let run = run(site, private, output, &body);
+    let run = run(site, parts, &body);
     let exceed = (site.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
         let option = quote_spanned!(here=> #private::core::option::Option);
         quote_spanned!(here=>
@@ -119,7 +110,7 @@ fn locked(
             };
         )
     });
-    // In an async function the last call makes the user's error too: a match on what an `await` gives is work for the compiler.
+    // In an async function the last call also converts the error: a match on the result of an `await` is slow to compile.
     let finish = if site.function.is_blocking() {
         quote_spanned!(here=>
             match #calls::finish_at(held, result) {
@@ -153,10 +144,11 @@ fn locked(
 }
 
 /// A statement that runs the body, and makes the local `result`.
-fn run(site: &Site, private: &TokenStream, output: &Type, body: &TokenStream) -> TokenStream {
+fn run(site: &Site, parts: &Parts, body: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     if site.function.is_blocking() {
-        // The guard moves into the closure, which can then be called once, and so return what it has borrowed mutably.
+        let output = &parts.output;
+        // The guard moves into the closure. That makes it callable only once, so it can return what it borrows mutably.
         return quote_spanned!(here=>
             let running = running.enter();
             #[allow(clippy::redundant_closure_call, reason = "the body can return early")]
@@ -166,16 +158,7 @@ fn run(site: &Site, private: &TokenStream, output: &Type, body: &TokenStream) ->
             })();
         );
     }
-    // The body's statements stand in the async block itself: a block in a block would be the user's `unused_braces`. The
-    // return that never runs pins the block's type, so that a mismatch lands on the user's token.
-    let body = quote_spanned!(here=>
-        async {
-            if false {
-                return #private::never::<#output>();
-            }
-            #body
-        }
-    );
+    let body = parts.async_body(body);
     let within = if site.args.max_hold.is_some() {
         quote_spanned!(here=> within)
     } else {
@@ -184,22 +167,20 @@ fn run(site: &Site, private: &TokenStream, output: &Type, body: &TokenStream) ->
     quote_spanned!(here=> let result = running.#within(#body).await;)
 }
 
-/// Returns what the user wants when the lock is not to be had. Only from before the body: afterwards what it says may have
-/// moved into the body.
-fn on_held(
-    locked: TokenStream,
-    site: &Site,
-    output: &Type,
-    converted: &TokenStream,
-) -> TokenStream {
+/// Adds the return of `on_held` for a lock that was not acquired. It runs only if the body did not: its expression can use
+/// parameters that the body moves.
+fn with_on_held(steps: TokenStream, site: &Site, parts: &Parts) -> TokenStream {
+    let Parts {
+        output, converted, ..
+    } = parts;
     let Some(on_held) = &site.args.on_held else {
-        return locked;
+        return steps;
     };
     let here = Span::mixed_site();
-    let krate = &site.krate;
+    let krate = site.args.runtime();
     quote_spanned!(here=>
         let error = 'held: {
-            let result = { #locked };
+            let result = { #steps };
             return result;
         };
         if #krate::Error::is_busy(&error) {
@@ -210,7 +191,7 @@ fn on_held(
     )
 }
 
-/// Whether the body may borrow its connection once more. What the function has as `conn: &mut …` it may not.
+/// Whether the body can borrow its connection again. It cannot if the connection is a parameter `conn: &mut …`.
 fn may_be_reborrowed(site: &Site) -> bool {
     let Connection::Place {
         root,
@@ -222,83 +203,4 @@ fn may_be_reborrowed(site: &Site) -> bool {
     };
     let mut params = site.function.params.iter();
     root == "self" || params.any(|param| param.is_mut && param.names.contains(root))
-}
-
-/// How the body gets at its connection while the guard holds it.
-struct Connected {
-    /// Statements before the lock.
-    take: TokenStream,
-    /// What the guard borrows.
-    owner: TokenStream,
-    /// From there to the connection.
-    place: TokenStream,
-    /// What the body calls it.
-    name: Ident,
-    body: TokenStream,
-}
-
-fn connected(site: &Site) -> Connected {
-    let here = Span::mixed_site();
-    let krate = &site.krate;
-    // Where the compiler complains about a connection that is none.
-    let place = |at: Span| {
-        let krate = krate.clone().into_iter().map(|mut token| {
-            token.set_span(token.span().located_at(at));
-            token
-        });
-        let krate: TokenStream = krate.collect();
-        if site.function.is_blocking() {
-            quote_spanned!(at=> #krate::blocking::Connection::pg)
-        } else {
-            quote_spanned!(at=> #krate::Connection::pg)
-        }
-    };
-    let body = site.function.body.stream();
-    match &site.connection {
-        Connection::Expression(expression) | Connection::Pool(expression) => {
-            let name = Ident::new("conn", Span::call_site());
-            let first = expression.clone().into_iter().next();
-            let at = first.map_or(here, |token| token.span().resolved_at(here));
-            Connected {
-                take: quote_spanned!(here=> let mut taken = #expression;),
-                owner: quote_spanned!(at=> &mut taken),
-                place: place(at),
-                name,
-                body,
-            }
-        }
-        Connection::Place { root, fields, by } => {
-            let is_self = root == "self";
-            let name = if is_self {
-                Ident::new("this", here)
-            } else {
-                root.clone()
-            };
-            let (take, owner) = match by {
-                Receiver::Value => (
-                    quote_spanned!(here=> let mut owned = #root;),
-                    quote_spanned!(here=> &mut owned),
-                ),
-                Receiver::MutValue => (TokenStream::new(), quote_spanned!(here=> &mut #root)),
-                Receiver::Mutable | Receiver::Shared => {
-                    (TokenStream::new(), quote_spanned!(here=> &mut *#root))
-                }
-            };
-            let at = root.span().resolved_at(here);
-            let place = place(at);
-            let place = if fields.is_empty() {
-                place
-            } else {
-                quote_spanned!(at=> |place| #place(&mut place #fields))
-            };
-            let body = if is_self { renamed(body, &name) } else { body };
-            Connected {
-                take,
-                owner,
-                place,
-                name,
-                body,
-            }
-        }
-    }
 }

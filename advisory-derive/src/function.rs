@@ -1,18 +1,20 @@
-//! The annotated function: its signature as far as the lock needs it, and its body as tokens.
+//! The annotated function: the parts of its signature that the lock needs, and its body as tokens.
 //!
-//! The body is never parsed, and everything before it is passed on as it is: that costs a crate with a thousand locked
-//! functions the least, and cannot lose a span.
+//! The body is never parsed, and all tokens before it are emitted unchanged. That is cheapest for a crate with a thousand locked
+//! functions, and no span is lost.
 
-use crate::boxed;
+mod async_trait;
+pub(crate) mod params;
+
 use crate::errors::Errors;
-use crate::params::{self, Param, Receiver};
 use crate::tokens::{is_punct, is_word, ungrouped};
+use params::{Param, Receiver};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Error, Type};
 
 pub(crate) struct Function {
-    /// Attributes, visibility and signature: all that stands before the body.
+    /// Attributes, visibility and signature: everything before the body.
     pub(crate) head: TokenStream,
     pub(crate) name: Ident,
     pub(crate) receiver: Option<Receiver>,
@@ -27,7 +29,7 @@ pub(crate) struct Function {
 pub(crate) enum Form {
     Async,
     /// `#[async_trait]` has made it a function that returns a boxed future; output and body are the future's.
-    Boxed,
+    BoxedFuture,
     /// A plain `fn`, for Diesel's own connections.
     Blocking,
 }
@@ -71,16 +73,16 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
         return Err(Error::new(name.span(), NOT_A_FUNCTION));
     };
     let written = written_output(after);
-    let boxed = if is_async {
+    let future = if is_async {
         None
     } else {
-        boxed::unboxed(&written, &body)
+        async_trait::future(&written, &body)
     };
-    let (output, body, form) = match boxed {
-        Some((output, body)) => (output, body, Form::Boxed),
+    let (output, body, form) = match future {
+        Some((output, body)) => (output, body, Form::BoxedFuture),
         None if is_async => (output(written, name.span())?, body, Form::Async),
         None => {
-            if let Some(why) = is_async_in_disguise(&written, &params.stream()) {
+            if let Some(why) = hidden_async(&written, &params.stream()) {
                 let message = format_args!("`{name}` {why}: write `async fn {name}`");
                 return Err(Error::new(name.span(), message));
             }
@@ -101,8 +103,8 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
 
 const NOT_A_FUNCTION: &str = "`#[advisory_lock]` goes on a function: expected `fn`";
 
-/// What shows that a plain `fn` was meant to be an `async fn`.
-fn is_async_in_disguise(output: &TokenStream, params: &TokenStream) -> Option<&'static str> {
+/// What shows that a plain `fn` is asynchronous, in the words of a message.
+fn hidden_async(output: &TokenStream, params: &TokenStream) -> Option<&'static str> {
     if mentions(output, "Future") || mentions(output, "BoxFuture") {
         return Some("returns a future");
     }
@@ -130,7 +132,7 @@ fn output(written: TokenStream, name: Span) -> Result<Type, Error> {
         ));
     }
     let ty = syn::parse2(written)?;
-    if is_no_result(&ty) {
+    if cannot_be_result(&ty) {
         let message = format_args!(
             "a locked function returns `Result`, since taking the lock can fail: write `-> QueryResult<{}>`, or a `Result` \
              with your own error type",
@@ -141,9 +143,8 @@ fn output(written: TokenStream, name: Span) -> Result<Type, Error> {
     Ok(ty)
 }
 
-/// Whether a type can be no `Result`, also under another name. The rest is left to the compiler, whose error says the same
-/// and more besides.
-fn is_no_result(ty: &Type) -> bool {
+/// Whether a type is certainly not a `Result`, nor an alias of one. For other types the compiler has a more detailed error.
+fn cannot_be_result(ty: &Type) -> bool {
     match ty {
         Type::Path(path) => path.path.segments.last().is_some_and(|last| {
             let name = last.ident.to_string();
@@ -159,12 +160,12 @@ fn is_no_result(ty: &Type) -> bool {
     }
 }
 
-/// A `let` at the top of the body that takes a name.
+/// A `let` at the top of the body that binds a name.
 pub(crate) struct Binding {
     pub(crate) span: Span,
-    /// What is bound, as text.
+    /// The bound expression, as text.
     pub(crate) value: String,
-    /// Whether it is made from what had the name before: `let conn = &mut *conn;`.
+    /// Whether the expression uses the same name: `let conn = &mut *conn;`.
     pub(crate) mentions_itself: bool,
 }
 
@@ -173,7 +174,7 @@ impl Function {
         self.form == Form::Blocking
     }
 
-    /// What takes a connection from a pool.
+    /// The call that takes a connection from a pool.
     pub(crate) fn get(&self) -> &'static str {
         if self.is_blocking() {
             ".get()?"

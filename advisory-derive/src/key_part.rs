@@ -1,24 +1,23 @@
-//! `#[derive(KeyPart)]`: newtypes and enums without fields as values of a key.
+//! `#[derive(KeyPart)]`: a newtype, or an enum without fields, as a value in a key.
 
-use crate::args::Args;
-use crate::declared::{only, parsed};
+use crate::args::{Args, runtime};
+use crate::derive_input;
 use crate::errors::Errors;
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::quote_spanned;
 use syn::{Data, LitStr, ext::IdentExt};
 
 /// `#[derive(KeyPart)]` for a newtype or a field-less enum.
 pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let here = Span::mixed_site();
-    let input = parsed(input, errors)?;
+    let input = derive_input::parse(input, errors)?;
     let name = &input.ident;
-    let krate = match only(&input.attrs, "key_part")
+    let krate = match derive_input::attribute(&input.attrs, "key_part")
         .and_then(|attribute| attribute.meta.require_list().ok())
     {
-        Some(list) => Args::parse(list.tokens.clone(), &["crate"], errors).krate,
-        None => None,
+        Some(list) => Args::parse(list.tokens.clone(), &["crate"], errors).runtime(),
+        None => runtime(None),
     };
-    let krate = krate.unwrap_or_else(|| quote!(::advisory_runtime));
     let (generics, arguments, bounds) = input.generics.split_for_impl();
     let (shape, render) = match &input.data {
         Data::Struct(data) if data.fields.len() == 1 => {
@@ -74,9 +73,9 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     ))
 }
 
-/// The variant's own name, or what `#[key_part("…")]` on it says.
+/// The text of `#[key_part("…")]` on the variant, or else its name.
 fn rendered_variant(variant: &syn::Variant, errors: &mut Errors) -> String {
-    let Some(attribute) = only(&variant.attrs, "key_part") else {
+    let Some(attribute) = derive_input::attribute(&variant.attrs, "key_part") else {
         return variant.ident.unraw().to_string();
     };
     if let Ok(text) = attribute.parse_args::<LitStr>() {

@@ -1,5 +1,5 @@
-//! The macros of [`advisory-runtime`](https://docs.rs/advisory-runtime), which is the crate to depend on: it re-exports them, and what they
-//! emit calls it. Nothing here is meant to be named by a program.
+//! The macros of [`advisory-runtime`](https://docs.rs/advisory-runtime). Depend on that crate: it re-exports the macros, and their
+//! expansion calls it. A program does not name this crate.
 //!
 //! | macro | use it as |
 //! | --- | --- |
@@ -11,35 +11,21 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod boxed;
-mod check;
-mod check_lease;
 mod claim;
-mod claim_args;
-mod claim_row;
-mod connection;
-mod declared;
-mod duration;
+mod collisions;
+mod derive_input;
 mod errors;
 mod expand;
-mod function;
-mod inferred;
-mod key;
-mod key_arg;
-mod key_part;
-mod lease;
-mod literal;
-mod locked;
 #[cfg(test)]
-mod page;
-mod params;
-mod receiver;
+mod expansion_page;
+mod function;
+mod key_part;
+mod key_pattern;
+mod lock_key;
 mod record;
-mod request;
-mod seen;
 mod site;
+mod site_facts;
 mod tokens;
-mod unused;
 
 use args::Args;
 use errors::Errors;
@@ -82,17 +68,17 @@ use quote::quote;
 /// | `nested` | `"allow"`, `"refuse"` | whether it may run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
 /// | `conn` | the parameter `conn`, a place, or an expression | the connection. Not for `"lease"` |
 /// | `pool` | an expression: `self.pool` | where a lease takes a connection for each of its statements. Scope `"lease"`, which needs it |
-/// | `ttl` | `"60s"`, a `Duration` | how long a grant of the lease lasts that is not renewed: so long after a process has died its key is free. Scope `"lease"` |
+/// | `ttl` | `"60s"`, a `Duration` | how long the lease lasts after it was last renewed, and so how soon its key is free after its process has died. Scope `"lease"` |
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
-/// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after the body has returned `Ok`, so that what is done once is done once. Scope `"lease"` |
-/// | `queue` | none; `64` | calls of this process wait for the key before they take a connection, at most so many; with an expression for `conn`, and not with `mode = "shared"` or scope `"lease"` |
+/// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after the body has returned `Ok`, so that a second call does not repeat the work. Scope `"lease"` |
+/// | `queue` | none; `64` | at most this many calls of this process wait for the key before they take a connection; with an expression for `conn`, and not with `mode = "shared"` or scope `"lease"` |
 /// | `handle` | none; `handle = lock` | what the body calls the lock: its keys, and how long it waited for them; of a lease also its fencing token |
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key stays a text |
 /// | `name` | none; `"booking-slot"` | sites of one name and pattern are one lock, on purpose |
-/// | `component` | none; `"payments"` | for the registry; its purpose is the first line of the doc comment |
-/// | `allow_overlap` | none; `("other-name", "reason")` | a deployed key that cannot change, and can be another lock's; can be repeated, and `"*"` is every other lock |
+/// | `component` | none; `"payments"` | for the registry, whose "purpose" is the first line of the doc comment |
+/// | `allow_overlap` | none; `("other-name", "reason")` | for a deployed key that cannot change and can collide with another lock's; can be repeated, and `"*"` is every other lock |
 /// | `max_keys` | `64` | how many locks a slice, or an expression for `keys`, may take |
-/// | `allow_ambiguous` | none; `"reason"` | a deployed key that cannot change, whose values can render one key |
+/// | `allow_ambiguous` | none; `"reason"` | for a deployed key that cannot change, and that different values can render |
 /// | `crate` | `::advisory_runtime`, a path | where the runtime is, if it was renamed |
 ///
 /// # Key patterns
@@ -100,51 +86,51 @@ use quote::quote;
 /// Text, and placeholders in angle brackets: a path from any name that a parameter binds
 /// (`<req.tenant_id>`, `<self.tenant>`, `<id.0>`), an optional shape (`<tenant_id: uuid>`) and filters
 /// (`<email|trim|lower>`). `<<` is a literal `<`. In a text value `%` and `:` are written `%25` and `%3A`, so different
-/// values never render one key; a pattern whose placeholders cannot be told apart does not compile. `<ids*>` takes a slice and
-/// gives a lock for each element. The key is the first eight bytes of the SHA-256 of the rendered text, or what another
-/// derivation says, for a fleet that shares the key with other code. `fnv1a32` and `hashtext` have 32 bits: of 1,000 keys two
-/// are the same number in one of 8,600 fleets, of 77,000 in every second one.
+/// values never render one key; a pattern whose placeholders cannot be distinguished does not compile. `<ids*>` takes a slice and
+/// gives a lock for each element. The key is the first eight bytes of the SHA-256 of the rendered text. The other derivations are
+/// for keys that are shared with other code. `fnv1a32` and `hashtext` have 32 bits: two of 1,000 keys are the same number with a
+/// probability of 1 in 8,600, two of 77,000 with one of 1 in 2.
 ///
-/// **Filters.** `trim` strips spaces (U+0020) from both ends, and `lower` writes A to Z in lower case; nothing else, so that no
-/// release of Unicode moves a key. `raw` leaves `%` and `:` as they are, for a key that other code computes too, and `display` takes
-/// the value's text from its `Display`. They change the key and not the argument: a body that writes or compares the value does
-/// the same to it (`email.trim_matches(' ').to_ascii_lowercase()`; `str::trim` strips more).
+/// **Filters.** `trim` strips spaces (U+0020) from both ends, and `lower` writes A to Z in lower case. They change nothing else, so
+/// that a new version of Unicode changes no key. `raw` leaves `%` and `:` unescaped, for a key that other code computes too, and
+/// `display` takes the value's text from its `Display`. Filters change the key and not the argument: a body that writes or compares
+/// the value must apply them too (`email.trim_matches(' ').to_ascii_lowercase()`; `str::trim` strips more).
 ///
 /// # The connection
 ///
-/// A place (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression
-/// (`conn = self.pool.get().await?`, in a plain `fn` `conn = self.pool.get()?`) is evaluated by the function, with its own
-/// error conversion, and bound as `conn` in the body. A body under a transaction-level lock that never uses the connection
-/// is warned of: what it does on another one is not protected by the transaction.
+/// A place expression (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression
+/// (`conn = self.pool.get().await?`, in a plain `fn` `conn = self.pool.get()?`) is evaluated by the function, with the function's
+/// error conversion, and bound as `conn` in the body. There is a warning if a body under a transaction-level lock never uses the
+/// connection, because the transaction does not protect statements on another one.
 ///
 /// # Locking
 ///
 /// **Scope `"xact"`.** One message begins the transaction and takes the lock; see `advisory_runtime::xact::begin` for the
-/// SQL. On `Ok` the transaction commits, on `Err` and on a panic it rolls back. Inside an open transaction a savepoint takes
-/// its place: `Ok` keeps the lock to the end of the outer transaction, `Err` frees it.
+/// SQL. On `Ok` the transaction commits, on `Err` and on a panic it rolls back. Inside an open transaction the function uses a
+/// savepoint instead: `Ok` keeps the lock until the outer transaction ends, `Err` releases it.
 ///
-/// **Scope `"session"`.** The body runs in no transaction and can begin its own; the lock is released when it has returned,
-/// whatever it returned. For work that is no transaction: a migration, a scheduler. Refused inside an open transaction, since
-/// the lock would be released before its commit. See `advisory_runtime::session::acquire`.
+/// **Scope `"session"`.** The body runs without a transaction and can begin one; the lock is released when the body has returned
+/// `Ok` or `Err`. For work that is not a transaction: a migration, a scheduler. It is refused inside an open transaction, because
+/// the lock would be released before the commit. See `advisory_runtime::session::acquire`.
 ///
 /// **Scope `"lease"`.** The lock is a row of the lease table with a holder, a fencing token and an expiry on the server's clock,
-/// for work that is longer than a connection should be kept. The row is found by the SHA-256 of the key's text, so leases and
-/// advisory locks never meet, whatever their keys, and a fixed number is the text of its digits. The body runs in no
-/// transaction and on no connection of the lease; it is renewed beside the body, each time on a connection from `pool`. When a
-/// lease is lost, the body is dropped before another process can have it. A lease is one key and has one holder: `keys`,
-/// `<ids*>` and `mode` are refused, and so is a plain `fn`, which nothing could drop.
+/// for work that takes longer than a connection should be held. The row is found by the SHA-256 of the key's text, where a fixed
+/// number is the text of its digits; a lease and an advisory lock never exclude each other, whatever their keys. The body runs
+/// without a transaction and without a connection of the lease, which is renewed beside the body, each time on a connection from
+/// `pool`. When a lease is lost, the body is dropped before another process can acquire it. A lease has one key and one holder, so
+/// `keys`, `<ids*>` and `mode` are refused. A plain `fn` is refused too, because it cannot be dropped.
 ///
 /// # Waiting
 ///
-/// `wait = "never"` asks once. A time counts for everything together: the queue in this process, all keys, the
-/// server. When it is over the function returns `on_held`, and without one the error `NotAvailable` or `TimedOut`, of which
-/// `is_busy()` is true. `on_held` is evaluated after the wait, with the function's parameters; it is not returned for other
-/// errors, such as a lost connection.
+/// `wait = "never"` tries once. A time is the limit for the whole wait: the queue in this process, all keys, and the server. When
+/// it has passed, the function returns `on_held`, or without it the error `NotAvailable` or `TimedOut`, for which `is_busy()` is
+/// true. `on_held` is evaluated after the wait, with the function's parameters. It is not returned for other errors, such as a lost
+/// connection.
 ///
-/// **`queue`.** A key that many calls want at once would have all connections of the pool wait for it. With `queue` one call of
-/// this process asks the server, and the others stand in line without a connection, first come, first served; who finds the
-/// line full gets `QueueFull`, which is busy too. The line is for the key as a number: a program that takes the same key in
-/// two databases has one line for both.
+/// **`queue`.** If many calls request one key at the same time, all connections of the pool can end up waiting for it. With `queue`
+/// one call of this process waits at the server. The others wait in order, without a connection, and a call that finds the queue
+/// full gets `QueueFull`, for which `is_busy()` is true as well. The queue belongs to the key as a number: a program that locks the
+/// same key in two databases has one queue for both.
 ///
 /// # The longest run
 ///
@@ -158,11 +144,11 @@ use quote::quote;
 /// # Errors
 ///
 /// The function returns a `Result` whose error has `From<diesel::result::Error>`,
-/// `From<advisory_runtime::Error>`, or both. Database errors go through the first where there is one, the lock's own errors
-/// through the second; where one is missing, the other takes its part. A function that returns `QueryResult` sees a database
-/// error of the begin or the commit as it is, `diesel::result::Error::DatabaseError` for one, and an outcome of the lock as
-/// `diesel::result::Error::QueryBuilderError`, which boxes the `advisory_runtime::Error`;
-/// `advisory_runtime::Error::find(&error)` takes it out. Each outcome and its SQLSTATE stand at `advisory_runtime::Error`.
+/// `From<advisory_runtime::Error>`, or both. The first converts database errors, the second the lock's errors; if one is missing,
+/// the other converts both. A function that returns `QueryResult` gets a database error of the begin or the commit unchanged, such as
+/// `diesel::result::Error::DatabaseError`, and an error of the lock as `diesel::result::Error::QueryBuilderError`, which boxes the
+/// `advisory_runtime::Error`; `advisory_runtime::Error::find(&error)` finds it. `advisory_runtime::Error` lists each error with its
+/// SQLSTATE.
 ///
 /// # Panics
 ///
@@ -179,47 +165,19 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);
     lock(args.into(), item.clone())
         .unwrap_or_else(|errors| {
-            // Beside the errors the function as it was, so that its callers do not fail too.
+            // The unchanged function is emitted beside the errors, so that its callers do not fail too.
             let errors = errors.into_compile_errors();
             quote!(#errors #item)
         })
         .into()
 }
 
-/// The arguments of `#[advisory_lock]`.
-const KNOWN: [&str; 24] = [
-    "key",
-    "keys",
-    "with",
-    "scope",
-    "mode",
-    "wait",
-    "on_held",
-    "max_hold",
-    "isolation",
-    "nested",
-    "queue",
-    "handle",
-    "conn",
-    "pool",
-    "ttl",
-    "renew",
-    "keep",
-    "derivation",
-    "max_keys",
-    "allow_ambiguous",
-    "name",
-    "component",
-    "allow_overlap",
-    "crate",
-];
-
 fn lock(
     args: proc_macro2::TokenStream,
     item: proc_macro2::TokenStream,
 ) -> Result<proc_macro2::TokenStream, Errors> {
     let mut errors = Errors::default();
-    let args = Args::parse(args, &KNOWN, &mut errors);
+    let args = Args::parse(args, &args::ADVISORY_LOCK, &mut errors);
     let function = function::parse(item, &mut errors);
     let site = site::Site::new(args, function, &mut errors);
     errors.finish(site).map(|site| expand::expand(&site))
@@ -236,16 +194,16 @@ fn lock(
 /// async fn transfer(conn: &mut AsyncPgConnection, from: AccountId, to: AccountId) -> QueryResult<()> { /* … */ }
 /// ```
 ///
-/// Placeholders name fields. Behind the pattern there can be `name`, `component`, `derivation`, `allow_ambiguous`,
+/// Placeholders name fields. After the pattern there can be `name`, `component`, `derivation`, `allow_ambiguous`,
 /// `allow_overlap` and `crate`, as for `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` need no database.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn derive_lock_key(input: TokenStream) -> TokenStream {
-    complete(input, declared::lock_key).into()
+    complete(input, lock_key::derive).into()
 }
 
-/// Lets a newtype, or an enum whose variants have no fields, stand in a key.
+/// Makes a newtype, or an enum whose variants have no fields, usable in a key.
 ///
-/// A newtype renders as its field does. A variant renders as its name, or as `#[key_part("text")]` on it says: renaming a
+/// A newtype renders as its field does. A variant renders as its name, or as the text of `#[key_part("text")]` on it: renaming a
 /// variant changes keys, and a changed key un-locks a fleet that is half upgraded.
 #[proc_macro_derive(KeyPart, attributes(key_part))]
 pub fn derive_key_part(input: TokenStream) -> TokenStream {
@@ -254,8 +212,8 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 
 /// Lets the rows of a table with lease columns be claimed, by the functions of `advisory_runtime::claim`.
 ///
-/// Beside `Queryable` and `Selectable`, on a struct whose fields are columns. A row needs not have all of its table's columns, but
-/// those of its key.
+/// Derive it together with `Queryable` and `Selectable`, on a struct whose fields are columns. The struct can leave out columns of
+/// the table, except those of the key.
 ///
 /// ```ignore
 /// #[derive(Queryable, Selectable, Claim)]
@@ -277,33 +235,33 @@ pub fn derive_key_part(input: TokenStream) -> TokenStream {
 /// | `ttl` | `"60s"`, a `Duration` | how long a claim lasts |
 /// | `renew` | a third of `ttl`; at most half of it | how often work under a claim renews it |
 /// | `locked_until`, `locked_by` | the columns of these names; others | until when, and by whom, the row is claimed: `Nullable<Timestamptz>` and `Nullable<Text>` |
-/// | `completed_at`, `failed_at`, `error_message` | the table's columns of these names, where there are such; others; `"none"` | when it was done or failed for good, and why: `Nullable<Timestamptz>`, the last `Nullable<Text>` |
+/// | `completed_at`, `failed_at`, `error_message` | the table's columns of these names, if it has them; others; `"none"` | when it was done or failed for good, and why: `Nullable<Timestamptz>`, the last `Nullable<Text>` |
 /// | `crate` | `::advisory_runtime`, a path | where the runtime is, if it was renamed |
 ///
-/// The names are those in the `table!`; a column that it does not have, or has with another type, does not compile. That the
-/// terminal columns are found in the `table!`, and not among the fields, is so that a row that leaves out `completed_at` does
-/// not have completed jobs done again.
+/// The names are those in the `table!`; a column that it does not have, or has with another type, does not compile. The terminal
+/// columns are looked up in the `table!` and not among the fields, because a row that leaves out `completed_at` would have completed
+/// jobs done again.
 #[proc_macro_derive(Claim, attributes(claim, diesel))]
 pub fn derive_claim(input: TokenStream) -> TokenStream {
     complete(input, claim::derive).into()
 }
 
-/// Gives the `Key` of a pattern whose placeholders name what is in scope, for the functions of this crate.
+/// Gives the `Key` of a pattern whose placeholders name values in scope, for the functions of `advisory_runtime`.
 ///
 /// ```ignore
 /// let held = xact::begin(conn, lock_key!("account:<account.id>")).await?;
 /// let week = lock_key!("report:<week>", with(week = date.iso_week().week()));
 /// ```
 ///
-/// Behind the pattern there can be `with(…)`, `name`, `component`, `derivation`, `allow_ambiguous`, `allow_overlap` and
-/// `crate`, as for `#[advisory_lock]`. The macro sees no types: a placeholder without a shape is any text.
+/// After the pattern there can be `with(…)`, `name`, `component`, `derivation`, `allow_ambiguous`, `allow_overlap` and
+/// `crate`, as for `#[advisory_lock]`. The macro does not know types: a placeholder without a shape is any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
-    let expanded = complete(input, declared::inline);
+    let expanded = complete(input, lock_key::expand);
     quote!({ #expanded }).into()
 }
 
-/// Runs one of the smaller macros. Beside its mistakes stands what it would have been, so that its users do not fail too.
+/// Runs one of the smaller macros. Its mistakes are emitted beside the expansion, so that its users do not fail too.
 fn complete(
     input: TokenStream,
     expand: fn(proc_macro2::TokenStream, &mut Errors) -> Option<proc_macro2::TokenStream>,

@@ -1,53 +1,45 @@
-//! The record that a site leaves in the program: a static of flat bytes in a section of its own.
+//! The record of a lock site in the program: a static of flat bytes in a separate section.
 
 use crate::args::Args;
-use crate::duration::Duration;
-use advisory_pattern::{Derivation, LockedKey, MODULE_PATH, Record, encode_key};
+use crate::args::duration::Duration;
+use crate::site_facts::SiteFacts;
+use advisory_pattern::{MODULE_PATH, Record, encode_key};
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::LitStr;
 
-/// What a record says beside what the arguments say.
-pub(crate) struct Entry<'a> {
-    /// `fn`, `struct` or `macro`.
-    pub(crate) kind: &'a str,
-    pub(crate) function: String,
-    pub(crate) purpose: Option<String>,
-    pub(crate) scope: &'a str,
-    pub(crate) derivation: Derivation,
-    /// Each key as written, and as far as it is known.
-    pub(crate) keys: Vec<(String, Option<LockedKey>)>,
-    pub(crate) span: Span,
-}
-
-/// A registry's cell, not a page; a record has an end too.
+/// In characters: the purpose has to fit a table's cell, and a record's length is limited.
 const LONGEST_PURPOSE: usize = 500;
 
-/// An item that the linker keeps, also where the function is never called.
-pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenStream {
+/// An item that the linker keeps, even if the function is never called.
+pub(crate) fn emit(site: SiteFacts, args: &Args) -> TokenStream {
     let here = Span::mixed_site();
     let text = |literal: &Option<LitStr>| literal.as_ref().map(LitStr::value);
     let time = |time: &Option<Duration>| time.as_ref().map(|time| time.written.clone());
-    let (file, line) = place(entry.span);
+    let (file, line) = place(site.span());
     let slim = cfg!(feature = "slim-inventory");
-    let (written, keys) = entry
+    let (written, keys) = site
         .keys
         .into_iter()
-        .map(|(written, key)| (written, encode_key(key.as_ref())))
+        .map(|known| (known.written, encode_key(known.key.as_ref())))
         .unzip();
     let record = Record {
-        kind: entry.kind.to_owned(),
-        name: text(&args.name),
+        kind: site.kind.name().to_owned(),
+        name: args.name(),
         component: text(&args.component),
-        purpose: entry.purpose.filter(|_| !slim),
+        purpose: site.purpose.filter(|_| !slim),
         written,
         keys,
-        derivation: entry.derivation.name().to_owned(),
-        scope: entry.scope.to_owned(),
-        mode: args.mode().to_owned(),
+        derivation: site.derivation.name().to_owned(),
+        scope: site.kind.scope().to_owned(),
+        mode: if args.is_shared() {
+            "shared".to_owned()
+        } else {
+            "exclusive".to_owned()
+        },
         wait: args.wait.as_ref().map(|wait| wait.written().to_owned()),
         max_hold: time(&args.max_hold),
-        isolation: args.isolation.map(str::to_owned),
+        isolation: args.isolation.map(|level| level.name().to_owned()),
         ttl: time(&args.ttl),
         renew: time(&args.renew),
         keep: time(&args.keep),
@@ -58,17 +50,18 @@ pub(crate) fn emit(entry: Entry<'_>, args: &Args, krate: &TokenStream) -> TokenS
             .collect(),
         allow_ambiguous: text(&args.allow_ambiguous),
         module: MODULE_PATH.to_owned(),
-        function: entry.function,
+        function: site.name,
         file: if slim { String::new() } else { file },
         line: if slim { 0 } else { line },
-        krate: variable("CARGO_PKG_NAME"),
-        version: variable("CARGO_PKG_VERSION"),
+        krate: env("CARGO_PKG_NAME"),
+        version: env("CARGO_PKG_VERSION"),
     };
     let encoded = record.encode();
-    // Only the compiler knows the module that the item stands in.
-    let (before, behind) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
-    let rest = Literal::usize_unsuffixed(before.len() + behind.len());
-    quote_spanned!(here=> #krate::__private::record!(#rest #before #behind);)
+    let krate = args.runtime();
+    // Only the compiler knows the module that contains the item.
+    let (before, after) = encoded.split_once(MODULE_PATH).unwrap_or((&encoded, ""));
+    let rest = Literal::usize_unsuffixed(before.len() + after.len());
+    quote_spanned!(here=> #krate::__private::record!(#rest #before #after);)
 }
 
 /// The first line of the doc comment among a function's or a type's attributes.
@@ -82,9 +75,9 @@ pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
         else {
             return None;
         };
-        let mut inside = attribute.stream().into_iter();
-        let is_doc = matches!(inside.next(), Some(TokenTree::Ident(name)) if name == "doc");
-        if is_doc && let Ok(line) = syn::parse2::<LitStr>(inside.skip(1).collect()) {
+        let mut content = attribute.stream().into_iter();
+        let is_doc = matches!(content.next(), Some(TokenTree::Ident(name)) if name == "doc");
+        if is_doc && let Ok(line) = syn::parse2::<LitStr>(content.skip(1).collect()) {
             let text = line.value();
             if let Some(first) = text.lines().map(str::trim).find(|line| !line.is_empty()) {
                 return Some(first.chars().take(LONGEST_PURPOSE).collect());
@@ -94,10 +87,10 @@ pub(crate) fn purpose(head: &TokenStream) -> Option<String> {
     None
 }
 
-/// The file relative to its crate's manifest, or to what its build script wrote, and the line. Not the remapped name, which only
-/// one way to build has.
+/// The file, relative to its crate's manifest or to the build script's output, and the line. The compiler's own name for the file
+/// can be remapped, and would differ from build to build.
 fn place(span: Span) -> (String, u32) {
-    // A test of the macro has no compiler to ask.
+    // A unit test of the macro runs outside of the compiler.
     if !proc_macro::is_available() {
         return (String::new(), 0);
     }
@@ -120,6 +113,6 @@ fn place(span: Span) -> (String, u32) {
     )
 }
 
-fn variable(name: &str) -> String {
+fn env(name: &str) -> String {
     std::env::var(name).unwrap_or_default()
 }

@@ -1,91 +1,68 @@
 //! One lock site: what the arguments and the function mean together, checked.
 
+mod check;
+mod check_lease;
+pub(crate) mod connection;
+pub(crate) mod keys;
+
 use crate::args::Args;
-use crate::check;
-use crate::check_lease;
-use crate::connection::{self, Connection};
+use crate::args::choice::Scope;
+use crate::collisions;
 use crate::errors::Errors;
 use crate::function::Function;
-use crate::locked::Locked;
-use crate::record::{self, Entry};
-use crate::seen;
-use advisory_pattern::KeySpace;
-use proc_macro2::{Span, TokenStream};
-use quote::quote;
+use crate::record;
+use crate::site_facts::{Kind, SiteFacts};
+use connection::Connection;
+use keys::SiteKeys;
+use proc_macro2::TokenStream;
 
 pub(crate) struct Site {
     pub(crate) args: Args,
     pub(crate) function: Function,
-    pub(crate) locked: Locked,
+    pub(crate) keys: SiteKeys,
     pub(crate) connection: Connection,
-    pub(crate) krate: TokenStream,
-    /// What the site leaves in the program.
+    /// The item that stores the site's record in the program.
     pub(crate) record: TokenStream,
 }
 
 impl Site {
-    /// `None` when a part is missing without which there is nothing to expand; the errors say what is wrong with the rest.
+    /// `None` if a part is missing that the expansion needs; `errors` also has the mistakes in the other parts.
     pub(crate) fn new(
         mut args: Args,
         function: Option<Function>,
         errors: &mut Errors,
     ) -> Option<Self> {
-        let locked = Locked::new(&mut args, errors);
-        check::idle(&args, &locked, errors);
-        check::together(&args, errors);
-        check_lease::arguments(&args, &locked, errors);
+        let keys = SiteKeys::new(&mut args, errors);
+        check::pattern_arguments(&args, &keys, errors);
+        check::combinations(&args, errors);
+        check_lease::arguments(&args, &keys, errors);
         let function = function?;
-        let sharing = args.sharing();
-        check::keys(&locked, &function, errors);
+        check::keys(&keys, &function, errors);
         check_lease::function(&args, &function, errors);
-        let connection = if args.is_lease() {
-            Connection::Pool(args.pool.clone()?)
-        } else {
-            connection::find(args.conn.clone(), &function, errors)?
+        let connection = match args.scope() {
+            Scope::Xact | Scope::Session => connection::find(args.conn.clone(), &function, errors)?,
+            Scope::Lease => Connection::Pool(args.pool.clone()?),
         };
         check::queue(&args, &connection, &function, errors);
         check::handle(&args, &connection, &function, errors);
-        check::same_connection(&connection, &function, errors);
-        check::no_self_in_text(&connection, &function, errors);
-        let known = locked.known(&locked.names(&function));
-        let word = function.name.to_string();
-        if errors.is_empty() {
-            let item = format!("fn `{word}`");
-            seen::note(
-                &known,
-                KeySpace::of(args.scope(), "fn"),
-                locked.derivation,
-                &sharing,
-                item,
-                Some(&word),
-                errors,
-            );
-        }
-        let krate = args
-            .krate
-            .clone()
-            .unwrap_or_else(|| quote!(::advisory_runtime));
-        let entry = Entry {
-            kind: "fn",
-            function: word,
+        check::connection_shadowing(&connection, &function, errors);
+        check::self_in_text(&connection, &function, errors);
+        let facts = SiteFacts {
+            kind: Kind::Function(args.scope()),
+            name: function.name.to_string(),
             purpose: record::purpose(&function.head),
-            scope: args.scope(),
-            derivation: locked.derivation,
-            span: known
-                .first()
-                .map_or_else(Span::call_site, |known| known.span),
-            keys: known
-                .into_iter()
-                .map(|known| (known.written, known.key))
-                .collect(),
+            derivation: keys.derivation,
+            keys: keys.static_keys(&keys.names(&function)),
         };
-        let record = record::emit(entry, &args, &krate);
+        if errors.is_empty() {
+            collisions::check(&facts, &args, errors);
+        }
+        let record = record::emit(facts, &args);
         Some(Self {
             args,
             function,
-            locked,
+            keys,
             connection,
-            krate,
             record,
         })
     }

@@ -1,6 +1,6 @@
-//! What a token is, where the items of a list of tokens end, and what `macro_rules!` has wrapped around them.
+//! Lists of tokens: splitting them, recognising single tokens, and unwrapping what `macro_rules!` has grouped.
 
-use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 
 /// Splits at the commas between arguments; those inside a turbofish (`get::<A, B>()`) are not.
 pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
@@ -57,4 +57,12 @@ pub(crate) fn is_word(token: &TokenTree, word: &str) -> bool {
 
 pub(crate) fn is_punct(token: &TokenTree, wanted: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == wanted)
+}
+
+pub(crate) fn span_of(token: Option<&TokenTree>) -> Span {
+    token.map_or_else(Span::call_site, TokenTree::span)
+}
+
+pub(crate) fn first_span(tokens: &TokenStream) -> Span {
+    span_of(tokens.clone().into_iter().next().as_ref())
 }

@@ -1,17 +1,19 @@
 //! Can two lists of values render the same key under one pattern?
 //!
-//! If so, two callers with different arguments share a lock. The search walks the pattern's language twice at once and looks for a
-//! key with a character that the two walks give to different placeholders.
+//! If so, two callers with different arguments share a lock. The search reads a key twice in parallel, and looks for a character that
+//! the two readings give to different placeholders.
 
 use std::fmt;
 
-use crate::search::{Want, shortest};
+use crate::language::Language;
+use crate::pattern::{Part, Pattern, Placeholder};
+use crate::shape::Shape;
+use crate::shortest_key::{Goal, shortest_key};
 use crate::witness::{Values, readable};
-use crate::{Language, Part, Pattern, Placeholder, Shape};
 
 /// Shows that a pattern is ambiguous: one key, two lists of values that render it, and what to write instead.
 ///
-/// Values are as they stand in the key, by the placeholder's name, in the pattern's order.
+/// Values are in the form that the key has, with the placeholder's name, in the pattern's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ambiguity {
     /// The key that both render.
@@ -40,21 +42,21 @@ impl fmt::Display for Ambiguity {
 #[must_use]
 pub fn ambiguity(pattern: &Pattern, language: &Language) -> Option<Ambiguity> {
     let narrow = readable(language);
-    let (language, reads) = match shortest(&narrow, &narrow, Want::Diverged) {
-        Some(reads) => (&narrow, reads),
-        None => (language, shortest(language, language, Want::Diverged)?),
+    let (language, steps) = match shortest_key(&narrow, &narrow, Goal::Diverged) {
+        Some(steps) => (&narrow, steps),
+        None => (language, shortest_key(language, language, Goal::Diverged)?),
     };
-    let first: Vec<_> = reads.iter().map(|read| (read.a, read.c)).collect();
-    let second: Vec<_> = reads.iter().map(|read| (read.b, read.c)).collect();
+    let first: Vec<_> = steps.iter().map(|step| (step.a, step.c)).collect();
+    let second: Vec<_> = steps.iter().map(|step| (step.b, step.c)).collect();
     let (mut first, mut second) = (language.values(&first), language.values(&second));
     if first > second {
-        // The search may find either reading first; people read the one with the shorter value first.
+        // The search finds the readings in any order; the one with the shorter value is easier to read first.
         std::mem::swap(&mut first, &mut second);
     }
     let differs = |(a, b): (&(String, String), &(String, String))| a.1 != b.1;
     let nth = first.iter().zip(&second).position(differs).unwrap_or(0);
     Some(Ambiguity {
-        key: reads.iter().map(|read| read.c).collect(),
+        key: steps.iter().map(|step| step.c).collect(),
         help: help(pattern, nth),
         first,
         second,
@@ -82,7 +84,7 @@ fn help(pattern: &Pattern, nth: usize) -> String {
     if !between.contains(':') {
         return format!("`{between}` cannot separate `<{left}>` from `<{right}>`: use `:`");
     }
-    // Only raw text has a `:` of its own.
+    // Only raw text can contain `:`.
     let raw = if is_raw(left) { left } else { right };
     format!("`<{raw}>` can hold `:` itself: leave out `raw`, or give the other placeholder a shape")
 }

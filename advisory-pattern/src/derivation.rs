@@ -1,16 +1,16 @@
 //! Which number does a rendered key become?
 //!
-//! Every derivation is fixed forever: a program of another release, or in another language, must lock the same number. The golden
-//! test over `tests/it/key-vectors.tsv` holds them to what servers and other code compute.
+//! Every derivation is fixed forever: a program of another release, or in another language, must lock the same number. A golden
+//! test compares them with the numbers in `tests/it/key-vectors.tsv`, which servers and other code computed.
 
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
-use crate::lookup3;
+mod hashtext;
 
 /// Names how the rendered key becomes a lock key.
 ///
-/// SHA-256 unless a fleet shares its keys with code that uses another one.
+/// The default is SHA-256; the others are for keys that are shared with other code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Derivation {
@@ -50,13 +50,25 @@ impl Derivation {
         }
     }
 
+    /// Gives the variant's own name, as the attribute's expansion writes it.
+    #[must_use]
+    pub const fn variant(self) -> &'static str {
+        match self {
+            Self::Sha256 => "Sha256",
+            Self::Md5 => "Md5",
+            Self::Fnv1a32 => "Fnv1a32",
+            Self::Hashtext => "Hashtext",
+            Self::Hashtextextended => "Hashtextextended",
+        }
+    }
+
     /// Finds the derivation that a word in the attribute stands for.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// Gives the number of a whole rendered key; to render without an allocation use a [`Hasher`].
+    /// Gives the number of a whole rendered key; use a [`Hasher`] to avoid allocating the text.
     #[must_use]
     pub fn key(self, rendered: &str) -> i64 {
         let mut hasher = Hasher::new(self);
@@ -64,7 +76,7 @@ impl Derivation {
         hasher.finish()
     }
 
-    /// Gives the bits in which numbers differ; 32 bits are sign-extended to a `bigint`.
+    /// Gives the number of bits of a key; 32 bits are sign-extended to a `bigint`.
     #[must_use]
     pub const fn bits(self) -> u32 {
         match self {
@@ -73,7 +85,7 @@ impl Derivation {
         }
     }
 
-    /// Estimates the chance that among so many different rendered keys some two become the same number.
+    /// Estimates the probability that two of this many different rendered keys become the same number.
     ///
     /// `1 - e^(-n(n-1) / 2^(bits+1))`, the birthday problem's usual approximation
     /// (<https://en.wikipedia.org/wiki/Birthday_problem#Approximations>). With 32 bits 1,000 keys have a chance of 1 in 8,600, and
@@ -92,8 +104,7 @@ impl Derivation {
 
 /// Derives the number of a key that is rendered piece by piece.
 ///
-/// Does not allocate, apart from the two that hash the text's length first and so must hold the text: hashtext and
-/// hashtextextended.
+/// Does not allocate, except for hashtext and hashtextextended, which hash the text's length first and so must store the text.
 #[derive(Clone, Debug)]
 pub struct Hasher(State);
 
@@ -140,9 +151,9 @@ impl Hasher {
             State::Sha256(digest) => leading(&digest.finalize()),
             State::Md5(digest) => leading(&digest.finalize()),
             State::Fnv1a32(hash) => i64::from(hash.cast_signed()),
-            State::Hashtext(text) => i64::from(lookup3::hash(text.as_bytes()).1.cast_signed()),
+            State::Hashtext(text) => i64::from(hashtext::lookup3(text.as_bytes()).1.cast_signed()),
             State::Hashtextextended(text) => {
-                let (high, low) = lookup3::hash(text.as_bytes());
+                let (high, low) = hashtext::lookup3(text.as_bytes());
                 (u64::from(high) << 32 | u64::from(low)).cast_signed()
             }
         }
@@ -155,7 +166,7 @@ fn leading(digest: &[u8]) -> i64 {
     digest.iter().take(8).fold(0, fold).cast_signed()
 }
 
-/// The whole SHA-256 of a text in UTF-8: what a lease is kept under.
+/// Gives the whole SHA-256 of a text in UTF-8, by which a lease is found.
 #[must_use]
 pub fn sha256(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()

@@ -1,7 +1,7 @@
-//! How is a text value written into a key, so that `:` is always the pattern's own?
+//! How is a text value written into a key, so that every `:` belongs to the pattern?
 //!
-//! `%` becomes `%25` and `:` becomes `%3A`; nothing else changes. Nothing here allocates or follows Unicode's tables, which change
-//! between releases: keys must not.
+//! `%` becomes `%25` and `:` becomes `%3A`; nothing else changes. Nothing here allocates or uses Unicode's tables, which change
+//! between releases; keys must not change.
 
 use std::fmt;
 
@@ -39,14 +39,14 @@ pub fn escape_into(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
     result
 }
 
-/// Gives the text that was escaped, for people to read. A `%` that starts no escape stays as it is.
+/// Gives the text before it was escaped, for people to read. A `%` that does not start an escape is unchanged.
 #[must_use]
 pub fn unescape(rendered: &str) -> String {
     // In this order: `%253A` is an escaped `%3A`.
     rendered.replace("%3A", ":").replace("%25", "%")
 }
 
-/// Strips U+0020 from both ends, as SQL's `btrim(x)` does, and no other white space.
+/// Strips U+0020 from both ends, as SQL's `btrim(x)` does, but no other white space.
 #[must_use]
 pub fn trim(text: &str) -> &str {
     text.trim_matches(' ')

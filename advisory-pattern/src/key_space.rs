@@ -1,11 +1,11 @@
 //! Where is a lock's key taken: among PostgreSQL's numbers, or among the texts of the lease table?
 //!
-//! Locks of different spaces never meet, whatever their keys. A declared lock has no space of its own: it is used in either, and a
-//! site that uses it does not know its pattern. So it meets the leases as a lease would, and everything else, also another declared
-//! lock, as an advisory lock. One that says another derivation than the default is shared with other programs as a number, and so
-//! counts as an advisory lock alone: where it is leased nevertheless, what it meets is not found.
+//! Locks of different spaces are never the same lock, whatever their keys. A declared lock can be used in either space, by sites that
+//! do not know its pattern. It is compared with leases as a lease, and with all others, including declared locks, as an advisory
+//! lock. A declared lock with another derivation than the default shares its number with other programs, and counts as an advisory
+//! lock only: if it is leased nevertheless, its collisions with leases are not found.
 
-use crate::Derivation;
+use crate::derivation::Derivation;
 
 /// Names where a lock's key is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,22 +13,22 @@ pub enum KeySpace {
     /// Numbers that are given to `pg_advisory_*`: `bigint`, or `(int, int)`, as the key says.
     #[default]
     Advisory,
-    /// Texts, as rows of the lease table. No derivation plays a part, and a fixed number is the text of its digits.
+    /// Texts, as rows of the lease table. The derivation does not matter, and a fixed number is the text of its digits.
     Lease,
-    /// Either: the key of a declared lock, which is held where it is used.
+    /// Either: the key of a declared lock, whose scope is that of each site that uses it.
     Declared,
 }
 
 impl KeySpace {
-    /// Finds the space of a site by the `scope` and `kind` of its record.
+    /// Finds the space of a site by the `scope` and `kind` of its record; `None` for a scope that this version does not know.
     ///
-    /// What `lock_key!` gives is a number and no text any more, so it is of the advisory space.
-    #[must_use]
-    pub fn of(scope: &str, kind: &str) -> Self {
+    /// `lock_key!` gives only a number, so its keys are in the advisory space. An inventory in JSON can leave the scope out.
+    pub(crate) fn of(scope: &str, kind: &str) -> Option<Self> {
         match (scope, kind) {
-            ("lease", _) => Self::Lease,
-            ("none", "struct") => Self::Declared,
-            _ => Self::Advisory,
+            ("lease", _) => Some(Self::Lease),
+            ("none", "struct") => Some(Self::Declared),
+            ("xact" | "session" | "none" | "", _) => Some(Self::Advisory),
+            _ => None,
         }
     }
 
@@ -41,13 +41,28 @@ impl KeySpace {
         }
     }
 
-    /// Tells whether two locks, of which one or both are leases, can meet as leases; `None` where none is, and they can meet as
-    /// advisory locks.
+    /// Says how the keys of two locks are compared to find out whether they can be one lock.
     #[must_use]
-    pub fn meets_as_lease(self, there: Self) -> Option<bool> {
+    pub fn comparison(self, there: Self) -> Comparison {
         match (self, there) {
-            (Self::Lease, other) | (other, Self::Lease) => Some(other != Self::Advisory),
-            _ => None,
+            (Self::Lease, Self::Lease | Self::Declared) | (Self::Declared, Self::Lease) => {
+                Comparison::Texts
+            }
+            (Self::Lease, Self::Advisory) | (Self::Advisory, Self::Lease) => Comparison::Disjoint,
+            (Self::Advisory | Self::Declared, Self::Advisory | Self::Declared) => {
+                Comparison::Numbers
+            }
         }
     }
+}
+
+/// Says how the keys of two locks are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// As the numbers of advisory locks.
+    Numbers,
+    /// As the texts of leases.
+    Texts,
+    /// Not at all: one is a lease and the other an advisory lock, which are never the same lock.
+    Disjoint,
 }

@@ -1,86 +1,24 @@
 //! Which texts can a pattern render, in a form that a search can walk?
 //!
-//! A chain of atoms, read from left to right, each marked with the part of the pattern it came from. Moves only go forward, apart
-//! from a star that stays in place; that is what makes the searches in `overlap` and `search` short.
+//! A chain of atoms, read from left to right, each marked with the part of the pattern that it belongs to. Every step goes forward,
+//! except that a star can stay at its position; this keeps the searches in `overlap` and `shortest_key` short.
 
-use crate::{Class, Part, Pattern, Placeholder, Shape};
-
-/// Says how often an atom's class is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat {
-    /// Once.
-    One,
-    /// Once or not at all.
-    Optional,
-    /// Any number of times, also not at all.
-    Star,
-    /// Never: go on at the next atom, or pass over that many. The class is not used.
-    Branch(u8),
-    /// Never: pass over that many atoms. The class is not used.
-    Skip(u8),
-}
-
-/// Names one step of a language: a class of characters, and how often it is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Atom {
-    /// What is read.
-    pub class: Class,
-    /// How often.
-    pub repeat: Repeat,
-}
-
-impl Atom {
-    /// Reads one character of the class.
-    #[must_use]
-    pub const fn one(class: Class) -> Self {
-        let repeat = Repeat::One;
-        Self { class, repeat }
-    }
-
-    /// Reads at most one character of the class.
-    #[must_use]
-    pub const fn optional(class: Class) -> Self {
-        let repeat = Repeat::Optional;
-        Self { class, repeat }
-    }
-
-    /// Reads any number of characters of the class.
-    #[must_use]
-    pub const fn star(class: Class) -> Self {
-        let repeat = Repeat::Star;
-        Self { class, repeat }
-    }
-
-    /// Goes on at the next atom, or passes over `atoms`: a choice between two texts.
-    #[must_use]
-    pub const fn branch(atoms: u8) -> Self {
-        Self {
-            class: Class::NONE,
-            repeat: Repeat::Branch(atoms),
-        }
-    }
-
-    /// Passes over `atoms`: the end of a choice's first text.
-    #[must_use]
-    pub const fn skip(atoms: u8) -> Self {
-        Self {
-            class: Class::NONE,
-            repeat: Repeat::Skip(atoms),
-        }
-    }
-}
+use crate::atom::{Atom, Repeat};
+use crate::char_set::CharSet;
+use crate::pattern::{Part, Pattern, Placeholder};
+use crate::shape::Shape;
 
 /// Names the set of keys that a pattern can render, with the pattern's part that each character belongs to.
 ///
-/// A superset where a shape is one; what [`overlap`](crate::overlap) and [`ambiguity`](crate::ambiguity()) say about the set is
-/// exact. A placeholder written twice counts as two: that its values are equal is not seen.
+/// A superset if a shape's atoms are one; what [`overlap`](crate::overlap) and [`ambiguity`](crate::ambiguity()) say about the set is
+/// exact. A placeholder that is written twice counts as two: the language does not know that their values are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Language {
     atoms: Vec<Atom>,
     owners: Vec<usize>,
     /// A name for each placeholder, none for text.
     names: Vec<Option<String>>,
-    /// From here on every atom is read once, and no jump lands behind it.
+    /// From here on every atom is read exactly once, and no jump ends after it.
     tail: usize,
 }
 
@@ -136,13 +74,13 @@ impl Language {
         self.owners[atom]
     }
 
-    /// The atom, if it is read exactly once and leads nowhere else.
-    pub(crate) fn fixed(&self, at: usize) -> Option<Class> {
+    /// The characters of the atom, if it is read exactly once and is not a jump.
+    pub(crate) fn fixed(&self, at: usize) -> Option<CharSet> {
         let atom = self.atoms.get(at)?;
-        matches!(atom.repeat, Repeat::One).then_some(atom.class)
+        matches!(atom.repeat, Repeat::One).then_some(atom.chars)
     }
 
-    /// Where the language goes on from `at` without reading.
+    /// Where the language continues from `at` without reading.
     pub(crate) fn silent(&self, at: usize) -> [Option<usize>; 2] {
         match self.atoms.get(at).map(|atom| atom.repeat) {
             None | Some(Repeat::One) => [None, None],
@@ -152,17 +90,17 @@ impl Language {
         }
     }
 
-    /// What is read at `at`, and where the language goes on after it.
-    pub(crate) fn reads(&self, at: usize) -> Option<(Class, usize)> {
+    /// What is read at `at`, and where the language continues after it.
+    pub(crate) fn reads(&self, at: usize) -> Option<(CharSet, usize)> {
         let atom = self.atoms.get(at)?;
         match atom.repeat {
-            Repeat::One | Repeat::Optional => Some((atom.class, at + 1)),
-            Repeat::Star => Some((atom.class, at)),
+            Repeat::One | Repeat::Optional => Some((atom.chars, at + 1)),
+            Repeat::Star => Some((atom.chars, at)),
             Repeat::Branch(_) | Repeat::Skip(_) => None,
         }
     }
 
-    /// The values of one run: which atom read each character of the key.
+    /// The values of one reading, given which atom read each character of the key.
     pub(crate) fn values(&self, key: &[(usize, char)]) -> Vec<(String, String)> {
         let named = |part| {
             let of_part = key.iter().filter(|(atom, _)| self.owners[*atom] == part);
@@ -172,8 +110,8 @@ impl Language {
         (0..self.names.len()).filter_map(named).collect()
     }
 
-    /// The same language with other atoms for each placeholder that takes any word; `atoms` is told how many came before.
-    pub(crate) fn narrowed(&self, atoms: impl Fn(usize, Class) -> Vec<Atom>) -> Self {
+    /// The same language with other atoms for each placeholder that takes any word; `atoms` gets the number of such placeholders before it.
+    pub(crate) fn narrowed(&self, atoms: impl Fn(usize, CharSet) -> Vec<Atom>) -> Self {
         let mut narrowed = Self::of_parts([]);
         let mut free = 0;
         let mut start = 0;
@@ -182,8 +120,8 @@ impl Language {
             let own = &self.atoms[start..end];
             start = end;
             match own {
-                [any] if any.repeat == Repeat::Star && any.class.has_words() => {
-                    narrowed.push(name.clone(), &atoms(free, any.class));
+                [any] if any.repeat == Repeat::Star && any.chars.has_words() => {
+                    narrowed.push(name.clone(), &atoms(free, any.chars));
                     free += 1;
                 }
                 own => narrowed.push(name.clone(), own),
@@ -201,7 +139,7 @@ impl Pattern {
         for part in &self.parts {
             match part {
                 Part::Text(text) => {
-                    let atoms: Vec<_> = text.chars().map(|c| Atom::one(Class::only(c))).collect();
+                    let atoms: Vec<_> = text.chars().map(|c| Atom::one(CharSet::only(c))).collect();
                     language.push(None, &atoms);
                 }
                 Part::Placeholder(placeholder) => {

@@ -1,45 +1,50 @@
-//! How does a record hold what a lock's key is known to be?
+//! What is known of a lock's key before the program runs?
 
-use crate::{LockedKey, RecordError, parse};
+use std::borrow::Cow;
 
-/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`; `?` for an expression that says nothing.
-#[must_use]
-pub fn encode_key(key: Option<&LockedKey>) -> String {
-    let half =
-        |number: &Option<i32>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
-    match key {
-        Some(LockedKey::Pattern(pattern)) => format!("pattern {pattern}"),
-        Some(LockedKey::BigInt(number)) => format!("number {number}"),
-        Some(LockedKey::IntInt(first, second)) => {
-            format!("number ({},{})", half(first), half(second))
-        }
-        None => "?".to_owned(),
-    }
+use crate::pattern::{Part, Pattern, Placeholder};
+use crate::shape::Shape;
+
+/// Holds what is known of a lock's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockedKey {
+    /// A pattern whose placeholders have their shapes: see [`Pattern::shaped`].
+    Pattern(Pattern),
+    /// A fixed number of the `bigint` key space.
+    BigInt(i64),
+    /// Two numbers of the `(int, int)` key space, as far as they are fixed.
+    IntInt(Option<i32>, Option<i32>),
 }
 
-/// Reads what [`encode_key`] writes; `None` for an expression that says nothing.
-///
-/// # Errors
-/// A key that this version cannot read.
-pub fn decode_key(text: &str) -> Result<Option<LockedKey>, RecordError> {
-    let malformed = || RecordError::Malformed(format!("key `{text}`"));
-    if text == "?" {
-        return Ok(None);
+impl LockedKey {
+    /// Gives the key as text, as a lease has it: a number as its digits, `42`, `(7, 3)`.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, Pattern> {
+        let (first, second) = match self {
+            Self::Pattern(pattern) => return Cow::Borrowed(pattern),
+            Self::BigInt(number) => {
+                let parts = vec![Part::Text(number.to_string())];
+                return Cow::Owned(Pattern { parts });
+            }
+            Self::IntInt(first, second) => (first, second),
+        };
+        let (mut parts, mut text) = (Vec::new(), "(".to_owned());
+        for (half, name, end) in [(first, "first", ", "), (second, "second", ")")] {
+            if let Some(number) = half {
+                text.push_str(&number.to_string());
+            } else {
+                parts.push(Part::Text(std::mem::take(&mut text)));
+                parts.push(Part::Placeholder(Placeholder {
+                    source: format!("{name}: int"),
+                    path: vec![name.to_owned()],
+                    shape: Some(Shape::Int),
+                    filters: Vec::new(),
+                    slice: false,
+                }));
+            }
+            text.push_str(end);
+        }
+        parts.push(Part::Text(text));
+        Cow::Owned(Pattern { parts })
     }
-    if let Some(pattern) = text.strip_prefix("pattern ") {
-        let pattern = parse(pattern).map_err(|_| malformed())?;
-        return Ok(Some(LockedKey::Pattern(pattern)));
-    }
-    let number = text.strip_prefix("number ").ok_or_else(malformed)?;
-    let Some(pair) = number.strip_prefix('(') else {
-        let number = number.parse().map_err(|_| malformed())?;
-        return Ok(Some(LockedKey::BigInt(number)));
-    };
-    let pair = pair.strip_suffix(')').and_then(|pair| pair.split_once(','));
-    let (first, second) = pair.ok_or_else(malformed)?;
-    let half = |half: &str| match half {
-        "?" => Ok(None),
-        digits => digits.parse().map(Some).map_err(|_| malformed()),
-    };
-    Ok(Some(LockedKey::IntInt(half(first)?, half(second)?)))
 }

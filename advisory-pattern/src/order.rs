@@ -1,107 +1,33 @@
 //! In which order are locks taken, and can two calls wait for each other?
 //!
-//! A program records each [`Edge`], one lock held while another was asked for; [`cycles`] finds those that end where they began.
-//! Edges are kept in a file as a line each, so that several processes can write to one.
+//! A program records each [`Edge`]: one lock held while another is requested. [`cycles`] finds those that lead back to their start.
+//! A file has a line for each edge, so that several processes can write to it.
 
-pub use crate::same::Names;
+mod edge;
+mod lock_names;
+
+pub use edge::{Edge, End};
+pub use lock_names::LockNames;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 
-/// What a line begins with: the format's version.
-const VERSION: &str = "1";
-
-/// One lock that was held while another was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Edge {
-    /// The lock that was held.
-    pub held: End,
-    /// The lock that was waited for.
-    pub asked: End,
-}
-
-/// One end of an [`Edge`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct End {
-    /// The key pattern, or a number.
-    pub lock: String,
-    /// Whether it is a lease; leases and advisory locks never meet.
-    pub is_lease: bool,
-    /// Whether it was taken in shared mode.
-    pub is_shared: bool,
-    /// Where the program asked for it, `file:line`; empty where that is not known.
-    pub place: String,
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lease = if self.is_lease { "lease " } else { "" };
-        let shared = if self.is_shared { " (shared)" } else { "" };
-        write!(f, "{lease}`{}`{shared}", self.lock)
-    }
-}
-
-impl Edge {
-    /// Writes the edge as a line, with its end.
-    #[must_use]
-    pub fn encode(&self) -> String {
-        let mut line = VERSION.to_owned();
-        for end in [&self.held, &self.asked] {
-            let kind = if end.is_lease { "lease" } else { "lock" };
-            let mode = if end.is_shared { "shared" } else { "exclusive" };
-            for field in [kind, mode, &end.lock, &end.place] {
-                line.push('\t');
-                line.extend(field.chars().map(|c| if c.is_control() { ' ' } else { c }));
-            }
-        }
-        line.push('\n');
-        line
-    }
-
-    /// Reads a line, and `None` from what is none of this version.
-    #[must_use]
-    pub fn decode(line: &str) -> Option<Self> {
-        let mut fields = line.split('\t');
-        if fields.next() != Some(VERSION) {
-            return None;
-        }
-        let mut end = || {
-            Some(End {
-                is_lease: one_of(fields.next()?, "lock", "lease")?,
-                is_shared: one_of(fields.next()?, "exclusive", "shared")?,
-                lock: fields.next()?.to_owned(),
-                place: fields.next()?.to_owned(),
-            })
-        };
-        let edge = Self {
-            held: end()?,
-            asked: end()?,
-        };
-        fields.next().is_none().then_some(edge)
-    }
-}
-
-fn one_of(word: &str, no: &str, yes: &str) -> Option<bool> {
-    (word == yes || word == no).then_some(word == yes)
-}
-
-/// Finds the shortest way round through each edge: the indices of its edges, each cycle of locks once.
+/// Finds the shortest cycle through each edge, as the indices of its edges; each cycle of locks once.
 ///
-/// Two edges meet in a lock when the one asks for what the other holds, unless both share it: then nobody waits.
+/// An edge leads to another if it requests the lock that the other holds, unless both do so in shared mode: then neither waits.
 #[must_use]
 pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
-    let same = Names::of(edges);
-    let mut names = BTreeMap::new();
+    let names = LockNames::of(edges);
+    let mut numbers = BTreeMap::new();
     let mut number = |end: &End| {
-        let next = names.len();
-        *names
-            .entry((end.is_lease, same.name(&end.lock)))
+        let next = numbers.len();
+        *numbers
+            .entry((end.is_lease, names.name(&end.lock)))
             .or_insert(next)
     };
     let ends: Vec<(usize, usize)> = edges
         .iter()
         .map(|edge| (number(&edge.held), number(&edge.asked)))
         .collect();
-    let mut from = vec![Vec::new(); names.len()];
+    let mut from = vec![Vec::new(); numbers.len()];
     for (edge, (held, _)) in ends.iter().enumerate() {
         from[*held].push(edge);
     }
@@ -109,10 +35,10 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
         let behind = from[ends[edge].1].iter().copied();
         behind.filter(move |next| !(edges[edge].asked.is_shared && edges[*next].held.is_shared))
     };
-    let mut seen = BTreeSet::new();
-    let mut found = Vec::new();
+    let mut lock_cycles = BTreeSet::new();
+    let mut cycles = Vec::new();
     for start in 0..edges.len() {
-        let Some(cycle) = way_round(start, edges.len(), &next) else {
+        let Some(cycle) = shortest_cycle(start, edges.len(), &next) else {
             continue;
         };
         // The same locks in the same order are one cycle, wherever it begins.
@@ -120,15 +46,15 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
         let lowest = locks.iter().enumerate().min_by_key(|(_, lock)| **lock);
         let lowest = lowest.map_or(0, |(at, _)| at);
         locks.rotate_left(lowest);
-        if seen.insert(locks) {
-            found.push(cycle);
+        if lock_cycles.insert(locks) {
+            cycles.push(cycle);
         }
     }
-    found
+    cycles
 }
 
-/// The fewest edges from `start` to what comes before it.
-fn way_round<I: Iterator<Item = usize>>(
+/// The shortest cycle through `start`, as the indices of its edges.
+fn shortest_cycle<I: Iterator<Item = usize>>(
     start: usize,
     edges: usize,
     next: &impl Fn(usize) -> I,
@@ -154,7 +80,7 @@ fn way_round<I: Iterator<Item = usize>>(
     None
 }
 
-/// Says what is wrong with a cycle, with each of its paths.
+/// Describes a cycle and each of its edges.
 #[must_use]
 pub fn message(cycle: &[&Edge]) -> String {
     let what = match cycle {
@@ -236,7 +162,7 @@ mod tests {
         ];
         assert_eq!(found(&two), [[0, 1]]);
         assert_eq!(found(&[("a:<x>", "a:<y: int>")]), [[0]]);
-        // Which of the two the third is nobody can tell.
+        // The third can be either of the two.
         assert!(found(&[("a:<x: int>", "a:<x: uuid>"), ("a:<x: uuid>", "a:<x>")]).is_empty());
     }
 

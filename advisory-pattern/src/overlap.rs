@@ -1,9 +1,9 @@
 //! Is there a key that two patterns can both render?
 //!
-//! A table of reachable pairs of places, one bit each, filled row by row. Every move goes forward or stays, so each pair is seen
-//! once. Most pairs of patterns are told apart before that, by the text they start or end with.
+//! Fills a table of the pairs of positions that can be reached together, one bit each, row by row. A step never goes back, so each
+//! pair is visited once. Most pairs of patterns differ in the text they start or end with, and need no table.
 
-use crate::Language;
+use crate::language::Language;
 
 /// Tells whether some key is in both languages; [`witness`](crate::witness()) then finds one.
 ///
@@ -13,23 +13,26 @@ use crate::Language;
 pub fn overlap(a: &Language, b: &Language) -> bool {
     let mut lo = 0;
     while let (Some(left), Some(right)) = (a.fixed(lo), b.fixed(lo)) {
-        if !left.meets(right) {
+        if !left.intersects(right) {
             return false;
         }
         lo += 1;
     }
     let (mut a_end, mut b_end) = (a.len(), b.len());
     while a_end > lo.max(a.tail()) && b_end > lo.max(b.tail()) {
-        if !a.atoms()[a_end - 1].class.meets(b.atoms()[b_end - 1].class) {
+        if !a.atoms()[a_end - 1]
+            .chars
+            .intersects(b.atoms()[b_end - 1].chars)
+        {
             return false;
         }
         a_end -= 1;
         b_end -= 1;
     }
-    meet_at_the_end(a, lo..a_end, b, lo..b_end)
+    middles_overlap(a, lo..a_end, b, lo..b_end)
 }
 
-fn meet_at_the_end(
+fn middles_overlap(
     a: &Language,
     a_range: std::ops::Range<usize>,
     b: &Language,
@@ -59,8 +62,8 @@ fn meet_at_the_end(
             for to in b.silent(b_at).into_iter().flatten() {
                 table.set(i, to - b_range.start);
             }
-            if let (Some((a_class, a_to)), Some((b_class, b_to))) = (a_reads, b.reads(b_at))
-                && a_class.meets(b_class)
+            if let (Some((a_chars, a_to)), Some((b_chars, b_to))) = (a_reads, b.reads(b_at))
+                && a_chars.intersects(b_chars)
             {
                 table.set(a_to - a_range.start, b_to - b_range.start);
             }
@@ -69,7 +72,7 @@ fn meet_at_the_end(
     table.has(height, width)
 }
 
-/// Rows of bits: which pairs of places are reachable.
+/// The pairs of positions that can be reached, as rows of bits.
 struct Table {
     words: usize,
     bits: Vec<u64>,
@@ -90,7 +93,7 @@ impl Table {
         self.bits[i * self.words + j / 64] >> (j % 64) & 1 == 1
     }
 
-    /// The first bit of row `i` that is set, at `from` or behind it.
+    /// The first bit of row `i` that is set, at `from` or after it.
     fn next(&self, i: usize, from: usize) -> Option<usize> {
         let row = &self.bits[i * self.words..(i + 1) * self.words];
         let (mut word, mut shift) = (from / 64, from % 64);

@@ -1,17 +1,22 @@
 //! Which pattern does a literal spell, and what is wrong with it?
 //!
 //! Text; `<path>`, `<path: shape>`, `<path|filter>`, `<path: shape|filter|filter>`, `<path*>` for a slice. `<<` is a literal `<`; a
-//! lone `>` is itself. After a mistake the reader goes on behind it, so that one compile shows all of them.
+//! `>` alone is literal too. After a mistake the reader continues, so that one compile shows all of them.
+
+mod error;
+mod path;
+mod placeholder;
 
 use std::mem;
 
-use crate::path;
-use crate::pattern_error::{PatternError, short};
-use crate::{Part, Pattern};
+use crate::pattern::{Part, Pattern};
+pub use error::PatternError;
+use error::short;
+use placeholder::PlaceholderReader;
 
 /// The most bytes in a pattern: its text and paths, without white space, shapes and filters.
 ///
-/// So a pattern that was accepted is accepted again in canonical form. PostgreSQL sets no limit; a key this long is a mistake.
+/// An accepted pattern is therefore accepted again in canonical form. PostgreSQL has no limit; a longer key is a mistake.
 pub const MAX_BYTES: usize = 512;
 
 /// Reads a key pattern.
@@ -23,25 +28,21 @@ pub fn parse(text: &str) -> Result<Pattern, Vec<PatternError>> {
         text,
         literal: String::new(),
         parts: Vec::new(),
-        has_slice: false,
-        errors: Vec::new(),
+        placeholders: PlaceholderReader::new(text),
     };
     reader.read();
-    if reader.errors.is_empty() {
-        return Ok(Pattern {
-            parts: reader.parts,
-        });
-    }
-    Err(reader.errors)
+    let pattern = Pattern {
+        parts: reader.parts,
+    };
+    reader.placeholders.errors.finish(pattern)
 }
 
-pub(crate) struct Reader<'a> {
+struct Reader<'a> {
     text: &'a str,
-    /// The text read since the last placeholder.
+    /// The text since the last placeholder.
     literal: String,
     parts: Vec<Part>,
-    pub(crate) has_slice: bool,
-    errors: Vec<PatternError>,
+    placeholders: PlaceholderReader<'a>,
 }
 
 impl<'a> Reader<'a> {
@@ -51,7 +52,7 @@ impl<'a> Reader<'a> {
             self.refuse("", message);
         }
         if let Some(at) = self.text.find(char::is_control) {
-            // A registry and a terminal could not show it.
+            // A registry and a terminal cannot show it.
             let message =
                 "a control character can't stand in a key pattern: give it as a value, `<name>`";
             self.refuse(&self.text[at..], message);
@@ -74,9 +75,8 @@ impl<'a> Reader<'a> {
         self.limit();
     }
 
-    pub(crate) fn refuse(&mut self, at: &str, message: impl Into<String>) {
-        self.errors
-            .push(PatternError::new(self.text, at, message.into()));
+    fn refuse(&mut self, at: &str, message: impl Into<String>) {
+        self.placeholders.errors.at(at, message);
     }
 
     fn end_literal(&mut self) {
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a placeholder at the start of `from`; returns what stands behind it.
+    /// Reads a placeholder at the start of `from`; returns the text after it.
     fn bracket(&mut self, from: &'a str) -> &'a str {
         let inner = &from[1..];
         let Some(end) = inner.find(['<', '>']) else {
@@ -119,13 +119,13 @@ impl<'a> Reader<'a> {
             return behind;
         }
         self.end_literal();
-        if let Some(placeholder) = self.placeholder(&from[..end + 2], source) {
+        if let Some(placeholder) = self.placeholders.read(&from[..end + 2], source) {
             self.parts.push(Part::Placeholder(placeholder));
         }
         &behind[1..]
     }
 
-    /// Reads `{…}` at the start of `from`: text, unless it is a placeholder of `format!`; returns what stands behind.
+    /// Reads `{…}` at the start of `from`: text, unless it is a placeholder of `format!`; returns the text after it.
     fn brace(&mut self, from: &'a str) -> &'a str {
         let inner = &from[1..];
         if let Some(end) = inner.find(['}', '{', '<'])

@@ -1,11 +1,11 @@
 //! What does a key pattern consist of?
 //!
-//! Text and placeholders, as `parse` reads them, and the canonical way to write them down again. Two ways to write one placeholder
-//! (white space, `|raw` or `: raw`, the order of filters) are equal once a pattern is `shaped`.
+//! Text and placeholders, as `parse` reads them, and their canonical form. `shaped` makes two ways to write a placeholder (white
+//! space, `|raw` or `: raw`, the order of filters) equal.
 
 use std::fmt;
 
-use crate::Shape;
+use crate::shape::Shape;
 
 /// Holds the parts of a key pattern, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,15 +17,15 @@ pub struct Pattern {
 /// Holds one part of a key pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Text that stands in every key, with `<<` read as `<`.
+    /// Text that every key contains, with `<<` read as `<`.
     Text(String),
-    /// A value's place.
+    /// The place of a value.
     Placeholder(Placeholder),
 }
 
-/// Holds what stands between `<` and `>`.
+/// Holds a placeholder: what is between `<` and `>`.
 ///
-/// Two are equal if they say the same: how it was written (`source`) is not compared.
+/// Two are equal if they mean the same; `source` is not compared.
 #[derive(Clone, Debug)]
 pub struct Placeholder {
     /// The text between `<` and `>` as it was written: `req.day: date|trim`.
@@ -70,6 +70,17 @@ impl Filter {
         }
     }
 
+    /// Gives the variant's own name, as the attribute's expansion writes it.
+    #[must_use]
+    pub const fn variant(self) -> &'static str {
+        match self {
+            Self::Display => "Display",
+            Self::Trim => "Trim",
+            Self::Lower => "Lower",
+            Self::Raw => "Raw",
+        }
+    }
+
     /// Finds the filter that a word in a pattern stands for.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -78,8 +89,8 @@ impl Filter {
 
     /// Tells whether a value of this shape can go through the filter.
     ///
-    /// `trim`, `lower` and `display` are about free text; `raw` also about a single character. On any other shape they are a
-    /// mistake: they would do nothing, or break the shape's promise.
+    /// `trim`, `lower` and `display` are for free text; `raw` also for a single character. With any other shape they are a mistake:
+    /// they would have no effect, or the text would not have the shape.
     #[must_use]
     pub const fn takes(self, shape: Shape) -> bool {
         match self {
@@ -103,7 +114,7 @@ impl Placeholder {
         self.path.join(".")
     }
 
-    /// Gives the shape of what is rendered: the one written or else `shape_of`, after the filters.
+    /// Gives the shape of the rendered text: the one written or else `shape_of`, after the filters.
     ///
     /// `raw` makes text and characters [`Shape::Raw`]; `display` without a written shape makes anything [`Shape::Text`].
     pub fn rendered_shape(&self, shape_of: impl Fn(&Self) -> Shape) -> Shape {
@@ -116,7 +127,7 @@ impl Placeholder {
 
     /// Gives the filters that do not take the value, whose shape is the one written or else `shape_of`.
     ///
-    /// [`parse`](crate::parse()) has refused them where the shape is written; this is for a shape that was read off a type.
+    /// [`parse`](crate::parse()) refuses them if the shape is written; this is for a shape that a type implies.
     pub fn misfits(&self, shape_of: impl Fn(&Self) -> Shape) -> Vec<Filter> {
         let shape = self.value_shape(shape_of);
         let misfits = self.filters.iter().copied();
@@ -148,24 +159,24 @@ impl Placeholder {
         shaped
     }
 
-    fn same_form(&self, with: &Self) -> bool {
-        (self.shape, &self.filters) == (with.shape, &with.filters)
+    fn same_form(&self, other: &Self) -> bool {
+        (self.shape, &self.filters) == (other.shape, &other.filters)
     }
 }
 
 impl PartialEq for Placeholder {
-    fn eq(&self, with: &Self) -> bool {
-        self.same_form(with) && self.path == with.path && self.slice == with.slice
+    fn eq(&self, other: &Self) -> bool {
+        self.same_form(other) && self.path == other.path && self.slice == other.slice
     }
 }
 
 impl Eq for Placeholder {}
 
 impl Pattern {
-    /// Writes out what the pattern leaves to the types: every placeholder has its shape, filters are in one order and none is idle.
+    /// Gives the pattern in canonical form: every placeholder has its shape, and filters are in one order and have an effect.
     ///
-    /// `shape_of` is asked for each placeholder that has no shape written. The result has the same language, also after it was
-    /// printed and parsed; it is the form for records that outlive the compiler.
+    /// `shape_of` is called for each placeholder without a written shape. The result has the same language, also after it is printed
+    /// and parsed, so records store it.
     #[must_use]
     pub fn shaped(&self, shape_of: impl Fn(&Placeholder) -> Shape) -> Self {
         let parts = self.parts.iter().map(|part| match part {
@@ -179,16 +190,16 @@ impl Pattern {
 
     /// Tells whether two shaped patterns are the same pattern: the same text, shapes and filters.
     ///
-    /// What placeholders are called is no part of it, nor whether one takes a slice: `account:<from>` and `account:<ids*>` lock the
-    /// same accounts.
+    /// The names of placeholders do not matter, nor whether one takes a slice: `account:<from>` and `account:<ids*>` lock the same
+    /// accounts.
     #[must_use]
-    pub fn same_form(&self, with: &Self) -> bool {
+    pub fn same_form(&self, other: &Self) -> bool {
         let same = |(a, b): (&Part, &Part)| match (a, b) {
             (Part::Text(a), Part::Text(b)) => a == b,
             (Part::Placeholder(a), Part::Placeholder(b)) => a.same_form(b),
             _ => false,
         };
-        self.parts.len() == with.parts.len() && self.parts.iter().zip(&with.parts).all(same)
+        self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(same)
     }
 
     /// Gives the one text that a pattern without placeholders renders.
@@ -223,7 +234,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Writes what stands between `<` and `>`: `req.day: date|trim`.
+/// Writes the text between `<` and `>`: `req.day: date|trim`.
 impl fmt::Display for Placeholder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name())?;

@@ -1,34 +1,28 @@
-//! How is a lock site written into a program, and read out of its bytes again?
+//! How is a lock site written into a program, and read from its bytes?
 //!
-//! The macro puts one record a site into a section of its own; the program's tests and the command read them without running
-//! anything. A record is flat text between two control characters, so that it needs no relocation and survives any linker.
+//! The macro puts a record for each site into a separate section; the program's tests and the command read the records without
+//! running anything. A record is flat text between two control characters, so it needs no relocation and survives any linker.
 
-use crate::locked_key::decode_key;
-use crate::{Derivation, KeySpace, Lock, RecordError};
+mod error;
+mod format;
+mod key;
 
-/// Starts a record.
-const START: char = '\u{1e}';
-/// Stands between a record's fields.
-const FIELD: char = '\u{1f}';
-/// Stands between the parts of a field that has several.
-const PART: char = '\u{1c}';
-/// Ends a record.
-const END: char = '\u{1d}';
-/// What stands behind [`START`]. The version is the format's: a reader refuses a newer one.
-const MAGIC: &str = "advisory lock site";
-/// The format that this crate writes.
-pub const RECORD_VERSION: u32 = 1;
-/// A record is never longer: what claims to be is none.
-const LONGEST: usize = 64 * 1024;
+use crate::derivation::Derivation;
+use crate::key_space::KeySpace;
+use crate::lock::Lock;
+pub use error::RecordError;
+pub use format::RECORD_VERSION;
+use format::{END, FIELD, LONGEST, MAGIC, PART, START, clean, join_parts};
+pub use key::{decode_key, encode_key};
 
-/// One lock site as its program carries it.
+/// Holds one lock site as a program contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
     /// `fn`, `struct` for a declared lock, or `macro` for `lock_key!`.
     pub kind: String,
-    /// The lock's name, if the site says one.
+    /// The lock's name, if the site sets it.
     pub name: Option<String>,
-    /// Which part of the program it belongs to, if the site says so.
+    /// Which part of the program it belongs to, if the site sets it.
     pub component: Option<String>,
     /// The first line with text of the doc comment, at most 500 characters of it.
     pub purpose: Option<String>,
@@ -36,23 +30,23 @@ pub struct Record {
     pub written: Vec<String>,
     /// The keys as they are compared, by [`encode_key`](crate::encode_key).
     pub keys: Vec<String>,
-    /// How the rendered key becomes a number; that of a lease becomes none, and `sha256` stands here.
+    /// How the rendered key becomes a number; `sha256` for a lease, whose key stays a text.
     pub derivation: String,
-    /// `xact`, `session`, `lease`; `none` for a declared key, which is held where it is used.
+    /// `xact`, `session`, `lease`; `none` for a declared key, whose scope is that of the sites that use it.
     pub scope: String,
     /// `exclusive` or `shared`.
     pub mode: String,
-    /// How long it waits, if the site says so.
+    /// How long it waits, if the site sets it.
     pub wait: Option<String>,
-    /// How long the body may run, if the site says so.
+    /// How long the body may run, if the site sets it.
     pub max_hold: Option<String>,
-    /// The isolation level, if the site says one.
+    /// The isolation level, if the site sets it.
     pub isolation: Option<String>,
-    /// How long a grant of the lease lasts, if the site says so.
+    /// How long a grant of the lease lasts, if the site sets it.
     pub ttl: Option<String>,
-    /// How often the lease is renewed, if the site says so.
+    /// How often the lease is renewed, if the site sets it.
     pub renew: Option<String>,
-    /// How long the lease's key stays taken after `Ok`, if the site says so.
+    /// How long the lease's key stays taken after `Ok`, if the site sets it.
     pub keep: Option<String>,
     /// The other locks' names that this one may overlap, each with the reason.
     pub allow_overlap: Vec<(String, String)>,
@@ -72,7 +66,7 @@ pub struct Record {
     pub version: String,
 }
 
-/// A field that only the compiler can give where the site stands: the macro splices `module_path!()` in.
+/// Marks the place of the module's path, which only the compiler knows: the macro inserts `module_path!()` there.
 pub const MODULE_PATH: &str = "\u{1a}";
 
 impl Record {
@@ -93,8 +87,8 @@ impl Record {
     fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = vec![
             ("kind", clean(&self.kind)),
-            ("written", parts(&self.written)),
-            ("keys", parts(&self.keys)),
+            ("written", join_parts(&self.written)),
+            ("keys", join_parts(&self.keys)),
             ("derivation", clean(&self.derivation)),
             ("scope", clean(&self.scope)),
             ("mode", clean(&self.mode)),
@@ -130,12 +124,12 @@ impl Record {
                 .filter_map(|(name, value)| Some((name, clean(value.as_ref()?)))),
         );
         for (other, reason) in &self.allow_overlap {
-            fields.push(("allow_overlap", parts([other, reason])));
+            fields.push(("allow_overlap", join_parts([other, reason])));
         }
         fields
     }
 
-    /// Reads one record's text, without its start and end. Fields that it does not know are skipped.
+    /// Reads one record's text, without its start and end. Skips unknown fields.
     fn decode(text: &str) -> Result<Self, RecordError> {
         let mut fields = text.split(FIELD);
         let version = fields
@@ -193,12 +187,12 @@ impl Record {
         Ok(record)
     }
 
-    /// Finds every record in a program's bytes, sorted, each once. The bytes can be anything.
+    /// Finds every record in a program's bytes, sorted and without duplicates. The bytes can be anything.
     ///
     /// # Errors
-    /// The first record that starts and cannot be read.
+    /// The first record that cannot be read.
     pub fn find_all(bytes: &[u8]) -> Result<Vec<Self>, RecordError> {
-        // Made here and not a constant, or the reader would find itself in every program that holds it.
+        // Built here: as a constant it would be found as a record in every program that contains this reader.
         let start: Vec<u8> = std::iter::once(START as u8)
             .chain(MAGIC.bytes())
             .chain([FIELD as u8])
@@ -212,7 +206,7 @@ impl Record {
                 continue;
             }
             let reach = &rest[1..rest.len().min(LONGEST)];
-            // Cut at the next start too: a record that lost its end must not swallow its neighbour.
+            // The next start ends it too: a record that lost its end must not include the next one.
             let Some(end) = reach
                 .iter()
                 .position(|byte| *byte == END as u8 || *byte == START as u8)
@@ -233,14 +227,23 @@ impl Record {
         Ok(records)
     }
 
-    /// The site's locks as they are compared, each with its key as written. A key that says nothing before run time is left out.
+    /// Gives the key space of the site's locks.
+    ///
+    /// # Errors
+    /// A scope that this version does not know.
+    pub fn key_space(&self) -> Result<KeySpace, RecordError> {
+        KeySpace::of(&self.scope, &self.kind)
+            .ok_or_else(|| RecordError::Malformed(format!("scope `{}`", self.scope)))
+    }
+
+    /// Gives the site's locks as they are compared, each with its key as written. Leaves out keys that are unknown before run time.
     ///
     /// # Errors
     /// A key or a derivation that this version cannot read.
     pub fn locks(&self) -> Result<Vec<(String, Lock)>, RecordError> {
         let derivation = Derivation::from_name(&self.derivation)
             .ok_or_else(|| RecordError::Malformed(format!("derivation `{}`", self.derivation)))?;
-        let space = KeySpace::of(&self.scope, &self.kind).under(derivation);
+        let space = self.key_space()?.under(derivation);
         let allowed: Vec<String> = self
             .allow_overlap
             .iter()
@@ -257,17 +260,4 @@ impl Record {
         }
         Ok(locks)
     }
-}
-
-/// What a record says reaches people's terminals, so nothing in it may steer one; nor may it end the record.
-fn clean(value: &str) -> String {
-    value.replace(char::is_control, " ")
-}
-
-fn parts<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> String {
-    let values: Vec<String> = values
-        .into_iter()
-        .map(|value| clean(value.as_ref()))
-        .collect();
-    values.join(&PART.to_string())
 }

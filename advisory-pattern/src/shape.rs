@@ -1,21 +1,22 @@
 //! Which texts can one placeholder render?
 //!
-//! Each shape documents the exact form that the runtime renders; its atoms describe that form or a superset of it. No shape but
-//! `raw` ever renders a `:`, so that a `:` in a key is always the pattern's own.
+//! Each shape documents the exact form that the runtime renders; its atoms describe that form or a superset of it. Only `raw` can
+//! render a `:`, so that any other `:` in a key belongs to the pattern.
 
-use crate::{Atom, Class};
+use crate::atom::Atom;
+use crate::char_set::CharSet;
 
-const DIGITS: Class = Class::of("0123456789");
-const HEX: Class = Class::of("0123456789abcdef");
+const DIGITS: CharSet = CharSet::of("0123456789");
+const HEX: CharSet = CharSet::of("0123456789abcdef");
 const D: Atom = Atom::one(DIGITS);
 const D_STAR: Atom = Atom::star(DIGITS);
 const D_OPTIONAL: Atom = Atom::optional(DIGITS);
 const H: Atom = Atom::one(HEX);
 const MINUS: Atom = c('-');
-const SIGN: Atom = Atom::optional(Class::of("+-"));
+const SIGN: Atom = Atom::optional(CharSet::of("+-"));
 
 const fn c(c: char) -> Atom {
-    Atom::one(Class::only(c))
+    Atom::one(CharSet::only(c))
 }
 
 /// Names the set of texts that a placeholder can render.
@@ -33,17 +34,17 @@ pub enum Shape {
     /// A day, `[+-]?\d{4,6}-\d\d-\d\d`: years 0 to 9999 have four digits and no sign, others a sign and at least four digits.
     Date,
     /// A time of day in ISO 8601's basic format, `\d{6}(\.\d+)?`: `HHMMSS`, then up to nine digits of a fraction of a second,
-    /// without trailing zeros; without the point if none is left. No colons: they are the pattern's own.
+    /// without trailing zeros; without the point if no digit is left. It has no colons, which belong to the pattern.
     Time,
     /// A day and time of day without a time zone: a date, `T`, a time.
     DateTime,
-    /// An instant: its date and time in UTC, `Z` behind it.
+    /// An instant: its date and time in UTC, followed by `Z`.
     Timestamp,
     /// `true` or `false`.
     Bool,
     /// One character; `%` and `:` are written `%25` and `%3A`.
     Char,
-    /// Any text, also none; `%` and `:` are written `%25` and `%3A`. The atoms also take a `%` that starts no escape.
+    /// Any text, even empty; `%` and `:` are written `%25` and `%3A`. The atoms also accept a `%` that does not start an escape.
     Text,
     /// Any text as it is, for keys that other code computes without escapes.
     Raw,
@@ -83,17 +84,35 @@ impl Shape {
         }
     }
 
+    /// Gives the variant's own name, which is also that of the runtime's type for the shape.
+    #[must_use]
+    pub const fn variant(self) -> &'static str {
+        match self {
+            Self::Int => "Int",
+            Self::Uint => "Uint",
+            Self::Uuid => "Uuid",
+            Self::Date => "Date",
+            Self::Time => "Time",
+            Self::DateTime => "DateTime",
+            Self::Timestamp => "Timestamp",
+            Self::Bool => "Bool",
+            Self::Char => "Char",
+            Self::Text => "Text",
+            Self::Raw => "Raw",
+        }
+    }
+
     /// Finds the shape that a word in a pattern stands for.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|shape| shape.name() == name)
     }
 
-    /// Reads the shape off the last name of a type's path; a caller takes [`Shape::Text`] for what is not known.
+    /// Finds the shape that the last name of a type's path implies; callers use [`Shape::Text`] if it implies none.
     ///
-    /// Names that mean different things in chrono, time and jiff (`DateTime`) and names that say too little (`NonZero<_>`) are not
-    /// known: a shape that is too wide costs a false collision, one that is too narrow hides a true one. For these users write
-    /// the shape. A type of the user's own under one of these names is caught by a check on the value, not here.
+    /// It knows neither names that mean different things in chrono, time and jiff (`DateTime`) nor names that say too little
+    /// (`NonZero<_>`), because a shape that is too wide causes a false collision, and one that is too narrow hides a true one. For
+    /// these users write the shape. The expansion checks the value, so a user's type with one of these names does not compile.
     #[must_use]
     pub fn of_type(last_name: &str) -> Option<Self> {
         Some(match last_name {
@@ -138,7 +157,7 @@ impl Shape {
     }
 }
 
-static INT: [Atom; 3] = [Atom::optional(Class::only('-')), D, D_STAR];
+static INT: [Atom; 3] = [Atom::optional(CharSet::only('-')), D, D_STAR];
 static UINT: [Atom; 2] = [D, D_STAR];
 static UUID: [Atom; 36] = {
     let mut atoms = [H; 36];
@@ -167,7 +186,7 @@ static BOOL: [Atom; 11] = [
 ];
 static CHAR: [Atom; 10] = [
     Atom::branch(2),
-    Atom::one(Class::all_but("%:")),
+    Atom::one(CharSet::all_but("%:")),
     Atom::skip(7),
     c('%'),
     Atom::branch(3),
@@ -177,8 +196,8 @@ static CHAR: [Atom; 10] = [
     c('3'),
     c('A'),
 ];
-static TEXT: [Atom; 1] = [Atom::star(Class::all_but(":"))];
-static RAW: [Atom; 1] = [Atom::star(Class::ANY)];
+static TEXT: [Atom; 1] = [Atom::star(CharSet::all_but(":"))];
+static RAW: [Atom; 1] = [Atom::star(CharSet::ANY)];
 
 const fn date() -> [Atom; 13] {
     let year = [SIGN, D, D, D, D, D_OPTIONAL, D_OPTIONAL];

@@ -1,7 +1,7 @@
 //! Which known word did the user mean?
 //!
-//! Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. Near enough is a third of the longer
-//! word's length, so that `uid` suggests `uuid` and `banana` nothing.
+//! Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. The distance can be a third of the
+//! longer word's length, so that `uid` suggests `uuid` and `banana` suggests nothing.
 
 /// Finds the known word nearest to the given one, if any is near enough; capitals make no difference.
 ///

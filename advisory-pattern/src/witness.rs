@@ -1,17 +1,20 @@
 //! Which key can two patterns both render, and with which values?
 //!
-//! The shortest key is rarely the clearest one, so words are tried first: `"t1"`, `"x"` for the texts of one side, then values that
-//! begin and end with a letter or digit, and only then whatever the languages share.
+//! The shortest key is rarely the clearest one. So the search tries words first, such as `"t1"` and `"x"` for the texts of one side,
+//! then values that begin and end with a letter or digit, and only then any key.
 
 use std::fmt;
 
-use crate::search::{Want, shortest};
-use crate::{Atom, Class, Language, overlap};
+use crate::atom::Atom;
+use crate::char_set::CharSet;
+use crate::language::Language;
+use crate::overlap::overlap;
+use crate::shortest_key::{Goal, shortest_key};
 
 /// Shows that two patterns overlap: one key, and the values with which each side renders it.
 ///
-/// Values are as they stand in the key, by the placeholder's name, in the pattern's order:
-/// [`unescape`](crate::escape::unescape) gives what a text was before.
+/// Values are in the form that the key has, with the placeholder's name, in the pattern's order;
+/// [`unescape`](crate::escape::unescape) gives the original text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
     /// The key that both render.
@@ -64,11 +67,11 @@ pub fn witness(left: &Language, right: &Language) -> Option<Witness> {
 }
 
 fn find(left: &Language, right: &Language) -> Option<Witness> {
-    let reads = shortest(left, right, Want::Shared)?;
-    let of_left: Vec<_> = reads.iter().map(|read| (read.a, read.c)).collect();
-    let of_right: Vec<_> = reads.iter().map(|read| (read.b, read.c)).collect();
+    let steps = shortest_key(left, right, Goal::Shared)?;
+    let of_left: Vec<_> = steps.iter().map(|step| (step.a, step.c)).collect();
+    let of_right: Vec<_> = steps.iter().map(|step| (step.b, step.c)).collect();
     Some(Witness {
-        key: reads.iter().map(|read| read.c).collect(),
+        key: steps.iter().map(|step| step.c).collect(),
         left: left.values(&of_left),
         right: right.values(&of_right),
     })
@@ -79,12 +82,12 @@ fn spelled(language: &Language) -> Language {
     const WORDS: [&str; 8] = ["t1", "x", "y", "z", "u", "v", "w", "s"];
     language.narrowed(|free, _| {
         let word = WORDS[free % WORDS.len()].chars();
-        word.map(|c| Atom::one(Class::only(c))).collect()
+        word.map(|c| Atom::one(CharSet::only(c))).collect()
     })
 }
 
 /// The language without texts that are empty, or begin or end with anything but a letter or digit.
 pub(crate) fn readable(language: &Language) -> Language {
-    let edge = Atom::one(Class::of("abcdefghijklmnopqrstuvwxyz0123456789"));
-    language.narrowed(|_, class| vec![edge, Atom::branch(2), Atom::star(class), edge])
+    let edge = Atom::one(CharSet::of("abcdefghijklmnopqrstuvwxyz0123456789"));
+    language.narrowed(|_, chars| vec![edge, Atom::branch(2), Atom::star(chars), edge])
 }

@@ -18,8 +18,8 @@
 //! A crate that the program names in its manifest and nowhere in its source is not linked, so its sites are not here: a test of
 //! `tests/` that does nothing else writes `use your_crate as _;`. It never sees the sites of `src/main.rs`; put the test there.
 
-use advisory_pattern::Meeting;
 pub use advisory_pattern::Record as Site;
+use advisory_pattern::SiteCollision;
 use std::fmt;
 #[cfg(feature = "diesel")]
 pub use {
@@ -84,18 +84,18 @@ pub fn check() -> Result<usize, InventoryError> {
 }
 
 fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
-    let meetings = advisory_pattern::meetings(sites).map_err(InventoryError::Record)?;
-    let text = |meeting: &Meeting<'_>| {
+    let collisions = advisory_pattern::site_collisions(sites).map_err(InventoryError::Record)?;
+    let text = |pair: &SiteCollision<'_>| {
         format!(
             "{}\n --> {}\n --> {}\n  = {}\n  = help: {}",
-            meeting.headline(),
-            place(meeting.here),
-            place(meeting.there),
-            meeting.collision,
-            meeting.help(),
+            pair.headline(),
+            place(pair.here),
+            place(pair.there),
+            pair.collision,
+            pair.help(),
         )
     };
-    let found: Vec<String> = meetings.iter().map(text).collect();
+    let found: Vec<String> = collisions.iter().map(text).collect();
     if found.is_empty() {
         Ok(sites.len())
     } else {

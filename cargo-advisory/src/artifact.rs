@@ -1,6 +1,6 @@
-//! Which lock sites does a file hold?
+//! Which lock sites does a file contain?
 //!
-//! Nothing is run: the records are flat bytes in a section of their own. The file can be anything, so every answer is a result.
+//! Nothing is run: the records are flat bytes in a separate section. The file can contain anything.
 
 use std::path::Path;
 use std::{fmt, fs};
@@ -15,57 +15,59 @@ use crate::failure::Failure;
 /// The records' section in ELF, in Mach-O (behind its segment) and in PE or COFF.
 const SECTIONS: [&str; 3] = [".advisory", "__advisory", ".advsry"];
 
-/// How files start that hold a program's bytes, but no sections that can be found: Rust's metadata, LLVM's bitcode, WebAssembly.
+/// The first bytes of files with a program's code but without known sections: Rust's metadata, LLVM's bitcode, WebAssembly.
 const COMPILED: [&[u8]; 3] = [b"rust", b"BC\xC0\xDE", b"\0asm"];
 
-/// Why a file's lock sites cannot be told.
-enum Trouble {
-    /// Something starts like a record, and is none.
+/// Why a file's lock sites cannot be read.
+enum ReadError {
+    /// Bytes that start like a record are not one.
     Record(RecordError),
-    /// A known format that is not kept to.
+    /// The file breaks the rules of its format.
     Damaged(object::Error),
-    /// No program at all.
-    Foreign,
+    /// The file is not a program.
+    NotAProgram,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(error) => error.fmt(f),
             Self::Damaged(error) => write!(f, "the file is cut short or damaged: {error}"),
-            Self::Foreign => f.write_str(
+            Self::NotAProgram => f.write_str(
                 "no program, library or object file (ELF, Mach-O, PE or an archive of them)",
             ),
         }
     }
 }
 
-impl From<RecordError> for Trouble {
+impl From<RecordError> for ReadError {
     fn from(error: RecordError) -> Self {
         Self::Record(error)
     }
 }
 
-impl From<object::Error> for Trouble {
+impl From<object::Error> for ReadError {
     fn from(error: object::Error) -> Self {
         Self::Damaged(error)
     }
 }
 
-/// Reads the file's lock sites, each once.
+/// Reads the file's lock sites, without duplicates.
 pub(crate) fn read(path: &Path) -> Result<Vec<Record>, Failure> {
     let bytes = fs::read(path).map_err(|error| Failure::unread(path, error))?;
-    sites(&bytes).map_err(|trouble| Failure::file(path, trouble))
+    sites(&bytes).map_err(|error| Failure::file(path, error))
 }
 
-/// Reads the lock sites of a file's bytes, each once, and checks that this version understands all of each.
-fn sites(bytes: &[u8]) -> Result<Vec<Record>, Trouble> {
+/// Reads the lock sites of a file's bytes, without duplicates, and checks that this version understands them.
+fn sites(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
     let mut found = Vec::new();
-    let is_whole = match sections(bytes, 0, &mut found) {
-        Err(Trouble::Foreign) if COMPILED.iter().any(|start| bytes.starts_with(start)) => false,
-        seen => seen?,
+    let is_complete = match sections(bytes, 0, &mut found) {
+        Err(ReadError::NotAProgram) if COMPILED.iter().any(|start| bytes.starts_with(start)) => {
+            false
+        }
+        result => result?,
     };
-    if !is_whole {
+    if !is_complete {
         scan(bytes, &mut found)?;
     }
     found.sort();
@@ -76,11 +78,11 @@ fn sites(bytes: &[u8]) -> Result<Vec<Record>, Trouble> {
     Ok(found)
 }
 
-/// Reads the records' sections; tells whether there is nothing else to look at.
-fn sections(bytes: &[u8], depth: u8, found: &mut Vec<Record>) -> Result<bool, Trouble> {
-    let kind = FileKind::parse(bytes).map_err(|_| Trouble::Foreign)?;
+/// Reads the records' sections; tells whether the file has sections, so that there are no records elsewhere.
+fn sections(bytes: &[u8], depth: u8, found: &mut Vec<Record>) -> Result<bool, ReadError> {
+    let kind = FileKind::parse(bytes).map_err(|_| ReadError::NotAProgram)?;
     match kind {
-        // No compiler puts archives into archives.
+        // Compilers do not put archives into archives.
         FileKind::Archive if depth == 0 => members(bytes, found),
         FileKind::MachOFat32 if depth == 0 => {
             slices(bytes, MachOFatFile32::parse(bytes)?.arches(), found)
@@ -92,43 +94,47 @@ fn sections(bytes: &[u8], depth: u8, found: &mut Vec<Record>) -> Result<bool, Tr
     }
 }
 
-fn object(bytes: &[u8], found: &mut Vec<Record>) -> Result<bool, Trouble> {
+fn object(bytes: &[u8], found: &mut Vec<Record>) -> Result<bool, ReadError> {
     let file = File::parse(bytes)?;
-    let mut is_named = false;
+    let mut has_sections = false;
     for section in file.sections() {
-        is_named = true;
+        has_sections = true;
         if section.name().is_ok_and(|name| SECTIONS.contains(&name)) {
             scan(section.data()?, found)?;
         }
     }
-    Ok(is_named)
+    Ok(has_sections)
 }
 
-fn members(bytes: &[u8], found: &mut Vec<Record>) -> Result<bool, Trouble> {
-    let mut is_whole = true;
+fn members(bytes: &[u8], found: &mut Vec<Record>) -> Result<bool, ReadError> {
+    let mut is_complete = true;
     for member in ArchiveFile::parse(bytes)?.members() {
         let data = member?.data(bytes)?;
-        is_whole &= match sections(data, 1, found) {
-            Err(Trouble::Record(error)) => return Err(error.into()),
-            // Bitcode, or whatever else the archive's owner keeps there.
-            seen => seen.unwrap_or(false),
+        is_complete &= match sections(data, 1, found) {
+            Err(ReadError::Record(error)) => return Err(error.into()),
+            // Bitcode, or a file that is not a program.
+            result => result.unwrap_or(false),
         };
     }
-    Ok(is_whole)
+    Ok(is_complete)
 }
 
-fn slices(bytes: &[u8], arches: &[impl FatArch], found: &mut Vec<Record>) -> Result<bool, Trouble> {
-    let mut is_whole = true;
+fn slices(
+    bytes: &[u8],
+    arches: &[impl FatArch],
+    found: &mut Vec<Record>,
+) -> Result<bool, ReadError> {
+    let mut is_complete = true;
     for arch in arches {
-        is_whole &= match arch.data(bytes)? {
+        is_complete &= match arch.data(bytes)? {
             archive if archive.starts_with(b"!<arch>") => members(archive, found)?,
             program => object(program, found)?,
         };
     }
-    Ok(is_whole)
+    Ok(is_complete)
 }
 
-/// Reads the records wherever they stand.
+/// Reads the records anywhere in the bytes.
 fn scan(bytes: &[u8], found: &mut Vec<Record>) -> Result<(), RecordError> {
     found.extend(Record::find_all(bytes)?);
     Ok(())

@@ -1,26 +1,28 @@
-//! `cargo build`, with the inventory beside each artifact.
+//! How does `cargo advisory build` put an inventory beside each artifact?
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 
+use crate::check::collisions;
+use crate::cli::Format;
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::{cargo, cli, collisions, finding, json, screen, selection};
+use crate::{cargo, cli, finding, json, screen, selection};
 
-/// Answers `cargo advisory build`; tells whether no two locks can collide.
+/// Runs `cargo advisory build`; tells whether no two locks can collide.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let files = cargo::build(&selection::flags(matches))?;
-    for file in files.iter().filter(|file| is_result(file)) {
+    for file in files.iter().filter(|file| is_final(file)) {
         let inventory = Inventory::read(std::slice::from_ref(file))?;
-        screen::write(Some(&beside(file)), &json::write(&inventory))?;
+        screen::write(Some(&inventory_path(file)), &json::write(&inventory))?;
     }
     let inventory = Inventory::read(&files)?;
-    let findings = collisions::inside(&inventory)?;
+    let findings = collisions::within(&inventory)?;
     let format = cli::format_of(matches);
     let text = finding::write(&findings, &inventory.summary(), format);
-    if format == cli::Format::Json {
+    if format == Format::Json {
         screen::write(None, &text)?;
     } else if !matches.get_flag("quiet") || !findings.is_empty() {
         screen::note(&text);
@@ -28,12 +30,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     Ok(findings.is_empty())
 }
 
-/// Whether cargo puts the file where people look for it; what it needed on the way is in `deps`.
-fn is_result(file: &Path) -> bool {
+/// Whether the file is a final artifact; intermediate ones are in `deps`.
+fn is_final(file: &Path) -> bool {
     file.parent().and_then(Path::file_name) != Some("deps".as_ref())
 }
 
-fn beside(file: &Path) -> PathBuf {
+fn inventory_path(file: &Path) -> PathBuf {
     let mut name = file.file_name().map_or_else(OsString::new, OsString::from);
     name.push(".advisory.json");
     file.with_file_name(name)

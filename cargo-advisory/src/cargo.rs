@@ -1,6 +1,6 @@
-//! Which files does `cargo build` make of the selection?
+//! Which files does `cargo build` produce?
 //!
-//! Cargo names them itself, fresh ones too, so nothing is guessed from directories.
+//! Cargo itself lists them, including those that are up to date, so nothing is guessed from directories.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,36 +10,39 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// Builds, with cargo's own messages on the standard error, and gives the artifacts that can hold lock sites.
+/// Builds, with cargo's messages on the standard error, and gives the artifacts that can contain lock sites.
 pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
+    let output = Command::new(cargo)
         .args(["build", "--message-format=json-render-diagnostics"])
         .args(flags)
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| Failure::Input(format!("can't run cargo: {error}")))?;
-    if !built.status.success() {
-        let code = built.status.code().and_then(|code| u8::try_from(code).ok());
+    if !output.status.success() {
+        let code = output
+            .status
+            .code()
+            .and_then(|code| u8::try_from(code).ok());
         return Err(Failure::Cargo(code.unwrap_or(101)));
     }
-    let messages = built.stdout.split(|byte| *byte == b'\n');
-    let mut found: Vec<PathBuf> = messages
+    let messages = output.stdout.split(|byte| *byte == b'\n');
+    let mut files: Vec<PathBuf> = messages
         .filter_map(|line| serde_json::from_slice(line).ok())
         .flat_map(|message: Value| artifacts(&message))
         .collect();
-    found.sort();
-    found.dedup();
-    if found.is_empty() {
+    files.sort();
+    files.dedup();
+    if files.is_empty() {
         let why = "`cargo build` names no program or library for this selection";
         return Err(Failure::Input(why.to_owned()));
     }
-    Ok(found)
+    Ok(files)
 }
 
 fn artifacts(message: &Value) -> Vec<PathBuf> {
     let kinds = message["target"]["kind"].as_array();
-    // These run while cargo builds, and are no part of the program.
+    // These run during the build, and are not part of the program.
     let is_tool = kinds
         .into_iter()
         .flatten()
@@ -52,7 +55,7 @@ fn artifacts(message: &Value) -> Vec<PathBuf> {
     files
         .filter_map(Value::as_str)
         .map(PathBuf::from)
-        // Metadata, debug information and import libraries hold no more than the artifact beside them.
+        // Metadata, debug information and import libraries contain no more lock sites than the artifact beside them.
         .filter(|file| {
             let extension = file.extension().and_then(|extension| extension.to_str());
             !matches!(

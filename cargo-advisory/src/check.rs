@@ -1,4 +1,8 @@
-//! Are the locks of the program in order, and what they were?
+//! Can the program's locks collide, and are they still what a registry or a release says?
+
+pub(crate) mod collisions;
+mod key_changes;
+mod registry;
 
 use std::fs;
 use std::path::Path;
@@ -7,31 +11,36 @@ use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::{cli, collisions, drift, dump, finding, json, release, screen};
+use crate::{cli, finding, json, screen, selection};
 
-/// Answers `cargo advisory check`; tells whether nothing was found.
+/// Runs `cargo advisory check`; tells whether nothing was found.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let inventory = dump::inventory(matches)?;
-    let mut findings = collisions::inside(&inventory)?;
+    let inventory = selection::inventory(matches)?;
+    let mut findings = collisions::within(&inventory)?;
     for file in cli::paths(matches, "with") {
-        findings.extend(collisions::with(&inventory, &other(&file)?, &file)?);
+        findings.extend(collisions::between(
+            &inventory,
+            &read_inventory(&file)?,
+            &file,
+        )?);
     }
     if let Some(file) = cli::path(matches, "against") {
         let allowed = matches.get_many::<String>("allow-key-change");
         let allowed: Vec<String> = allowed.into_iter().flatten().cloned().collect();
-        let before = other(file)?;
-        findings.extend(release::changes(&inventory, &before, file, &allowed));
+        let old = read_inventory(file)?;
+        findings.extend(key_changes::find(&inventory, &old, file, &allowed));
     }
     for file in cli::paths(matches, "registry") {
-        findings.extend(drift::check(&inventory, &file, dump::count(matches))?);
+        let key_count = cli::key_count_of(matches);
+        findings.extend(registry::compare(&inventory, &file, key_count)?);
     }
     let text = finding::write(&findings, &inventory.summary(), cli::format_of(matches));
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
     Ok(findings.is_empty())
 }
 
-/// Reads another program's inventory: a committed JSON file.
-fn other(file: &Path) -> Result<Inventory, Failure> {
+/// Reads the inventory of another program, or of another release, from JSON.
+fn read_inventory(file: &Path) -> Result<Inventory, Failure> {
     let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
     json::read(file, &text)
 }

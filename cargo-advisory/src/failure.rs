@@ -1,13 +1,13 @@
-//! Why could the command not answer, and with which exit code does it say so?
+//! Why did the command fail, and with which exit code?
 
 use std::fmt;
 
-/// Stops the command. What a check finds is no failure: see `finding`.
+/// Stops the command. A mistake that a check finds is not a failure: see `finding`.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Wrong use or unreadable input.
     Input(String),
-    /// `cargo build` failed, and has said why.
+    /// `cargo build` failed, and has printed why.
     Cargo(u8),
 }
 

@@ -1,4 +1,4 @@
-//! What did a check find, and how is it said: to people in rustc's manner, to machines as JSON?
+//! What did a check find, and how is it written: like rustc's messages, and as JSON?
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,11 +6,12 @@ use std::path::Path;
 use advisory_pattern::Record;
 use serde_json::{Value, json};
 
+use crate::cli::Format;
 use crate::inventory::{file_line, path};
+use crate::json;
 use crate::screen::{BOLD, ERROR, FRAME, KEY};
-use crate::{cli, json};
 
-/// One thing that is wrong.
+/// One mistake.
 pub(crate) struct Finding {
     /// `collision`, `drift` or `key-change`.
     pub(crate) kind: &'static str,
@@ -20,15 +21,15 @@ pub(crate) struct Finding {
     pub(crate) help: String,
 }
 
-/// Where it is wrong.
+/// The place of a mistake.
 pub(crate) struct Place {
     text: String,
     site: Option<Value>,
 }
 
 impl Place {
-    /// A lock site; `behind` says what it has to do with the finding, `from` which inventory it is in, if not the program's.
-    pub(crate) fn site(site: &Record, from: Option<&Path>, behind: &str) -> Self {
+    /// A lock site; `role` is its part in the finding, `from` the file of its inventory, if it is not the program's.
+    pub(crate) fn site(site: &Record, from: Option<&Path>, role: &str) -> Self {
         let kind = match site.kind.as_str() {
             "macro" => String::new(),
             kind => format!("{kind} "),
@@ -41,8 +42,8 @@ impl Place {
         if let Some(from) = from {
             let _ = write!(text, " in `{}`", from.display());
         }
-        if !behind.is_empty() {
-            let _ = write!(text, " {behind}");
+        if !role.is_empty() {
+            let _ = write!(text, " {role}");
         }
         Self {
             text,
@@ -59,26 +60,26 @@ impl Place {
     }
 }
 
-/// Writes all findings; `seen` says what was looked at.
-pub(crate) fn write(findings: &[Finding], seen: &str, format: cli::Format) -> String {
-    if format == cli::Format::Json {
-        let findings: Vec<Value> = findings.iter().map(machine).collect();
+/// Writes all findings; `summary` describes what was checked.
+pub(crate) fn write(findings: &[Finding], summary: &str, format: Format) -> String {
+    if format == Format::Json {
+        let findings: Vec<Value> = findings.iter().map(to_json).collect();
         return json::pretty(&json!({ "version": 1, "findings": findings }));
     }
     let mut text = String::new();
     for finding in findings {
-        people(&mut text, finding);
+        write_text(&mut text, finding);
     }
-    // A `String` takes everything.
+    // Writing to a `String` cannot fail.
     let _ = match findings.len() {
-        0 => writeln!(text, "{KEY}ok{KEY:#}: nothing found; {seen}"),
-        1 => writeln!(text, "{ERROR}error{ERROR:#}: 1 finding; {seen}"),
-        count => writeln!(text, "{ERROR}error{ERROR:#}: {count} findings; {seen}"),
+        0 => writeln!(text, "{KEY}ok{KEY:#}: nothing found; {summary}"),
+        1 => writeln!(text, "{ERROR}error{ERROR:#}: 1 finding; {summary}"),
+        count => writeln!(text, "{ERROR}error{ERROR:#}: {count} findings; {summary}"),
     };
     text
 }
 
-fn people(text: &mut String, finding: &Finding) {
+fn write_text(text: &mut String, finding: &Finding) {
     let message = &finding.message;
     let _ = writeln!(text, "{ERROR}error{ERROR:#}{BOLD}: {message}{BOLD:#}");
     for place in &finding.places {
@@ -94,7 +95,7 @@ fn people(text: &mut String, finding: &Finding) {
     );
 }
 
-fn machine(finding: &Finding) -> Value {
+fn to_json(finding: &Finding) -> Value {
     let places: Vec<&str> = finding.places.iter().map(|at| at.text.as_str()).collect();
     let sites: Vec<&Value> = finding
         .places

@@ -1,29 +1,29 @@
-//! In which order did the tests take their locks, as a graph?
+//! How is the recorded order of locks drawn as a graph?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::{env, fs};
 
-use advisory_pattern::order::{Edge, End, Names, cycles, message};
+use advisory_pattern::order::{Edge, End, LockNames, cycles, message};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
 use crate::screen::{ERROR, note};
 use crate::{cli, screen};
 
-/// The variable that tells a program where to record.
-const FILE: &str = "ADVISORY_LOCK_ORDER";
+/// The environment variable that names the file to which a program records.
+const ORDER_FILE: &str = "ADVISORY_LOCK_ORDER";
 
-/// Answers `cargo advisory graph`; tells whether there is one order.
+/// Runs `cargo advisory graph`; tells whether there is one order.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let mut files = cli::paths(matches, "from");
     if files.is_empty() {
-        let named = env::var_os(FILE).filter(|file| !file.is_empty());
+        let named = env::var_os(ORDER_FILE).filter(|file| !file.is_empty());
         files.extend(named.map(PathBuf::from));
     }
     if files.is_empty() {
         return Err(Failure::Input(format!(
-            "no record to read: run `{FILE}=\"$PWD/target/lock-order\" cargo test`, then `cargo advisory graph --from \
+            "no record to read: run `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test`, then `cargo advisory graph --from \
              target/lock-order`"
         )));
     }
@@ -34,17 +34,17 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
             let Some(edge) = Edge::decode(line) else {
                 let at = at + 1;
                 let why = format!(
-                    "line {at} is no edge that this version can read: name the file that `{FILE}` named"
+                    "line {at} is no edge that this version can read: name the file that `{ORDER_FILE}` named"
                 );
                 return Err(Failure::file(&file, why));
             };
             edges.push(edge);
         }
     }
-    let names = Names::of(&edges);
+    let names = LockNames::of(&edges);
     let mut first = BTreeMap::new();
     for edge in edges {
-        // Of one edge at several places the first is shown.
+        // Of the same edge at several places only the first is drawn.
         first.entry(identity(&edge, &names)).or_insert(edge);
     }
     let edges: Vec<Edge> = first.into_values().collect();
@@ -58,20 +58,20 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     Ok(cycles.is_empty())
 }
 
-/// A lock, whatever its placeholders are called.
+/// A lock, independent of its placeholders' names: its name, and whether it is a lease.
 type Node = (String, bool);
 
-fn node(end: &End, names: &Names) -> Node {
+fn node(end: &End, names: &LockNames) -> Node {
     (names.name(&end.lock), end.is_lease)
 }
 
-fn identity(edge: &Edge, names: &Names) -> [(Node, bool); 2] {
+fn identity(edge: &Edge, names: &LockNames) -> [(Node, bool); 2] {
     [&edge.held, &edge.asked].map(|end| (node(end, names), end.is_shared))
 }
 
-/// Writes a graph for Graphviz; what goes round is red.
+/// Writes a graph for Graphviz; cycles are red.
 fn draw(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
-    let names = Names::of(edges);
+    let names = LockNames::of(edges);
     let mut nodes: BTreeMap<Node, (usize, &End)> = BTreeMap::new();
     for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
         let next = nodes.len();

@@ -1,4 +1,4 @@
-//! Which lock sites do these files hold together, and how is one named to people?
+//! Which lock sites do some files contain together, and how are a site and its keys named to people?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// Puts sites in order; the same site out of two artifacts is one site.
+    /// Sorts sites, and removes duplicates from several artifacts.
     pub(crate) fn of(sites: impl IntoIterator<Item = Record>) -> Self {
         let sites: BTreeSet<Record> = sites.into_iter().collect();
         let mut sites: Vec<Record> = sites.into_iter().collect();
@@ -32,7 +32,7 @@ impl Inventory {
         Ok(Self::of(sites))
     }
 
-    /// Says how many sites of which crates there are: what the linker left out is not among them.
+    /// Counts the sites of each crate. Crates that the linker left out are missing.
     pub(crate) fn summary(&self) -> String {
         let mut crates: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for site in &self.sites {
@@ -42,16 +42,16 @@ impl Inventory {
             .iter()
             .map(|((name, version), sites)| format!("{name} {version} ({sites})"))
             .collect();
-        let some = |count: usize, what: &str| match count {
+        let counted = |count: usize, what: &str| match count {
             1 => format!("1 {what}"),
             _ => format!("{count} {what}s"),
         };
-        let sites = some(self.sites.len(), "lock site");
+        let sites = counted(self.sites.len(), "lock site");
         if self.sites.is_empty() {
             return "no lock sites (a crate that nothing names in the source is not linked)"
                 .to_owned();
         }
-        let crates = some(crates.len(), "crate");
+        let crates = counted(crates.len(), "crate");
         format!("{sites} in {crates}: {}", counts.join(", "))
     }
 }
@@ -73,24 +73,24 @@ fn place(site: &Record) -> impl Ord + '_ {
 pub(crate) struct Key<'a> {
     /// As written: a pattern or an expression.
     pub(crate) written: &'a str,
-    /// What is known of it.
+    /// What is known of it before run time.
     pub(crate) known: Option<LockedKey>,
-    /// How its text becomes a number; that of a lease becomes none.
+    /// How its text becomes a number; `None` for a lease, whose key stays a text.
     derivation: Option<Derivation>,
     pub(crate) is_lease: bool,
 }
 
 impl Key<'_> {
-    /// The same key, of a declared lock, as the site that takes it holds it.
-    pub(crate) fn held_as(self, is_lease: bool) -> Self {
+    /// The key of a declared lock, in the scope of a site that uses it.
+    pub(crate) fn in_scope_of(self, site: &Key<'_>) -> Self {
         Self {
-            derivation: self.derivation.filter(|_| !is_lease),
-            is_lease,
+            derivation: self.derivation.filter(|_| !site.is_lease),
+            is_lease: site.is_lease,
             ..self
         }
     }
 
-    /// The `bigint` that the lock always is; of a lease the number that is written for its text.
+    /// The `bigint`, if it is known before run time; for a lease the number that its text spells.
     pub(crate) fn number(&self) -> Option<i64> {
         match self.known.as_ref()? {
             LockedKey::BigInt(number) => Some(*number),
@@ -99,7 +99,7 @@ impl Key<'_> {
         }
     }
 
-    /// Whether it is one key, whatever the call.
+    /// Whether every call has the same key.
     pub(crate) fn is_fixed(&self) -> bool {
         match &self.known {
             Some(LockedKey::Pattern(pattern)) => pattern.constant().is_some(),
@@ -108,7 +108,7 @@ impl Key<'_> {
         }
     }
 
-    /// Which key space it is in: one of PostgreSQL's two, or that of leases.
+    /// The key space: one of PostgreSQL's two, or that of leases.
     pub(crate) const fn space(&self) -> Option<&'static str> {
         match self.known {
             _ if self.is_lease => Some("lease"),
@@ -119,7 +119,7 @@ impl Key<'_> {
     }
 }
 
-/// The site's keys; it has been read without an error, so each can be.
+/// The site's keys. Reading the site has checked that each can be decoded.
 pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
     let is_lease = is_lease(site);
     let derivation = Derivation::from_name(&site.derivation).filter(|_| !is_lease);
@@ -135,7 +135,7 @@ pub(crate) fn keys(site: &Record) -> Vec<Key<'_>> {
 
 /// Whether the site's keys are rows of the lease table.
 pub(crate) fn is_lease(site: &Record) -> bool {
-    KeySpace::of(&site.scope, &site.kind) == KeySpace::Lease
+    site.key_space() == Ok(KeySpace::Lease)
 }
 
 /// `bookings::slot::create`
@@ -146,7 +146,7 @@ pub(crate) fn path(site: &Record) -> String {
     }
 }
 
-/// `src/slot.rs:24`; a slim inventory does not know.
+/// `src/slot.rs:24`; empty in a slim inventory.
 pub(crate) fn file_line(site: &Record) -> String {
     match (site.file.as_str(), site.line) {
         ("", _) => String::new(),

@@ -1,6 +1,6 @@
-//! How is an inventory written as JSON, and read again?
+//! How is an inventory written as JSON, and read from it?
 //!
-//! The schema is documented in this crate's README. A reader refuses a newer version and skips members that it does not know.
+//! This crate's README documents the schema. The reader refuses a newer version and skips unknown members.
 
 use std::path::Path;
 
@@ -13,22 +13,22 @@ use crate::inventory::{Inventory, Key, is_lease, keys};
 /// The schema that this command writes.
 const VERSION: u64 = 1;
 
-/// Writes the inventory, a member a line, with a newline at the end.
+/// Writes the inventory, with each member on a line and a newline at the end.
 pub(crate) fn write(inventory: &Inventory) -> String {
     let sites: Vec<Value> = inventory.sites.iter().map(site).collect();
     pretty(&json!({ "version": VERSION, "sites": sites }))
 }
 
-/// Writes any value as the command's answers are written.
+/// Writes a value in the form of the command's answers.
 pub(crate) fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-/// One site, in the order that people read.
+/// One site, with the members in the order in which people read them.
 pub(crate) fn site(site: &Record) -> Value {
     let keys = keys(site);
     let first = keys.first();
-    // A number is not derived, nor is a lease's text.
+    // Neither a number nor a lease's text has a derivation.
     let is_derived = !is_lease(site) && keys.iter().any(|key| pattern(key).is_some());
     let exceptions: Vec<Value> = site
         .allow_overlap
@@ -72,7 +72,7 @@ fn key(key: &Key<'_>) -> Value {
     let (shaped, pair) = match &key.known {
         Some(LockedKey::Pattern(pattern)) => (Some(pattern.to_string()), None),
         Some(LockedKey::IntInt(first, second)) => (None, Some([first, second])),
-        _ => (None, None),
+        Some(LockedKey::BigInt(_)) | None => (None, None),
     };
     json!({
         "written": key.written,
@@ -83,7 +83,7 @@ fn key(key: &Key<'_>) -> Value {
     })
 }
 
-/// Reads what [`write()`] writes, from the file of that name.
+/// Reads what [`write()`] writes; `path` is for messages.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
     let wrong = |why: String| Failure::file(path, why);
     let value: Value = serde_json::from_str(text).map_err(|error| {
@@ -153,10 +153,10 @@ fn record(value: &Value) -> Result<Record, String> {
     let keys = site.get("keys").and_then(Value::as_array);
     for key in keys.ok_or("`keys` is no array")? {
         let key = key.as_object().ok_or("`keys` holds no objects")?;
-        let compared = compared(key)?;
-        let written = text(key, "written")?.unwrap_or_else(|| compared.clone());
+        let encoded = encoded_key(key)?;
+        let written = text(key, "written")?.unwrap_or_else(|| encoded.clone());
         record.written.push(written);
-        record.keys.push(compared);
+        record.keys.push(encoded);
     }
     for exception in site
         .get("allow_overlap")
@@ -174,8 +174,8 @@ fn record(value: &Value) -> Result<Record, String> {
     Ok(record)
 }
 
-/// The key as a record holds it.
-fn compared(key: &Map<String, Value>) -> Result<String, String> {
+/// The key in the form of a record.
+fn encoded_key(key: &Map<String, Value>) -> Result<String, String> {
     if let Some(shaped) = text(key, "shaped")? {
         return Ok(format!("pattern {shaped}"));
     }
@@ -188,15 +188,19 @@ fn compared(key: &Map<String, Value>) -> Result<String, String> {
             let halves: Vec<String> = pair.iter().map(half).collect();
             Ok(format!("number ({})", halves.join(",")))
         }
-        (_, Some(number @ Value::Number(_))) => Ok(format!("number {number}")),
-        _ => Ok("?".to_owned()),
+        (None | Some(Value::Null), Some(number @ Value::Number(_))) => {
+            Ok(format!("number {number}"))
+        }
+        (None | Some(Value::Null), None | Some(Value::Null)) => Ok("?".to_owned()),
+        (None | Some(Value::Null), Some(_)) => Err("`number` is no number".to_owned()),
+        (Some(_), _) => Err("`pair` is no array".to_owned()),
     }
 }
 
 fn text(object: &Map<String, Value>, member: &str) -> Result<Option<String>, String> {
     match object.get(member) {
         None | Some(Value::Null) => Ok(None),
-        // As in a record: nothing may steer the terminal that shows it.
+        // As in a record, because a terminal can get it.
         Some(Value::String(text)) => Ok(Some(text.replace(char::is_control, " "))),
         Some(_) => Err(format!("`{member}` is no text")),
     }

@@ -1,30 +1,34 @@
-//! Which numbers can a rendered key become, and who holds them?
+//! Which numbers can a rendered key become, and which query shows who holds them?
 
 use std::fmt::Write;
-use std::path::Path;
 
 use advisory_pattern::Derivation;
+use clap::ArgMatches;
 use serde_json::{Map, Value};
 
+use crate::cli::Format;
 use crate::failure::Failure;
 use crate::screen::{self, BOLD, DIM, KEY};
 use crate::{cli, json};
 
-/// Answers `cargo advisory key`.
-pub(crate) fn run(text: &str, format: cli::Format, to: Option<&Path>) -> Result<(), Failure> {
-    let answer = if format == cli::Format::Json {
-        let numbers = Derivation::ALL
-            .into_iter()
-            .map(|derivation| (derivation.name().to_owned(), derivation.key(text).into()));
-        json::pretty(&Value::Object(numbers.collect::<Map<String, Value>>()))
-    } else {
-        screen(text)
+/// Runs `cargo advisory key`.
+pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
+    let text = matches.get_one::<String>("text").map_or("", String::as_str);
+    let answer = match cli::format_of(matches) {
+        Format::Json => {
+            let numbers = Derivation::ALL
+                .into_iter()
+                .map(|derivation| (derivation.name().to_owned(), derivation.key(text).into()));
+            json::pretty(&Value::Object(numbers.collect::<Map<String, Value>>()))
+        }
+        Format::Table | Format::Text | Format::Markdown => table(text),
     };
-    screen::write(to, &answer)
+    screen::write(cli::path(matches, "output").map(AsRef::as_ref), &answer)?;
+    Ok(true)
 }
 
-fn screen(text: &str) -> String {
-    let mut screen = format!(
+fn table(text: &str) -> String {
+    let mut table = format!(
         "{BOLD}DERIVATION        {:>20}  {:>10}  {:>10}{BOLD:#}\n",
         "NUMBER", "CLASSID", "OBJID"
     );
@@ -32,28 +36,28 @@ fn screen(text: &str) -> String {
         let number = derivation.key(text);
         let (high, low) = halves(number);
         let name = derivation.name();
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(
-            screen,
+            table,
             "{name:16}  {KEY}{number:>20}{KEY:#}  {high:>10}  {low:>10}"
         );
     }
     let _ = write!(
-        screen,
+        table,
         "\n{DIM}-- Who holds it, and who waits, whichever derivation they use:{DIM:#}\n{}",
-        holders(text)
+        holder_query(text)
     );
-    screen
+    table
 }
 
-/// PostgreSQL shows the number's halves as unsigned integers.
+/// The halves of the number as `pg_locks` shows them, as unsigned integers.
 fn halves(number: i64) -> (u32, u32) {
     let number = number.cast_unsigned();
     let half = |half: u64| u32::try_from(half & u64::from(u32::MAX)).unwrap_or_default();
     (half(number >> 32), half(number))
 }
 
-fn holders(text: &str) -> String {
+fn holder_query(text: &str) -> String {
     let keys = Derivation::ALL.map(|derivation| {
         let (high, low) = halves(derivation.key(text));
         format!("('{}', {high}::oid, {low}::oid)", derivation.name())

@@ -1,17 +1,19 @@
-//! How is an inventory written as a document that a team commits?
+//! How is an inventory written as a registry document, for a team to commit?
 //!
-//! It says nothing that changes from run to run or machine to machine: no date, no absolute path, no version.
+//! The document contains nothing that differs between runs or machines: no date, no absolute path, no version.
+
+mod collision_odds;
+mod declared_locks;
 
 use std::fmt::Write;
 
-use advisory_pattern::{Derivation, LockedKey, Part, Record};
+use advisory_pattern::{LockedKey, Part, Record};
 
-use crate::declared::Declared;
-use crate::inventory::{Inventory, Key, file_line, is_lease, keys, path};
-use crate::odds;
+use crate::inventory::{Inventory, Key, file_line, keys, path};
+use declared_locks::DeclaredLocks;
 
-/// Writes the document; the odds are those of so many keys.
-pub(crate) fn write(inventory: &Inventory, rendered: u64) -> String {
+/// Writes the document, with the odds of a collision among `key_count` keys.
+pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     let mut text = "# Advisory locks\n\n<!-- Written by `cargo advisory dump --format markdown`; \
                     `cargo advisory check --registry` holds the program to it. -->\n"
         .to_owned();
@@ -27,7 +29,7 @@ pub(crate) fn write(inventory: &Inventory, rendered: u64) -> String {
             Some(_) => &mut patterns,
         };
         let row = row(site, key, inventory);
-        // Two accounts of one call are one row.
+        // A call that locks two accounts has one row.
         if rows.last() != Some(&row) {
             rows.push(row);
         }
@@ -63,39 +65,54 @@ pub(crate) fn write(inventory: &Inventory, rendered: u64) -> String {
         }
     }
     exceptions(&mut text, inventory);
-    chances(&mut text, inventory, rendered);
+    let lead = collision_odds::lead(key_count);
+    section(&mut text, "Odds of a collision", &lead);
+    let odds = format!("Odds for {} keys", collision_odds::thousands(key_count));
+    let heads = [
+        "Derivation",
+        "Lock sites here",
+        "Bits",
+        &odds,
+        "One in two at",
+    ];
+    let mut rows = collision_odds::rows(inventory, key_count);
+    for [derivation, ..] in &mut rows {
+        *derivation = code(derivation);
+    }
+    table(&mut text, &heads, &rows);
     text
 }
 
-/// Each key of each site. One that is a declared lock has that one's pattern, and of its words what the site does not say.
+/// Each key of each site. A key that is a declared lock gets its pattern, and the name, component and purpose that the site lacks.
 fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
-    let declared = Declared::of(inventory);
+    let declared = DeclaredLocks::of(inventory);
     let mut rows = Vec::new();
     for site in &inventory.sites {
         for key in keys(site) {
             let lock = declared.named(key.written).filter(|_| key.known.is_none());
-            let taken = lock.and_then(|lock| Some((lock, keys(lock).pop()?)));
-            let Some((lock, pattern)) = taken else {
+            let lock = lock.and_then(|lock| Some((lock, keys(lock).pop()?)));
+            let Some((lock, pattern)) = lock else {
                 rows.push((site.clone(), key));
                 continue;
             };
-            let of_both =
-                |own: &Option<String>, all: &Option<String>| own.as_ref().or(all.as_ref()).cloned();
+            let first = |of_site: &Option<String>, of_lock: &Option<String>| {
+                of_site.as_ref().or(of_lock.as_ref()).cloned()
+            };
             let site = Record {
-                name: of_both(&site.name, &lock.name),
-                component: of_both(&site.component, &lock.component),
-                purpose: of_both(&site.purpose, &lock.purpose),
+                name: first(&site.name, &lock.name),
+                component: first(&site.component, &lock.component),
+                purpose: first(&site.purpose, &lock.purpose),
                 derivation: lock.derivation.clone(),
                 ..site.clone()
             };
-            rows.push((site, pattern.held_as(key.is_lease)));
+            rows.push((site, pattern.in_scope_of(&key)));
         }
     }
     rows
 }
 
-/// What stands before what: locks by their text, whatever their placeholders are called; of one lock its declaration, then its
-/// functions. No line numbers, so that a function that moves is no drift.
+/// The order of the rows: by the lock's text, without the names of placeholders; for one lock its declaration, then its functions.
+/// Line numbers are left out, so that moving a function does not change the document.
 fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
     let text = |part: &Part| match part {
         Part::Text(text) => text.clone(),
@@ -103,13 +120,13 @@ fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
     };
     let lock = match &key.known {
         Some(LockedKey::Pattern(pattern)) => pattern.parts.iter().map(text).collect(),
-        _ => String::new(),
+        Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) | None => String::new(),
     };
     (lock, site.kind != "struct", path(site))
 }
 
 fn section(text: &mut String, title: &str, lead: &str) {
-    // A `String` takes everything.
+    // Writing to a `String` cannot fail.
     let _ = write!(text, "\n## {title}\n\n{lead}\n\n");
 }
 
@@ -127,12 +144,12 @@ const fn heads(key: &str) -> [&str; 9] {
     ]
 }
 
-/// What stands for the number of a key that has none.
-const IN_LEASES: &str = "none: SHA-256 of the text, in the lease table";
+/// The number column of a lease, which has no number.
+const LEASE_NUMBER: &str = "none: SHA-256 of the text, in the lease table";
 
 fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
     let (id, number) = match (&key.known, key.number()) {
-        _ if key.is_lease => (code(key.written), IN_LEASES.to_owned()),
+        _ if key.is_lease => (code(key.written), LEASE_NUMBER.to_owned()),
         (Some(LockedKey::Pattern(_)), Some(number)) => (
             code(&number.to_string()),
             format!("{} of {}", site.derivation, code(key.written)),
@@ -149,15 +166,15 @@ fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
         site.name.as_deref().map(code).unwrap_or_default(),
         plain(site.component.as_deref().unwrap_or_default()),
         plain(site.purpose.as_deref().unwrap_or_default()),
-        reach(key),
-        kind(site),
+        extent(key),
+        lock_type(site),
         number,
         code(&path(site)),
         code(&place(site, inventory)),
     ]
 }
 
-/// `src/slot.rs:24`, behind the crate's name where there are several.
+/// `src/slot.rs:24`, after the crate's name if there are several crates.
 fn place(site: &Record, inventory: &Inventory) -> String {
     let place = file_line(site);
     let is_only = inventory
@@ -170,8 +187,8 @@ fn place(site: &Record, inventory: &Inventory) -> String {
     format!("{}: {place}", site.krate)
 }
 
-/// Whom the lock keeps apart: `Global`, `Per tenant_id + date`.
-fn reach(key: &Key<'_>) -> String {
+/// Which calls exclude each other: `Global`, `Per tenant_id + date`.
+fn extent(key: &Key<'_>) -> String {
     match &key.known {
         Some(LockedKey::Pattern(pattern)) => {
             let names: Vec<String> = pattern
@@ -192,22 +209,23 @@ fn reach(key: &Key<'_>) -> String {
     }
 }
 
-/// `Transaction (pg_advisory_xact_lock)`, and what the site says of time.
-fn kind(site: &Record) -> String {
+/// `Transaction (pg_advisory_xact_lock)`, and the times that the site sets.
+fn lock_type(site: &Record) -> String {
     let shared = if site.mode == "shared" { "_shared" } else { "" };
     let never = if site.wait.as_deref() == Some("never") {
         "try_"
     } else {
         ""
     };
-    let mut kind = match site.scope.as_str() {
+    let mut text = match site.scope.as_str() {
         "xact" => format!("Transaction (`pg_{never}advisory_xact_lock{shared}`)"),
         "session" => format!("Session (`pg_{never}advisory_lock{shared}`)"),
         "lease" if never.is_empty() => "Lease (a row that is renewed)".to_owned(),
         "lease" => "Lease (a row that is renewed), does not wait".to_owned(),
-        _ => "Declared; held where it is used".to_owned(),
+        "none" => "Declared; held where it is used".to_owned(),
+        other => plain(other),
     };
-    let said = [
+    let settings = [
         (
             "waits",
             site.wait.as_deref().filter(|wait| *wait != "never"),
@@ -218,17 +236,17 @@ fn kind(site: &Record) -> String {
         ("renewed every", site.renew.as_deref()),
         ("kept after `Ok` for", site.keep.as_deref()),
     ];
-    for (what, value) in said {
+    for (what, value) in settings {
         if let Some(value) = value {
-            // What is no time and no level is an expression.
+            // Anything but a time and a level is an expression.
             let is_word = value == "forever"
                 || what == "isolation"
                 || value.starts_with(|c: char| c.is_ascii_digit());
             let value = if is_word { plain(value) } else { code(value) };
-            let _ = write!(kind, ", {what} {value}");
+            let _ = write!(text, ", {what} {value}");
         }
     }
-    kind
+    text
 }
 
 fn exceptions(text: &mut String, inventory: &Inventory) {
@@ -253,62 +271,27 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
     }
 }
 
-fn chances(text: &mut String, inventory: &Inventory, rendered: u64) {
-    let count = odds::thousands(rendered);
-    let lead = format!(
-        "That among {count} different keys of one derivation some two become the same number: then their holders wait for each \
-         other without need."
-    );
-    section(text, "Odds of a collision", &lead);
-    let rows: Vec<[String; 5]> = Derivation::ALL
-        .into_iter()
-        .map(|derivation| {
-            let used = inventory.sites.iter().filter(|site| {
-                site.derivation == derivation.name()
-                    && !is_lease(site)
-                    && site.keys.iter().any(|key| key.starts_with("pattern "))
-            });
-            [
-                code(derivation.name()),
-                used.count().to_string(),
-                derivation.bits().to_string(),
-                odds::chance(derivation.collision_odds(rendered)),
-                odds::thousands(odds::even(derivation)),
-            ]
-        })
-        .collect();
-    let odds = format!("Odds for {count} keys");
-    let heads = [
-        "Derivation",
-        "Lock sites here",
-        "Bits",
-        &odds,
-        "One in two at",
-    ];
-    table(text, &heads, &rows);
-}
-
 fn table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; N]]) {
-    // A column without a cell is none: most registries need no name or component.
-    let shown: Vec<usize> = (0..N)
+    // Empty columns are left out: most registries need no name or component.
+    let columns: Vec<usize> = (0..N)
         .filter(|column| rows.iter().any(|row| !row[*column].is_empty()))
         .collect();
     let mut line = |cells: Vec<&str>| {
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     };
-    line(shown.iter().map(|column| heads[*column]).collect());
-    line(shown.iter().map(|_| "---").collect());
+    line(columns.iter().map(|column| heads[*column]).collect());
+    line(columns.iter().map(|_| "---").collect());
     for row in rows {
-        line(shown.iter().map(|column| row[*column].as_str()).collect());
+        line(columns.iter().map(|column| row[*column].as_str()).collect());
     }
 }
 
-/// Text of a doc comment or an argument: Markdown already, but for what would end the cell.
+/// Text of a doc comment or an argument, which is Markdown, with the `|` escaped that would end the cell.
 fn plain(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// A code span that holds back quotes too.
+/// A code span, whose text can contain backticks.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return String::new();

@@ -1,6 +1,6 @@
-//! Where does the answer go, how wide is it there, and does it have colours?
+//! Where does the answer go, how wide can it be, and does it have colours?
 //!
-//! Styles are always written; `anstream` takes them out where they do not belong: in a pipe, a file, or with `NO_COLOR`.
+//! Styles are always written; `anstream` removes them in a pipe, in a file, or with `NO_COLOR`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -17,12 +17,12 @@ pub(crate) const KEY: Style = AnsiColor::Green.on_default();
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const FRAME: Style = AnsiColor::Blue.on_default().bold();
 
-/// A text that somebody else wrote, on one line and harmless: nothing in it steers a terminal.
+/// A text from outside of this program, on one line and without characters that control a terminal.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for letter in text.chars() {
         let letter = if steers(letter) { ' ' } else { letter };
-        // Queries are written over many lines, and indented.
+        // Queries have several lines, and indentation.
         if !(letter == ' ' && line.ends_with(' ')) {
             line.push(letter);
         }
@@ -30,8 +30,8 @@ pub(crate) fn one_line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// Whether a character does something to a terminal in place of being shown: control characters, and those that turn the
-/// direction of what follows or are not seen at all.
+/// Whether a character controls a terminal instead of being displayed: control characters, and those that change the direction of
+/// the text after them or are invisible.
 pub(crate) fn steers(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -47,7 +47,7 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     is_read(text).map(drop)
 }
 
-/// Writes to the standard output; tells whether anybody reads it still: `cargo advisory dump | head`.
+/// Writes to the standard output; tells whether it is still open for reading, unlike with `cargo advisory dump | head`.
 pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
         Ok(()) => Ok(true),
@@ -56,13 +56,13 @@ pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Writes a message for people, beside the answer.
+/// Writes a message for people, to the standard error.
 pub(crate) fn note(text: &str) {
-    // There is nowhere left to complain to.
+    // There is nowhere to report a failure.
     drop(anstream::stderr().write_all(text.as_bytes()));
 }
 
-/// The columns that a table on the standard output can use; `None` if it is no terminal, or goes to a file.
+/// The columns that a table on the standard output can use; `None` for a file, or if the standard output is not a terminal.
 pub(crate) fn width(to: Option<&Path>) -> Option<usize> {
     let width = terminal_size::terminal_size_of(io::stdout()).filter(|_| to.is_none());
     width.map(|(width, _)| usize::from(width.0))

@@ -1,13 +1,19 @@
-//! Which of cargo's flags say what to build?
+//! Which artifacts does a subcommand read: those that are named, or those that `cargo build` makes with which flags?
 //!
-//! They are passed on to `cargo build` as they are; what this list does not know goes behind `--`.
+//! The flags are passed to `cargo build` unchanged; flags that are not in this list go after `--`.
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::path::PathBuf;
 
-/// The heading they have in the help.
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+
+use crate::failure::Failure;
+use crate::inventory::Inventory;
+use crate::{cargo, cli};
+
+/// The heading of the flags in the help.
 const HEADING: &str = "Selection (as for `cargo build`)";
 
-/// Whether a flag takes a value, and may stand several times.
+/// How many values a flag takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Nothing,
@@ -84,7 +90,7 @@ const FLAGS: [Flag; 25] = [
     short('q', flag("quiet", "Without cargo's own messages")),
 ];
 
-/// Adds them to a subcommand.
+/// Adds the flags to a subcommand.
 pub(crate) fn arguments(command: Command) -> Command {
     let flags = FLAGS.iter().map(|flag| {
         let arg = Arg::new(flag.name).long(flag.name).help(flag.help);
@@ -106,12 +112,28 @@ pub(crate) fn arguments(command: Command) -> Command {
     )
 }
 
-/// Gives their names, for what can't stand beside them.
-pub(crate) fn names() -> Vec<&'static str> {
-    FLAGS.iter().map(|flag| flag.name).chain(["rest"]).collect()
+/// Adds the alternative to building.
+pub(crate) fn artifact() -> Arg {
+    Arg::new("artifact")
+        .long("artifact")
+        .value_name("FILE")
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(ValueHint::FilePath)
+        .conflicts_with_all(FLAGS.iter().map(|flag| flag.name).chain(["rest"]))
+        .help("Reads a program, library or archive instead of building")
 }
 
-/// Gives them as cargo takes them.
+/// Reads the artifacts that are named, or else builds and reads those of the selection.
+pub(crate) fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
+    let named = cli::paths(matches, "artifact");
+    if named.is_empty() {
+        return Inventory::read(&cargo::build(&flags(matches))?);
+    }
+    Inventory::read(&named)
+}
+
+/// Gives the flags for `cargo build`.
 pub(crate) fn flags(matches: &ArgMatches) -> Vec<String> {
     let mut flags = Vec::new();
     for flag in &FLAGS {

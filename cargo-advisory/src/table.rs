@@ -1,28 +1,28 @@
-//! How does an inventory look on a terminal?
+//! How is an inventory written as a table on a terminal?
 //!
-//! One row a key; where the terminal leaves too little for that, each key is a paragraph.
+//! Each key has a row, or a paragraph if the terminal is too narrow.
 
 use std::fmt::Write;
 
 use advisory_pattern::LockedKey;
 use anstyle::Style;
 
-use crate::grid::Grid;
+use crate::columns::Columns;
 use crate::inventory::{Inventory, file_line, keys, path};
 use crate::screen::{DIM, KEY, PLAIN};
 
 const HEADS: [&str; COLUMNS] = ["KEY", "NAME", "DERIVATION", "HELD", "FUNCTION", "PLACE"];
 const STYLES: [Style; COLUMNS] = [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM];
 const COLUMNS: usize = 6;
-/// No column gives way further: less is unreadable.
+/// A column is at least as wide as this, because less is unreadable.
 const NARROWEST: usize = 20;
 
-/// Draws the table, and below it which crates it saw.
+/// Writes the table, and below it which crates have lock sites.
 pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
     let rows: Vec<[String; COLUMNS]> = rows(inventory);
     let mut text = String::new();
     if !rows.is_empty() {
-        let grid = Grid {
+        let grid = Columns {
             heads: HEADS,
             styles: STYLES,
             narrowest: NARROWEST,
@@ -36,7 +36,7 @@ pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
         }
         text.push('\n');
     }
-    // A `String` takes everything.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(text, "{}", inventory.summary());
     text
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use advisory_pattern::{Atom, Class, Language, Pattern, Repeat, ambiguity, overlap, witness};
+use advisory_pattern::{Atom, CharSet, Language, Pattern, Repeat, ambiguity, overlap, witness};
 use proptest::prelude::*;
 
 type Parts = Vec<Vec<Atom>>;
@@ -13,32 +13,32 @@ type Parts = Vec<Vec<Atom>>;
 const LETTERS: [char; 4] = ['a', '-', 'é', 'è'];
 const LONGEST: usize = 5;
 
-fn class() -> impl Strategy<Value = Class> {
+fn char_set() -> impl Strategy<Value = CharSet> {
     prop::sample::select(vec![
-        Class::only('a'),
-        Class::only('-'),
-        Class::only('é'),
-        Class::only('è'),
-        Class::of("a-"),
-        Class::all_but("a"),
-        Class::all_but("-"),
-        Class::ANY,
+        CharSet::only('a'),
+        CharSet::only('-'),
+        CharSet::only('é'),
+        CharSet::only('è'),
+        CharSet::of("a-"),
+        CharSet::all_but("a"),
+        CharSet::all_but("-"),
+        CharSet::ANY,
     ])
 }
 
 fn atom() -> impl Strategy<Value = Atom> {
     prop_oneof![
-        4 => class().prop_map(Atom::one),
-        2 => class().prop_map(Atom::optional),
-        2 => class().prop_map(Atom::star),
+        4 => char_set().prop_map(Atom::one),
+        2 => char_set().prop_map(Atom::optional),
+        2 => char_set().prop_map(Atom::star),
         1 => (0..4_u8).prop_map(Atom::branch),
         1 => (0..3_u8).prop_map(Atom::skip),
     ]
 }
 
 fn parts() -> impl Strategy<Value = Parts> {
-    let any = vec![Atom::star(Class::all_but("-"))];
-    let dash = vec![Atom::one(Class::only('-'))];
+    let any = vec![Atom::star(CharSet::all_but("-"))];
+    let dash = vec![Atom::one(CharSet::only('-'))];
     let part = prop_oneof![
         3 => prop::collection::vec(atom(), 0..4),
         1 => Just(any),
@@ -80,7 +80,7 @@ fn matches(atoms: &[Atom], text: &[char]) -> bool {
     };
     let read = text
         .split_first()
-        .filter(|(c, _)| atom.class.has(**c))
+        .filter(|(c, _)| atom.chars.contains(**c))
         .map(|(_, rest)| rest);
     let skipped = |n: u8| &behind[usize::from(n).min(behind.len())..];
     match atom.repeat {

@@ -1,6 +1,6 @@
 //! Which two locks are one, never meet, or collide?
 
-use advisory_pattern::{Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Shape};
+use advisory_pattern::{Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Record, Shape};
 use proptest::prelude::*;
 
 use crate::pattern;
@@ -256,6 +256,15 @@ fn a_declared_lock_meets_advisory_locks_and_leases() {
     assert_eq!(md5.collision(&lease(lock("account:<id>"))), None);
 }
 
+fn site(scope: &str, kind: &str) -> Record {
+    Record {
+        scope: scope.to_owned(),
+        kind: kind.to_owned(),
+        derivation: "sha256".to_owned(),
+        ..Record::default()
+    }
+}
+
 #[test]
 fn a_records_scope_and_kind_say_its_space() {
     for (scope, kind, space) in [
@@ -265,9 +274,14 @@ fn a_records_scope_and_kind_say_its_space() {
         ("none", "struct", KeySpace::Declared),
         // `lock_key!` gives a number.
         ("none", "macro", KeySpace::Advisory),
+        ("", "fn", KeySpace::Advisory),
     ] {
-        assert_eq!(KeySpace::of(scope, kind), space, "{scope} {kind}");
+        let site = site(scope, kind);
+        assert_eq!(site.key_space(), Ok(space), "{scope} {kind}");
     }
+    // A scope of a newer version can have another key space, so no lock of it is compared.
+    assert!(site("table", "fn").key_space().is_err());
+    assert!(site("table", "fn").locks().is_err());
 }
 
 #[test]

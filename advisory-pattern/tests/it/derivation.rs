@@ -87,6 +87,7 @@ fn hashtext_agrees_with_postgresql_at_every_length_of_a_block() {
 fn names_lead_back_to_their_derivations() {
     for derivation in Derivation::ALL {
         assert_eq!(Derivation::from_name(derivation.name()), Some(derivation));
+        assert_eq!(derivation.variant(), format!("{derivation:?}"));
     }
     assert_eq!(Derivation::from_name("sha1"), None);
     assert_eq!(Derivation::default(), Derivation::Sha256);

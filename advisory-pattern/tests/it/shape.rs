@@ -83,7 +83,7 @@ fn each_shape_has_its_forms_and_no_others() {
 #[test]
 fn no_shape_but_raw_has_a_colon() {
     for shape in Shape::ALL {
-        let has_colon = shape.atoms().iter().any(|atom| atom.class.has(':'));
+        let has_colon = shape.atoms().iter().any(|atom| atom.chars.contains(':'));
         assert_eq!(has_colon, shape == Shape::Raw, "{shape:?}");
     }
 }
@@ -92,6 +92,7 @@ fn no_shape_but_raw_has_a_colon() {
 fn names_lead_back_to_their_shapes() {
     for shape in Shape::ALL {
         assert_eq!(Shape::from_name(shape.name()), Some(shape));
+        assert_eq!(shape.variant(), format!("{shape:?}"));
     }
     assert_eq!(Shape::from_name("Uuid"), None);
 }

@@ -99,7 +99,7 @@ impl Names {
                     number: number(&key, derivation),
                     key,
                     derivation,
-                    space: KeySpace::of(&site.scope, &site.kind),
+                    space: site.key_space().map_err(InventoryError::Record)?,
                     site: Arc::clone(&site),
                 });
             }

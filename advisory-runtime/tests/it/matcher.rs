@@ -18,7 +18,7 @@ pub(crate) fn reads(atoms: &[Atom], text: &str) -> bool {
                 Repeat::Star => place,
                 Repeat::Branch(_) | Repeat::Skip(_) => continue,
             };
-            if atom.class.has(c) {
+            if atom.chars.contains(c) {
                 reach(atoms, to, &mut next);
             }
         }

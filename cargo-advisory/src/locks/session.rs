@@ -42,7 +42,7 @@ impl Session {
         let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
         let is_remote = config.get_hosts().iter().any(is_remote);
         config.ssl_mode(if is_remote { mode } else { SslMode::Disable });
-        config.application_name(crate::NAME);
+        config.application_name(crate::cli::NAME);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(TIMEOUT);
         }

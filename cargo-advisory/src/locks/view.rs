@@ -11,10 +11,10 @@ use advisory_runtime::{Key, Mode};
 use super::Snapshot;
 use super::age::short;
 use super::tree::{self, Content};
-use crate::grid::Grid;
+use crate::columns::Columns;
 use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line};
 
-const LOCKS: Grid<8> = Grid {
+const LOCKS: Columns<8> = Columns {
     heads: [
         "LOCK",
         "PID",
@@ -28,7 +28,7 @@ const LOCKS: Grid<8> = Grid {
     styles: [KEY, BOLD, PLAIN, BOLD, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
-const LEASES: Grid<5> = Grid {
+const LEASES: Columns<5> = Columns {
     heads: ["LEASE", "HOLDER", "TOKEN", "HELD FOR", "EXPIRES IN"],
     styles: [KEY, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
@@ -74,7 +74,7 @@ fn shortened(rows: &[[String; 8]], width: Option<usize>) -> Vec<[String; 8]> {
 
 fn table<const N: usize>(
     text: &mut String,
-    grid: &Grid<N>,
+    grid: &Columns<N>,
     rows: &[[String; N]],
     width: Option<usize>,
 ) {
@@ -89,7 +89,7 @@ fn table<const N: usize>(
 }
 
 /// For a narrow terminal: the first cell, and below it the other cells with their heads.
-fn paragraph<const N: usize>(text: &mut String, grid: &Grid<N>, row: &[String; N]) {
+fn paragraph<const N: usize>(text: &mut String, grid: &Columns<N>, row: &[String; N]) {
     let first = grid.styles[0];
     let _ = writeln!(text, "{first}{}{first:#}", row[0]);
     let cells = grid.heads.iter().zip(row).skip(1);

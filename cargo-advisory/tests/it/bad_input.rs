@@ -62,6 +62,12 @@ fn inventories_that_are_none() {
     let cut = &inventory()[..400];
     let wrong = inventory().replace("\"crate\": \"booking-service\"", "\"crate\": 5");
     let strange = inventory().replace("<date: text>", "<date: txt>");
+    let site = |members: &str| {
+        format!(r#"{{"version": 1, "sites": [{{"function": "f", "crate": "c", {members}}}]}}"#)
+    };
+    let number = site(r#""keys": [{"number": "42"}]"#);
+    let pair = site(r#""keys": [{"pair": "(1, 2)"}]"#);
+    let scope = site(r#""scope": "table", "keys": []"#);
     let all = [
         ("newer.json", newer.as_str(), "has version 7"),
         ("cut.json", cut, "not an inventory in JSON"),
@@ -69,6 +75,9 @@ fn inventories_that_are_none() {
         ("no-sites.json", "{\"version\": 1}", "`sites` is no array"),
         ("wrong.json", &wrong, "sites[0]: `crate` is no text"),
         ("strange.json", &strange, "sites[0]: "),
+        ("number.json", &number, "sites[0]: `number` is no number"),
+        ("pair.json", &pair, "sites[0]: `pair` is no array"),
+        ("scope.json", &scope, "scope `table`"),
     ];
     for (name, content, why) in all {
         let path = file(name, content);

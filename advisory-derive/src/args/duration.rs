@@ -1,0 +1,306 @@
+//! Arguments that take a time: `"5s"`, a `Duration`, or the words `"never"` and `"forever"`.
+
+use crate::errors::Errors;
+use crate::tokens::span_of;
+use crate::tokens::ungrouped;
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::quote_spanned;
+use syn::LitStr;
+
+/// The value of `wait`.
+pub(crate) enum Wait {
+    Never,
+    Forever,
+    For(Duration),
+}
+
+/// A time, and how it was written.
+pub(crate) struct Duration {
+    length: Length,
+    pub(crate) written: String,
+}
+
+enum Length {
+    Milliseconds(u64, Span),
+    Expression(TokenStream),
+}
+
+impl Wait {
+    pub(crate) fn written(&self) -> &str {
+        match self {
+            Self::Never => "never",
+            Self::Forever => "forever",
+            Self::For(duration) => &duration.written,
+        }
+    }
+}
+
+impl Duration {
+    /// Its milliseconds, where they are known here.
+    pub(crate) fn milliseconds(&self) -> Option<(u64, Span)> {
+        match self.length {
+            Length::Milliseconds(number, span) => Some((number, span)),
+            Length::Expression(_) => None,
+        }
+    }
+
+    /// An expression of the type `Duration`.
+    pub(crate) fn expression(&self, private: &TokenStream) -> TokenStream {
+        match &self.length {
+            Length::Milliseconds(number, span) => {
+                let at = span.resolved_at(Span::mixed_site());
+                quote_spanned!(at=> #private::millis(#number))
+            }
+            Length::Expression(expression) => expression.clone(),
+        }
+    }
+}
+
+const TIMES: &str = "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`";
+
+/// `max_hold = …`.
+pub(crate) const MAX_HOLD: Messages = Messages {
+    expected: TIMES,
+    words: &[],
+    of_zero: "write how long the body may run, such as `max_hold = \"30s\"`",
+    longest: SERVER_TIMEOUT,
+    of_too_long: "leave `max_hold` out, then the body runs as long as it takes",
+};
+
+/// A lease's `ttl = …`.
+pub(crate) const TTL: Messages = Messages {
+    longest: LEASE,
+    of_zero: "write how long a grant lasts that is not renewed, such as `ttl = \"60s\"`",
+    of_too_long: "write how soon another process may take over when this one has died, such as `ttl = \"60s\"`",
+    ..MAX_HOLD
+};
+
+/// A lease's `renew = …`.
+pub(crate) const RENEW: Messages = Messages {
+    longest: LEASE,
+    of_zero: "write how often the lease is renewed, such as `renew = \"20s\"`",
+    of_too_long: "leave `renew` out, then it is a third of `ttl`",
+    ..MAX_HOLD
+};
+
+/// A lease's `keep = …`.
+pub(crate) const KEEP: Messages = Messages {
+    longest: LEASE,
+    of_zero: "leave `keep` out, then the key is free when the function returns",
+    of_too_long: "write how long a second call is turned away, such as `keep = \"24h\"`",
+    ..MAX_HOLD
+};
+
+/// A claim's `ttl = …` and `renew = …`.
+const CLAIM: Messages = Messages {
+    of_zero: "write one that is, such as `\"60s\"`",
+    of_too_long: "write less, such as `\"1h\"`; a row is taken over only when its claim has expired",
+    ..MAX_HOLD
+};
+
+const WAIT: Messages = Messages {
+    expected: "`\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
+    words: &["never", "forever"],
+    of_zero: "write `wait = \"never\"`",
+    longest: SERVER_TIMEOUT,
+    of_too_long: "write `wait = \"forever\"`",
+};
+
+/// `wait = …`.
+pub(crate) fn wait(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Wait> {
+    match WAIT.read(value, name, errors)? {
+        Value::Time(time) => Some(Wait::For(time)),
+        Value::Word { word, quoted, span } => {
+            if !quoted {
+                errors.at(span, format_args!("write `wait = \"{}\"`", word.name()));
+            }
+            Some(match word {
+                Word::Never => Wait::Never,
+                Word::Forever => Wait::Forever,
+            })
+        }
+    }
+}
+
+/// `max_hold = …`, and a lease's `ttl`, `renew` and `keep`; `messages` is the argument's own.
+pub(crate) fn bound(
+    value: TokenStream,
+    name: &Ident,
+    messages: &Messages,
+    errors: &mut Errors,
+) -> Option<Duration> {
+    match messages.read(value, name, errors)? {
+        Value::Time(time) => Some(time),
+        Value::Word { word, span, .. } => {
+            let wanted = format_args!("`{}` is no bound: {}", word.name(), messages.of_too_long);
+            errors.at(span, wanted);
+            None
+        }
+    }
+}
+
+/// A claim's `ttl = …` and `renew = …`.
+pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Duration> {
+    match CLAIM.read(value, name, errors)? {
+        Value::Time(time) => Some(time),
+        Value::Word { word, span, .. } => {
+            let wanted = format_args!("`{}` is no time: expected {TIMES}", word.name());
+            errors.at(span, wanted);
+            None
+        }
+    }
+}
+
+/// What an argument takes, and the messages about other values.
+pub(crate) struct Messages {
+    expected: &'static str,
+    /// The words that it takes besides times.
+    words: &'static [&'static str],
+    of_zero: &'static str,
+    longest: Longest,
+    of_too_long: &'static str,
+}
+
+/// What an argument was given.
+enum Value {
+    Word {
+        word: Word,
+        quoted: bool,
+        span: Span,
+    },
+    Time(Duration),
+}
+
+#[derive(Clone, Copy)]
+enum Word {
+    Never,
+    Forever,
+}
+
+impl Word {
+    fn from_name(name: &str) -> Option<Self> {
+        let mut words = [Self::Never, Self::Forever].into_iter();
+        words.find(|word| word.name() == name)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Forever => "forever",
+        }
+    }
+}
+
+impl Messages {
+    fn read(&self, value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Value> {
+        let mut tokens = value.clone().into_iter();
+        let (first, second) = (tokens.next().map(ungrouped), tokens.next());
+        let span = span_of(first.as_ref());
+        let word = |name: &str, quoted| {
+            Word::from_name(name).map(|word| Value::Word { word, quoted, span })
+        };
+        if second.is_none()
+            && let Some(TokenTree::Ident(ident)) = &first
+            && let Some(word) = word(&ident.to_string(), false)
+        {
+            return Some(word);
+        }
+        if second.is_some() || !matches!(first, Some(TokenTree::Literal(_))) {
+            return Some(Value::Time(Duration {
+                written: value.to_string(),
+                length: Length::Expression(value),
+            }));
+        }
+        let Ok(literal) = syn::parse2::<LitStr>(first.into_iter().collect()) else {
+            let unit = if value
+                .to_string()
+                .ends_with(|end: char| end.is_ascii_digit())
+            {
+                "s"
+            } else {
+                ""
+            };
+            let time = format!("{value}{unit}");
+            errors.at(
+                span,
+                match milliseconds(&time) {
+                    Some(_) => format!("a time is a text with a unit: write `{name} = \"{time}\"`"),
+                    None => format!("`{value}` is no time: expected {}", self.expected),
+                },
+            );
+            return None;
+        };
+        let text = literal.value();
+        if let Some(word) = word(&text, true) {
+            return Some(word);
+        }
+        let message = match milliseconds(&text) {
+            Some(0) => format!("`\"{text}\"` is no time: {}", self.of_zero),
+            Some(number) if number > self.longest.0 => {
+                let Longest(_, longest) = self.longest;
+                format!("`\"{text}\"` is more than {longest}: {}", self.of_too_long)
+            }
+            Some(number) => {
+                return Some(Value::Time(Duration {
+                    length: Length::Milliseconds(number, span),
+                    written: text,
+                }));
+            }
+            None => {
+                let close = advisory_pattern::closest(&text, self.words.iter().copied());
+                close.map_or_else(
+                    || format!("`\"{text}\"` is no time: expected {}", self.expected),
+                    |close| format!("`\"{text}\"` is no time: did you mean `\"{close}\"`?"),
+                )
+            }
+        };
+        errors.at(span, message);
+        None
+    }
+}
+
+/// The longest time that makes sense, in milliseconds and in words.
+#[derive(Clone, Copy)]
+struct Longest(u64, &'static str);
+
+/// The server's time-outs are milliseconds in 31 bits.
+const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the 24 days that the server can count");
+/// A lease is for work that ends; a lock that never expires is not a lease.
+const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");
+
+/// A whole number and a unit.
+fn milliseconds(text: &str) -> Option<u64> {
+    let unit = text.find(|character: char| !character.is_ascii_digit())?;
+    let (number, unit) = text.split_at(unit);
+    let factor = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    if number.is_empty() {
+        return None;
+    }
+    // A number above `u64::MAX` is too long as well, and refused as such.
+    let number = number.parse().unwrap_or(u64::MAX);
+    Some(number.saturating_mul(factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::milliseconds;
+
+    #[test]
+    fn a_time_is_a_whole_number_and_a_unit() {
+        assert_eq!(milliseconds("500ms"), Some(500));
+        assert_eq!(milliseconds("5s"), Some(5_000));
+        assert_eq!(milliseconds("2m"), Some(120_000));
+        assert_eq!(milliseconds("2min"), Some(120_000));
+        assert_eq!(milliseconds("24h"), Some(86_400_000));
+        assert_eq!(milliseconds("99999999999999999999h"), Some(u64::MAX));
+        for none in ["", "s", "5", "5 s", "1.5s", "-5s", "5d", "5S", "s5"] {
+            assert_eq!(milliseconds(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The values of `key`, `keys` and `with`.
+
+use crate::errors::Errors;
+use crate::tokens::span_of;
+use crate::tokens::{split_at_commas, ungrouped};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use syn::LitStr;
+
+/// One key as written.
+pub(crate) enum KeyArg {
+    /// A string literal: a key pattern.
+    Pattern(LitStr),
+    /// Anything else: an expression that is a `LockKey`.
+    Expression(TokenStream),
+    /// An expression that gives any number of `LockKey`s.
+    Each(TokenStream),
+}
+
+pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
+    let mut tokens = value.clone().into_iter();
+    let (first, second) = (tokens.next(), tokens.next());
+    if let (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(bang))) = (&first, &second)
+        && bang.as_char() == '!'
+    {
+        errors.at(
+            name.span(),
+            "a macro is not expanded here: write the key pattern as one string literal",
+        );
+        return None;
+    }
+    Some(syn::parse2(value.clone()).map_or(KeyArg::Expression(value), KeyArg::Pattern))
+}
+
+pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg>> {
+    let mut tokens = value.clone().into_iter();
+    let (list, more) = (tokens.next().map(ungrouped), tokens.next());
+    match (list, more) {
+        (Some(TokenTree::Group(list)), None) if list.delimiter() == Delimiter::Bracket => {
+            let keys: Vec<_> = split_at_commas(list.stream())
+                .into_iter()
+                .filter_map(|item| key(item, errors))
+                .collect();
+            if keys.is_empty() {
+                errors.at(
+                    list.span(),
+                    "`keys` names no key: write `keys = [\"account:<from>\", \"account:<to>\"]`",
+                );
+            }
+            Some(keys)
+        }
+        (Some(TokenTree::Literal(list)), None) => {
+            let wanted = "`keys` is a list: write `keys = [\"account:<from>\", \"account:<to>\"]`, or `key = …` for one key";
+            errors.at(list.span(), wanted);
+            None
+        }
+        _ => Some(vec![KeyArg::Each(value)]),
+    }
+}
+
+/// `with(name = expression, …)`.
+pub(crate) fn with(
+    group: Option<TokenTree>,
+    name: &Ident,
+    errors: &mut Errors,
+) -> Option<Vec<(Ident, TokenStream)>> {
+    const WANTED: &str = "write `with(name = expression)` and `<name>` in the key";
+    let Some(TokenTree::Group(group)) = group else {
+        errors.at(name.span(), WANTED);
+        return None;
+    };
+    let mut values = Some(Vec::new());
+    for value in split_at_commas(group.stream()) {
+        let mut tokens = value.into_iter();
+        let (name, equals) = (tokens.next(), tokens.next());
+        let expression: TokenStream = tokens.collect();
+        match (name, equals) {
+            (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(punct)))
+                if punct.as_char() == '=' && !expression.is_empty() =>
+            {
+                if let Some(values) = &mut values {
+                    values.push((name, expression));
+                }
+            }
+            (name, _) => {
+                errors.at(span_of(name.as_ref()), WANTED);
+                values = None;
+            }
+        }
+    }
+    values
+}

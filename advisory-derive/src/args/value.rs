@@ -1,0 +1,89 @@
+//! Single values among the arguments: texts, numbers and names.
+
+use crate::errors::Errors;
+use crate::tokens::{first_span, split_at_commas};
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use syn::{LitInt, LitStr};
+
+pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
+    let span = first_span(&value);
+    let word: Option<Ident> = syn::parse2(value.clone()).ok();
+    let wanted = match word {
+        Some(word) => format!("write `{name} = \"{word}\"`"),
+        None => format!("`{name}` is a string literal: write `{name} = \"…\"`"),
+    };
+    syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
+}
+
+pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
+    let span = first_span(&value);
+    let literal: Option<LitInt> = syn::parse2(value).ok();
+    let literal = literal.filter(|literal| {
+        literal
+            .base10_parse::<usize>()
+            .is_ok_and(|number| number > 0)
+    });
+    if literal.is_none() {
+        errors.at(
+            span,
+            format_args!("`{name}` is a number of at least 1: write `{name} = 128`"),
+        );
+    }
+    literal
+}
+
+pub(crate) fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
+    let reason = string(value, name, errors)?;
+    if reason.value().trim().is_empty() {
+        errors.at(
+            reason.span(),
+            format_args!("`{name}` says why: write `{name} = \"keys of the old service\"`"),
+        );
+    }
+    Some(reason)
+}
+
+/// A name that the body can use.
+pub(crate) fn ident(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
+    let wanted = quoted_ident(&value).map_or_else(|| "lock".to_owned(), |word| word.to_string());
+    let wanted = format!("`{name}` is a name for the body: write `{name} = {wanted}`");
+    let span = first_span(&value);
+    syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
+}
+
+/// `allow_overlap("other-name", "reason")`.
+pub(crate) fn overlap(
+    group: Option<&TokenTree>,
+    name: &Ident,
+    errors: &mut Errors,
+) -> Option<(LitStr, LitStr)> {
+    let parts = match group {
+        Some(TokenTree::Group(group)) => split_at_commas(group.stream()),
+        Some(_) | None => Vec::new(),
+    };
+    let literal = |part: &TokenStream| syn::parse2::<LitStr>(part.clone()).ok();
+    if let [other, why] = parts.as_slice()
+        && let (Some(other), Some(why)) = (literal(other), literal(why))
+        && !why.value().trim().is_empty()
+    {
+        return Some((other, why));
+    }
+    let wanted = "write `allow_overlap(\"the other lock's name\", \"the reason\")`";
+    errors.at(name.span(), wanted);
+    None
+}
+
+/// The identifier in quotes, where one without was expected.
+pub(crate) fn quoted_ident(value: &TokenStream) -> Option<Ident> {
+    let literal: LitStr = syn::parse2(value.clone()).ok()?;
+    syn::parse_str(&literal.value()).ok()
+}
+
+/// "`a`, `b` or `c`"
+pub(crate) fn listed(names: &[&str]) -> String {
+    match names.split_last() {
+        Some((last, [])) => format!("`{last}`"),
+        Some((last, rest)) => format!("`{}` or `{last}`", rest.join("`, `")),
+        None => String::new(),
+    }
+}

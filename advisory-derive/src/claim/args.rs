@@ -1,0 +1,220 @@
+//! The arguments of `#[claim(…)]`.
+
+use crate::args::argument::{name_of, not_implemented, set, value_of};
+use crate::args::duration::{self, Duration};
+use crate::args::value::quoted_ident;
+use crate::errors::Errors;
+use crate::tokens::{first_span, split_at_commas};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
+use syn::LitStr;
+
+/// The arguments of `#[claim]`.
+const CLAIM: [&str; 11] = [
+    "table",
+    "key",
+    "order",
+    "ttl",
+    "renew",
+    "locked_until",
+    "locked_by",
+    "completed_at",
+    "failed_at",
+    "error_message",
+    "crate",
+];
+
+/// In milliseconds.
+const DEFAULT_TTL: u64 = 60_000;
+
+/// The arguments as written. `None` is "not given".
+#[derive(Default)]
+pub(crate) struct ClaimArgs {
+    pub(crate) table: Option<TokenStream>,
+    pub(crate) key: Option<Vec<Ident>>,
+    pub(crate) order: Option<Vec<Order>>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) renew: Option<Duration>,
+    pub(crate) locked_until: Option<Ident>,
+    pub(crate) locked_by: Option<Ident>,
+    pub(crate) completed_at: Option<MaybeColumn>,
+    pub(crate) failed_at: Option<MaybeColumn>,
+    pub(crate) error_message: Option<MaybeColumn>,
+    pub(crate) krate: Option<TokenStream>,
+}
+
+/// A column, or `"none"`.
+pub(crate) enum MaybeColumn {
+    Column(Ident),
+    None,
+}
+
+/// One column of the order.
+pub(crate) struct Order {
+    pub(crate) column: Ident,
+    pub(crate) is_descending: bool,
+    pub(crate) nulls_first: Option<bool>,
+}
+
+impl ClaimArgs {
+    pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
+        let mut args = Self::default();
+        for argument in split_at_commas(tokens) {
+            let mut tokens = argument.into_iter();
+            if let Some(name) = name_of(tokens.next(), &CLAIM, errors)
+                && let Some(value) =
+                    value_of(&name, tokens.next().as_ref(), tokens.collect(), errors)
+            {
+                args.value(&name, value, errors);
+            }
+        }
+        let ttl = match &args.ttl {
+            Some(ttl) => ttl.milliseconds(),
+            None => Some((DEFAULT_TTL, Span::call_site())),
+        };
+        if let (Some((ttl, _)), Some(renew)) = (ttl, &args.renew)
+            && let Some((renew, span)) = renew.milliseconds()
+            && renew > ttl / 2
+        {
+            let wanted =
+                "a claim is renewed at least twice within its `ttl`: write at most half of it";
+            errors.at(span, wanted);
+        }
+        args
+    }
+
+    /// Reads the value of an argument.
+    fn value(&mut self, name: &Ident, value: TokenStream, errors: &mut Errors) {
+        macro_rules! set {
+            ($slot:ident, $value:expr) => {{
+                let value = $value;
+                set(&mut self.$slot, name, value, errors);
+            }};
+        }
+        match name.to_string().as_str() {
+            "table" => set!(table, Some(value)),
+            "key" => set!(key, key(value, errors)),
+            "order" => set!(order, order(value, errors)),
+            "ttl" => set!(ttl, duration::interval(value, name, errors)),
+            "renew" => set!(renew, duration::interval(value, name, errors)),
+            "locked_until" => set!(locked_until, column(value, name, errors)),
+            "locked_by" => set!(locked_by, column(value, name, errors)),
+            "completed_at" => set!(completed_at, maybe_column(value, name, errors)),
+            "failed_at" => set!(failed_at, maybe_column(value, name, errors)),
+            "error_message" => set!(error_message, maybe_column(value, name, errors)),
+            "crate" => set!(krate, Some(value)),
+            _ => not_implemented(name, errors),
+        }
+    }
+}
+
+/// `id`, or `(matrix_id, chunk_hash)`.
+fn key(value: TokenStream, errors: &mut Errors) -> Option<Vec<Ident>> {
+    const MAX_COLUMNS: usize = 4;
+    let first = value.clone().into_iter().next();
+    let columns = match &first {
+        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis => {
+            split_at_commas(group.stream())
+        }
+        _ => vec![value],
+    };
+    let columns: Vec<Ident> = columns
+        .into_iter()
+        .filter_map(|column| {
+            let wanted = "the key is columns: write `key = id` or `key = (matrix_id, chunk_hash)`";
+            let span = first_span(&column);
+            syn::parse2(column)
+                .map_err(|_| errors.at(span, wanted))
+                .ok()
+        })
+        .collect();
+    if let Some(more) = columns.get(MAX_COLUMNS) {
+        errors.at(
+            more.span(),
+            format_args!("a key has at most {MAX_COLUMNS} columns"),
+        );
+        return None;
+    }
+    (!columns.is_empty()).then_some(columns)
+}
+
+/// `"priority desc, created_at"`.
+fn order(value: TokenStream, errors: &mut Errors) -> Option<Vec<Order>> {
+    let span = first_span(&value);
+    let Ok(literal) = syn::parse2::<LitStr>(value) else {
+        errors.at(
+            span,
+            "`order` is a text: write `order = \"priority desc, created_at\"`",
+        );
+        return None;
+    };
+    let text = literal.value();
+    let order: Vec<Order> = text
+        .split(',')
+        .filter_map(|part| {
+            let order = order_of(part, literal.span());
+            if order.is_none() {
+                let wanted = format_args!(
+                    "`{}` is no column to order by: write its name, and behind it `asc` or `desc`, `nulls first` or `nulls last`",
+                    part.trim()
+                );
+                errors.at(literal.span(), wanted);
+            }
+            order
+        })
+        .collect();
+    (!order.is_empty()).then_some(order)
+}
+
+fn order_of(part: &str, span: Span) -> Option<Order> {
+    let words: Vec<String> = part.split_whitespace().map(str::to_lowercase).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (is_descending, rest) = match words.get(1..)? {
+        ["desc", rest @ ..] => (true, rest),
+        ["asc", rest @ ..] | rest => (false, rest),
+    };
+    let nulls_first = match rest {
+        [] => None,
+        ["nulls", "first"] => Some(true),
+        ["nulls", "last"] => Some(false),
+        _ => return None,
+    };
+    let mut column: Ident = syn::parse_str(part.split_whitespace().next()?).ok()?;
+    column.set_span(span);
+    Some(Order {
+        column,
+        is_descending,
+        nulls_first,
+    })
+}
+
+fn column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
+    let wanted = quoted_ident(&value).unwrap_or_else(|| name.clone());
+    let wanted = format!("`{name}` is a column: write `{name} = {wanted}`");
+    let span = first_span(&value);
+    syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
+}
+
+/// A column, or `"none"`.
+fn maybe_column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<MaybeColumn> {
+    match syn::parse2::<LitStr>(value.clone()) {
+        Ok(literal) if literal.value() == "none" => Some(MaybeColumn::None),
+        _ => column(value, name, errors).map(MaybeColumn::Column),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CLAIM, ClaimArgs};
+    use crate::errors::Errors;
+
+    #[test]
+    fn every_known_argument_is_implemented() {
+        for name in CLAIM {
+            let mut errors = Errors::default();
+            let written = format!("{name} = \"x\"").parse().expect("tokens");
+            ClaimArgs::parse(written, &mut errors);
+            let errors = errors.into_compile_errors().to_string();
+            assert!(!errors.contains("is not implemented"), "{errors}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Collisions of a lock site with the earlier sites of the same crate, found while compiling.
+//!
+//! One compiler process compiles one crate and expands every attribute on every build, also on an incremental one, so the table is
+//! complete. An editor's process outlives edits, and merged doctests are many programs in one crate: there nothing is compared, to
+//! avoid false errors. This is early feedback; the complete check reads the artifact.
+
+use crate::args::Args;
+use crate::errors::Errors;
+use crate::site_facts::SiteFacts;
+use advisory_pattern::{Lock, LockedKey, Part};
+use proc_macro2::Span;
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// One lock of an earlier site.
+struct SiteLock {
+    place: Place,
+    lock: Lock,
+    /// The text that every key of a pattern starts with.
+    prefix: Option<String>,
+    /// The key as written.
+    written: String,
+}
+
+/// Where a site is. Spans cannot be stored: using one after its expansion panics.
+#[derive(Clone, PartialEq, Eq)]
+struct Place {
+    // The fields that differ most often come first: a thousand sites need half a million comparisons.
+    line: usize,
+    column: usize,
+    /// ``fn `settle` ``; distinguishes functions that one `macro_rules!` made of one span.
+    item: String,
+    file: String,
+    /// A compiler process has one crate, but some tools run several in one process.
+    krate: String,
+}
+
+static SITE_LOCKS: Mutex<Vec<SiteLock>> = Mutex::new(Vec::new());
+
+/// Reports the site's locks that can collide with those of an earlier site, and adds them to the table.
+pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
+    let Some(place) = Place::of(site.span(), site.item()) else {
+        return;
+    };
+    let name = args.name();
+    let mut earlier_locks = SITE_LOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    // An outer macro can expand the same tokens twice.
+    earlier_locks.retain(|earlier| earlier.place != place);
+    for known in &site.keys {
+        let Some(key) = known.key.clone() else {
+            continue;
+        };
+        let prefix = prefix(&key);
+        let lock = Lock::new(key, site.derivation, name.clone(), args.allowed_overlaps())
+            .within(site.key_space());
+        let found = earlier_locks
+            .iter()
+            .filter(|earlier| {
+                // Two locks of one name are compared whatever their keys are.
+                name.is_some() || can_be_equal(prefix.as_deref(), earlier.prefix.as_deref())
+            })
+            .find_map(|earlier| {
+                let is_other = earlier.place.krate == place.krate && earlier.place != place;
+                is_other.then(|| Some((earlier, lock.collision(&earlier.lock)?)))?
+            });
+        if let Some((earlier, collision)) = found {
+            let there = &earlier.place;
+            errors.at(
+                known.span,
+                format_args!(
+                    "{}\n --> {}:{}:{} ({}) is the other lock\n  = {collision}\n  = help: {}",
+                    collision.headline(&known.written, &earlier.written),
+                    there.file,
+                    there.line,
+                    there.column,
+                    there.item,
+                    collision.help(&known.written, site.key_prefix()),
+                ),
+            );
+        }
+        earlier_locks.push(SiteLock {
+            place: place.clone(),
+            lock,
+            prefix,
+            written: known.written.clone(),
+        });
+    }
+}
+
+fn prefix(key: &LockedKey) -> Option<String> {
+    let LockedKey::Pattern(pattern) = key else {
+        return None;
+    };
+    match pattern.parts.first()? {
+        Part::Text(text) => Some(text.clone()),
+        Part::Placeholder(_) => None,
+    }
+}
+
+/// Whether keys with these prefixes can be equal. Most sites differ here, which costs one optimised comparison of bytes: unlike the
+/// standard library, this crate is compiled without optimisation when a crate is only checked.
+fn can_be_equal(here: Option<&str>, there: Option<&str>) -> bool {
+    let (Some(here), Some(there)) = (here, there) else {
+        return true;
+    };
+    let (here, there) = (here.as_bytes(), there.as_bytes());
+    let length = here.len().min(there.len());
+    here[..length] == there[..length]
+}
+
+impl Place {
+    /// `None` where sites cannot be compared.
+    fn of(span: Span, item: String) -> Option<Self> {
+        if !is_compiler() {
+            return None;
+        }
+        let span = span.unwrap();
+        let file = span.file();
+        if file.is_empty() || file.contains("doctest_bundle") {
+            return None;
+        }
+        let krate = std::env::var("CARGO_CRATE_NAME").unwrap_or_default();
+        Some(Self {
+            krate,
+            file,
+            line: span.line(),
+            column: span.column(),
+            item,
+        })
+    }
+}
+
+/// Whether this process compiles one crate and then exits.
+fn is_compiler() -> bool {
+    static IS_COMPILER: OnceLock<bool> = OnceLock::new();
+    *IS_COMPILER.get_or_init(|| {
+        let program = std::env::current_exe().unwrap_or_default();
+        let stem = program.file_stem().unwrap_or_default();
+        ["rustc", "clippy-driver", "rustdoc", "miri"]
+            .map(Path::new)
+            .iter()
+            .any(|known| *known == Path::new(stem))
+    })
+}

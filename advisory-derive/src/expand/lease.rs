@@ -1,0 +1,101 @@
+//! The expansion for a lease: acquire, run the body beside its renewal, finish.
+//!
+//! The lease gives the body no connection, so the body runs with the function's own names.
+
+use super::parts::Parts;
+use super::request::{at_start, options, typed, with_values};
+use crate::site::Site;
+use crate::site::keys::SiteKey;
+use proc_macro2::{Span, TokenStream};
+use quote::quote_spanned;
+
+/// Statements that acquire the lease, run the body and release the lease, and the body's result. As for a lock, an error is
+/// `converted` and returned; with `on_held`, one from before the body breaks out of `'held` instead.
+pub(crate) fn lease_steps(site: &Site, pool: &TokenStream, parts: &Parts) -> TokenStream {
+    let here = Span::mixed_site();
+    let Parts {
+        private,
+        converted,
+        ok,
+        err,
+        refused,
+        handle,
+        ..
+    } = parts;
+    let key = key(site, private);
+    let (times, options) = (times(site, private), options(site, private));
+    // The compiler reports here that a value is not a pool.
+    let at = at_start(pool);
+    let acquire = quote_spanned!(at=> #private::lease::acquire_at(&(#pool), request).await);
+    let body = parts.async_body(&site.function.body.stream());
+    quote_spanned!(here=>
+        let request = #key #times #options;
+        let mut held = match #acquire {
+            #ok(held) => held,
+            #err(error) => #refused,
+        };
+        #handle
+        let result = match held.run(#body).await {
+            #ok(result) => result,
+            #err(error) => return #converted,
+        };
+        match #private::lease::finish_at(held, result).await {
+            #ok(result) => result,
+            #err(error) => #converted,
+        }
+    )
+}
+
+/// An expression: a `Request` for the key's text. The values that compute it are dropped before the wait, so that the future is
+/// `Send` whatever their types are.
+fn key(site: &Site, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let with = with_values(site);
+    match site.keys.list.first() {
+        // `Each` is from `keys`, which is refused for a lease.
+        Some(SiteKey::Expression(key) | SiteKey::Each(key)) => {
+            let (at, key) = (at_start(key), typed(key));
+            quote_spanned!(at=>
+                {
+                    #with
+                    let declared = #key;
+                    #private::lease::Request::declared(&declared)
+                }
+            )
+        }
+        Some(SiteKey::Pattern(pattern)) => {
+            let text = pattern.literal.value();
+            let names = site.keys.names(&site.function);
+            let writes = pattern.writes(&names, &site.args.runtime(), None);
+            quote_spanned!(here=>
+                {
+                    #with
+                    let mut key = #private::KeyWriter::text_only();
+                    #writes
+                    #private::lease::Request::rendered(#text, key.into_text())
+                }
+            )
+        }
+        // `SiteKeys::new` has reported the missing key.
+        None => TokenStream::new(),
+    }
+}
+
+/// Method calls for the lease's times that are given.
+fn times(site: &Site, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let mut times = TokenStream::new();
+    if let Some(ttl) = &site.args.ttl {
+        let ttl = ttl.expression(private);
+        times.extend(quote_spanned!(here=> .ttl(#ttl)));
+    }
+    if let Some(renew) = &site.args.renew {
+        let renew = renew.expression(private);
+        times.extend(quote_spanned!(here=> .renew(#renew)));
+    }
+    if let Some(keep) = &site.args.keep {
+        let keep = keep.expression(private);
+        times.extend(quote_spanned!(here=> .keep(#keep)));
+    }
+    times
+}

@@ -1,0 +1,207 @@
+//! The request that a site sends to the runtime: its keys, and its options.
+
+use super::parts::Parts;
+use crate::args::choice::Isolation;
+use crate::args::duration::Wait;
+use crate::key_pattern::{KeyPattern, Names, writer};
+use crate::site::Site;
+use crate::site::keys::SiteKey;
+use crate::tokens::first_span;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::LitInt;
+
+/// A statement that sets the local `request`. It returns `converted`, from a local `error`, if the keys are refused.
+pub(crate) fn request(site: &Site, parts: &Parts) -> TokenStream {
+    let here = Span::mixed_site();
+    let keys = keys(site, parts);
+    let options = options(site, &parts.private);
+    // The time in the queue is subtracted from the wait.
+    let mutable = site.args.queue.as_ref().map(|_| quote_spanned!(here=> mut));
+    quote_spanned!(here=> let #mutable request = #keys #options;)
+}
+
+/// Method calls for what differs from the default: an exclusive lock, with the session's own time-out.
+pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let args = &site.args;
+    let mut options = TokenStream::new();
+    if args.is_shared() {
+        options.extend(quote_spanned!(here=> .shared()));
+    }
+    if let Some(wait) = &args.wait {
+        let wait = match wait {
+            Wait::Never => quote_spanned!(here=> #private::Wait::Never),
+            Wait::Forever => quote_spanned!(here=> #private::Wait::Forever),
+            Wait::For(time) => {
+                let time = time.expression(private);
+                quote_spanned!(here=> #private::Wait::For(#time))
+            }
+        };
+        options.extend(quote_spanned!(here=> .wait(#wait)));
+    }
+    let isolation = match args.isolation {
+        None | Some(Isolation::ReadCommitted) => None,
+        Some(Isolation::RepeatableRead) => Some("RepeatableRead"),
+        Some(Isolation::Serializable) => Some("Serializable"),
+    };
+    if let Some(isolation) = isolation {
+        let isolation = Ident::new(isolation, here);
+        options.extend(quote_spanned!(here=> .isolation(#private::Isolation::#isolation)));
+    }
+    if args.refuses_nested() {
+        options.extend(quote_spanned!(here=> .refuse_nested()));
+    }
+    if let Some(bound) = &args.max_hold {
+        let bound = bound.expression(private);
+        options.extend(quote_spanned!(here=> .max_hold(#bound)));
+    }
+    options
+}
+
+/// Statements that compute the values of `with`.
+pub(crate) fn with_values(site: &Site) -> TokenStream {
+    let here = Span::mixed_site();
+    let with = site
+        .keys
+        .with
+        .iter()
+        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
+    quote_spanned!(here=> #(#with)*)
+}
+
+/// An expression: a `Request` for the keys. The values that compute them are dropped before the wait, so that the future is `Send`
+/// whatever their types are.
+fn keys(site: &Site, parts: &Parts) -> TokenStream {
+    let here = Span::mixed_site();
+    let Parts {
+        private, converted, ..
+    } = parts;
+    let krate = site.args.runtime();
+    let with = with_values(site);
+    if let [SiteKey::Expression(key)] = site.keys.list.as_slice() {
+        let at = at_start(key);
+        let key = typed(key);
+        return quote_spanned!(at=>
+            {
+                #with
+                let declared = #key;
+                #private::Request::one(#krate::LockKey::pattern(&declared), #krate::LockKey::key(&declared))
+            }
+        );
+    }
+    if let [SiteKey::Each(keys)] = site.keys.list.as_slice() {
+        let (at, max) = (at_start(keys), site.keys.max_keys);
+        let written = keys.to_string();
+        return quote_spanned!(at=>
+            {
+                #with
+                match #private::Request::counted(#keys, #written, #max) {
+                    #private::core::result::Result::Ok(request) => request,
+                    #private::core::result::Result::Err(error) => return #converted,
+                }
+            }
+        );
+    }
+    let names = site.keys.names(&site.function);
+    let has_slice = site
+        .keys
+        .patterns()
+        .any(|pattern| pattern.slice().is_some());
+    let patterns: Vec<String> = site
+        .keys
+        .patterns()
+        .map(|pattern| pattern.literal.value())
+        .collect();
+    let lock = if patterns.len() == site.keys.list.len() {
+        patterns.join(", ")
+    } else {
+        String::new()
+    };
+    let one = |key: &SiteKey| match key {
+        SiteKey::Pattern(pattern) => pattern.expression(&names, site.keys.derivation, &krate),
+        SiteKey::Expression(key) | SiteKey::Each(key) => {
+            let at = at_start(key);
+            let key = typed(key);
+            quote_spanned!(at=> #krate::LockKey::key(&#key))
+        }
+    };
+    let is_mixed = site.keys.list.len() > 1 && lock.is_empty();
+    if !has_slice && is_mixed {
+        // Each with its pattern, which for a declared lock only its type knows.
+        let keys = site.keys.list.iter().map(|key| match key {
+            SiteKey::Pattern(pattern) => {
+                let (text, key) = (pattern.literal.value(), one(key));
+                quote_spanned!(here=> (#key, #text))
+            }
+            SiteKey::Expression(key) | SiteKey::Each(key) => {
+                let at = at_start(key);
+                let key = typed(key);
+                quote_spanned!(at=> #private::keyed(&#key))
+            }
+        });
+        return quote_spanned!(here=> { #with #private::Request::each([#(#keys),*]) });
+    }
+    if !has_slice {
+        let keys = site.keys.list.iter().map(one);
+        let keys = quote_spanned!(here=> #(#keys),*);
+        return if site.keys.list.len() == 1 {
+            quote_spanned!(here=> { #with #private::Request::one(#lock, #keys) })
+        } else {
+            quote_spanned!(here=> { #with #private::Request::many(#lock, [#keys]) })
+        };
+    }
+    let max = site.keys.max_keys;
+    let takes = site.keys.list.iter().map(|key| match key {
+        SiteKey::Pattern(pattern) if pattern.slice().is_some() => each(pattern, &names, site),
+        key => {
+            let key = one(key);
+            quote_spanned!(here=> keys.push(#key);)
+        }
+    });
+    quote_spanned!(here=>
+        {
+            #with
+            let mut keys = #private::Keys::new(#lock, #max);
+            #(#takes)*
+            match keys.finish() {
+                #private::core::result::Result::Ok(keys) => #private::Request::many(#lock, keys),
+                #private::core::result::Result::Err(error) => return #converted,
+            }
+        }
+    )
+}
+
+/// A statement that adds a key for each element of the pattern's slice.
+fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
+    let krate = site.args.runtime();
+    let at = pattern.literal.span().resolved_at(Span::mixed_site());
+    let Some(slice) = pattern.slice() else {
+        return TokenStream::new();
+    };
+    let (name, path) = (slice.name(), pattern.path(slice, names, None));
+    let writes = pattern.writes(names, &krate, None);
+    let new = writer(site.keys.derivation, &krate);
+    quote_spanned!(at=>
+        keys.each(#name, &#path, |element| {
+            let mut key = #new;
+            #writes
+            key.finish()
+        });
+    )
+}
+
+/// Where the compiler reports that an expression has the wrong type.
+pub(crate) fn at_start(key: &TokenStream) -> Span {
+    first_span(key).resolved_at(Span::mixed_site())
+}
+
+/// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.
+pub(crate) fn typed(key: &TokenStream) -> TokenStream {
+    match syn::parse2::<LitInt>(key.clone()) {
+        Ok(number) if number.suffix().is_empty() => {
+            LitInt::new(&format!("{number}i64"), number.span()).into_token_stream()
+        }
+        _ => key.clone(),
+    }
+}

@@ -1,0 +1,60 @@
+//! The function that `#[async_trait]` makes of an `async fn`: it returns `Box::pin(async move { … })`.
+//!
+//! `#[async_trait]` is on the `impl`, so it expands before the attributes on the functions.
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use syn::{GenericArgument, PathArguments, Type, TypeParamBound};
+
+/// The future's output and body, if the function has that form.
+pub(crate) fn future(output: &TokenStream, body: &Group) -> Option<(Type, Group)> {
+    let Type::Path(pin) = syn::parse2(output.clone()).ok()? else {
+        return None;
+    };
+    let Type::Path(pinned) = argument(&pin.path, "Pin")? else {
+        return None;
+    };
+    let Type::TraitObject(object) = argument(&pinned.path, "Box")? else {
+        return None;
+    };
+    let future = object.bounds.iter().find_map(|bound| match bound {
+        TypeParamBound::Trait(bound) => bound
+            .path
+            .segments
+            .last()
+            .filter(|last| last.ident == "Future"),
+        _ => None,
+    })?;
+    let PathArguments::AngleBracketed(arguments) = &future.arguments else {
+        return None;
+    };
+    let output = arguments.args.iter().find_map(|argument| match argument {
+        GenericArgument::AssocType(output) if output.ident == "Output" => Some(output.ty.clone()),
+        _ => None,
+    })?;
+    Some((output, async_block(body)?))
+}
+
+/// The type argument of `Pin<…>` and `Box<…>`.
+fn argument<'a>(path: &'a syn::Path, name: &str) -> Option<&'a Type> {
+    let last = path.segments.last().filter(|last| last.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    match arguments.args.first()? {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    }
+}
+
+/// The block of `Box::pin(async move { … })`.
+fn async_block(body: &Group) -> Option<Group> {
+    let group = |token: TokenTree, delimiter| match token {
+        TokenTree::Group(group) if group.delimiter() == delimiter => Some(group),
+        _ => None,
+    };
+    let arguments = group(body.stream().into_iter().last()?, Delimiter::Parenthesis)?;
+    let mut tokens = arguments.stream().into_iter();
+    let is_async = matches!(tokens.next()?, TokenTree::Ident(word) if word == "async");
+    let block = group(tokens.last()?, Delimiter::Brace)?;
+    is_async.then_some(block)
+}

@@ -1,0 +1,198 @@
+//! The parameters of a function: which names they bind, and how `self` arrives.
+
+use crate::tokens::{is_punct, is_word};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+
+/// How `self` arrives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    Value,
+    /// By value, and declared `mut`.
+    MutValue,
+    Shared,
+    Mutable,
+}
+
+pub(crate) struct Param {
+    /// The names that the pattern binds.
+    pub(crate) names: Vec<Ident>,
+    /// The type of the whole pattern, so a name's type only if the pattern is just that name.
+    pub(crate) ty: TokenStream,
+    pub(crate) is_name: bool,
+    pub(crate) is_mut: bool,
+}
+
+impl Param {
+    pub(crate) fn is_reference(&self) -> bool {
+        let mut tokens = self.ty.clone().into_iter();
+        tokens.next().is_some_and(|token| is_punct(&token, '&'))
+    }
+}
+
+/// Reads the tokens between the parentheses.
+pub(crate) fn parse(tokens: TokenStream) -> (Option<Receiver>, Vec<Param>) {
+    let (mut receiver, mut params) = (None, Vec::new());
+    for tokens in split(tokens) {
+        match param(tokens) {
+            Some(ParamOrReceiver::Receiver(found)) => receiver = Some(found),
+            Some(ParamOrReceiver::Param(found)) => params.push(found),
+            None => {}
+        }
+    }
+    (receiver, params)
+}
+
+/// The position of the parameters: the first parentheses outside of the generics, whose bounds can have some, `F: Fn(i64) -> i64`.
+pub(crate) fn position(tokens: &[TokenTree]) -> Option<usize> {
+    let mut angles = Angles::default();
+    tokens.iter().position(|token| {
+        angles.pass(token);
+        let is_parenthesis =
+            matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis);
+        angles.depth == 0 && is_parenthesis
+    })
+}
+
+/// How deep a token of a type or of generics is nested in angle brackets; that of `->` does not count.
+#[derive(Default)]
+struct Angles {
+    depth: usize,
+    after_dash: bool,
+}
+
+impl Angles {
+    fn pass(&mut self, token: &TokenTree) {
+        let character = match token {
+            TokenTree::Punct(punct) => punct.as_char(),
+            _ => ' ',
+        };
+        match character {
+            '<' => self.depth += 1,
+            '>' if !self.after_dash => self.depth = self.depth.saturating_sub(1),
+            _ => {}
+        }
+        self.after_dash = character == '-';
+    }
+}
+
+enum ParamOrReceiver {
+    Receiver(Receiver),
+    Param(Param),
+}
+
+fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
+    let mut tokens = without_attributes(tokens);
+    let colon = tokens
+        .iter()
+        .enumerate()
+        .position(|(index, _)| is_single_colon(&tokens, index));
+    let Some(colon) = colon else {
+        let is_reference = tokens.first().is_some_and(|token| is_punct(token, '&'));
+        let is_mut = tokens.iter().any(|token| is_word(token, "mut"));
+        return tokens.iter().any(|token| is_word(token, "self")).then_some(
+            ParamOrReceiver::Receiver(match (is_reference, is_mut) {
+                (false, false) => Receiver::Value,
+                (false, true) => Receiver::MutValue,
+                (true, false) => Receiver::Shared,
+                (true, true) => Receiver::Mutable,
+            }),
+        );
+    };
+    let is_mut = tokens.first().is_some_and(|token| is_word(token, "mut"));
+    let ty: TokenStream = tokens.split_off(colon).into_iter().skip(1).collect();
+    if tokens.iter().any(|token| is_word(token, "self")) {
+        // `self: &mut Self` and the like; `Pin<&mut Self>` and `Box<Self>` are values that can be borrowed.
+        let mut words = ty.into_iter();
+        let is_reference = words.next().is_some_and(|token| is_punct(&token, '&'));
+        return Some(ParamOrReceiver::Receiver(
+            match (is_reference, words.any(|token| is_word(&token, "mut"))) {
+                (false, _) if is_mut => Receiver::MutValue,
+                (false, _) => Receiver::Value,
+                (true, false) => Receiver::Shared,
+                (true, true) => Receiver::Mutable,
+            },
+        ));
+    }
+    let mut names = Vec::new();
+    let is_name = tokens
+        .iter()
+        .all(|token| matches!(token, TokenTree::Ident(_)));
+    bindings(&tokens, false, &mut names);
+    Some(ParamOrReceiver::Param(Param {
+        names,
+        ty,
+        is_name,
+        is_mut,
+    }))
+}
+
+fn without_attributes(tokens: Vec<TokenTree>) -> Vec<TokenTree> {
+    let mut rest = Vec::with_capacity(tokens.len());
+    let mut tokens = tokens.into_iter();
+    while let Some(token) = tokens.next() {
+        if is_punct(&token, '#') {
+            tokens.next();
+        } else {
+            rest.push(token);
+        }
+    }
+    rest
+}
+
+/// Whether there is a `:` that is not part of a `::`.
+fn is_single_colon(tokens: &[TokenTree], index: usize) -> bool {
+    let colon = |index: Option<usize>| {
+        index
+            .and_then(|index| tokens.get(index))
+            .is_some_and(|token| is_punct(token, ':'))
+    };
+    colon(Some(index)) && !colon(index.checked_sub(1)) && !colon(index.checked_add(1))
+}
+
+/// Collects the names that a pattern binds: identifiers that are not part of a path, a field before its `:`, or a constructor.
+fn bindings(tokens: &[TokenTree], in_struct: bool, names: &mut Vec<Ident>) {
+    let punct = |index: usize, wanted: char| {
+        let token = tokens.get(index);
+        token.is_some_and(|token| is_punct(token, wanted))
+    };
+    for (index, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => {
+                let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
+                bindings(&tokens, group.delimiter() == Delimiter::Brace, names);
+            }
+            TokenTree::Ident(ident) => {
+                let word = ident.to_string();
+                let starts_group = matches!(tokens.get(index + 1), Some(TokenTree::Group(_)));
+                let in_path = punct(index + 1, ':') && punct(index + 2, ':')
+                    || index > 0 && punct(index - 1, ':') && punct(index.wrapping_sub(2), ':');
+                let is_field = in_struct && is_single_colon(tokens, index + 1);
+                let is_keyword = matches!(
+                    word.as_str(),
+                    "mut" | "ref" | "box" | "_" | "true" | "false"
+                );
+                let is_constructor = word.starts_with(char::is_uppercase);
+                if !(starts_group || in_path || is_field || is_keyword || is_constructor) {
+                    names.push(ident.clone());
+                }
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// Splits parameters at the commas between them, not at those inside the `<…>` of a type.
+fn split(tokens: TokenStream) -> Vec<Vec<TokenTree>> {
+    let mut params = vec![Vec::new()];
+    let mut angles = Angles::default();
+    for token in tokens {
+        angles.pass(&token);
+        if angles.depth == 0 && is_punct(&token, ',') {
+            params.push(Vec::new());
+        } else if let Some(param) = params.last_mut() {
+            param.push(token);
+        }
+    }
+    params.retain(|param| !param.is_empty());
+    params
+}

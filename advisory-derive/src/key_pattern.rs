@@ -1,0 +1,285 @@
+//! One key pattern in the macro: is it right for the names at its site, and which code renders it?
+
+mod names;
+
+use crate::errors::Errors;
+use crate::site_facts::StaticKey;
+use advisory_pattern::{
+    Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape,
+};
+pub(crate) use names::Names;
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::LitStr;
+
+/// A key pattern that parses.
+pub(crate) struct KeyPattern {
+    pub(crate) literal: LitStr,
+    pattern: Pattern,
+}
+
+impl KeyPattern {
+    pub(crate) fn parse(literal: LitStr, errors: &mut Errors) -> Option<Self> {
+        match advisory_pattern::parse(&literal.value()) {
+            Ok(pattern) => Some(Self { literal, pattern }),
+            Err(found) => {
+                for error in &found {
+                    errors.at(literal.span(), error);
+                }
+                None
+            }
+        }
+    }
+
+    pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
+        self.pattern.placeholders()
+    }
+
+    pub(crate) fn slice(&self) -> Option<&Placeholder> {
+        self.placeholders().find(|placeholder| placeholder.slice)
+    }
+
+    /// Checks that placeholders name values, that filters fit, and that two lists of values never render one key.
+    pub(crate) fn check(&self, names: &Names<'_>, may_be_ambiguous: bool, errors: &mut Errors) {
+        let span = self.literal.span();
+        for placeholder in self.placeholders() {
+            if let Some(odd) = placeholder.path.iter().find(|step| !is_step(step)) {
+                errors.at(
+                    span,
+                    format_args!("`<{}>`: `{odd}` is no name", placeholder.source),
+                );
+                continue;
+            }
+            if let Some(unknown) = names.refuse(placeholder) {
+                errors.at(span, unknown);
+                continue;
+            }
+            let shape = names.shape(placeholder);
+            for filter in placeholder.misfits(|_| shape) {
+                errors.at(
+                    span,
+                    format_args!("`<{}>`: {}", placeholder.source, filter.refusal(shape)),
+                );
+            }
+        }
+        if self.is_separated(names) {
+            return;
+        }
+        let language = self.language(names);
+        if let Some(ambiguity) = advisory_pattern::ambiguity(&self.pattern, &language)
+            && !may_be_ambiguous
+        {
+            let help = &ambiguity.help;
+            errors.at(
+                span,
+                format_args!("different values can render one key: {ambiguity}; {help}"),
+            );
+        }
+    }
+
+    /// Whether `:` separates all placeholders, and no value contains one. Nearly all patterns are like that. They are unambiguous, and
+    /// need not be searched for two readings, which takes longest when there are none.
+    fn is_separated(&self, names: &Names<'_>) -> bool {
+        let mut is_open = true;
+        self.pattern.parts.iter().all(|part| match part {
+            Part::Text(text) => {
+                is_open |= text.contains(':');
+                true
+            }
+            Part::Placeholder(placeholder) => {
+                let shape = placeholder.rendered_shape(|placeholder| names.shape(placeholder));
+                std::mem::take(&mut is_open) && shape != Shape::Raw
+            }
+        })
+    }
+
+    /// The pattern with a shape for every placeholder, by which two sites are compared.
+    pub(crate) fn static_key(&self, names: &Names<'_>) -> StaticKey {
+        let shaped = self.pattern.shaped(|placeholder| names.shape(placeholder));
+        StaticKey {
+            written: self.literal.value(),
+            key: Some(LockedKey::Pattern(shaped)),
+            span: self.literal.span(),
+        }
+    }
+
+    fn language(&self, names: &Names<'_>) -> Language {
+        self.pattern
+            .language(|placeholder| names.shape(placeholder))
+    }
+
+    /// Statements that write the rendered text into the local `key`. With `this`, placeholders are its fields.
+    pub(crate) fn writes(
+        &self,
+        names: &Names<'_>,
+        krate: &TokenStream,
+        this: Option<&Ident>,
+    ) -> TokenStream {
+        let here = Span::mixed_site();
+        let (mut writes, mut before) = (TokenStream::new(), String::new());
+        for part in &self.pattern.parts {
+            match part {
+                Part::Text(text) => before.push_str(text),
+                Part::Placeholder(placeholder) => {
+                    let before = std::mem::take(&mut before);
+                    writes.extend(self.write(&before, placeholder, names, krate, this));
+                }
+            }
+        }
+        if !before.is_empty() {
+            writes.extend(quote_spanned!(here=> key.text(#before);));
+        }
+        writes
+    }
+
+    /// An expression: the key, a constant for a pattern without placeholders.
+    pub(crate) fn expression(
+        &self,
+        names: &Names<'_>,
+        derivation: Derivation,
+        krate: &TokenStream,
+    ) -> TokenStream {
+        let here = Span::mixed_site();
+        if let Some(number) = self.constant(derivation) {
+            return quote_spanned!(here=> #krate::Key::BigInt(#number));
+        }
+        let writes = self.writes(names, krate, None);
+        let new = writer(derivation, krate);
+        quote_spanned!(here=> { let mut key = #new; #writes key.finish() })
+    }
+
+    fn constant(&self, derivation: Derivation) -> Option<i64> {
+        Some(derivation.key(&self.pattern.constant()?))
+    }
+
+    /// A statement that writes the text before a placeholder and its value.
+    fn write(
+        &self,
+        before: &str,
+        placeholder: &Placeholder,
+        names: &Names<'_>,
+        krate: &TokenStream,
+        this: Option<&Ident>,
+    ) -> TokenStream {
+        // The compiler reports errors in these values at the pattern.
+        let at = self.literal.span().resolved_at(Span::mixed_site());
+        let shape = placeholder.rendered_shape(|placeholder| names.shape(placeholder));
+        // Every value renders as some text, so the compiler has nothing to confirm.
+        let is_text = shape == Shape::Text;
+        let shape = Ident::new(shape.variant(), at);
+        let value = if placeholder.slice {
+            quote_spanned!(at=> element)
+        } else {
+            let path = self.path(placeholder, names, this);
+            quote_spanned!(at=> &#path)
+        };
+        let value = if placeholder.filters.contains(&Filter::Display) {
+            quote_spanned!(at=> &#krate::__private::Displayed(#value))
+        } else {
+            value
+        };
+        let filters: Vec<Ident> = placeholder
+            .filters
+            .iter()
+            .filter(|filter| **filter != Filter::Display)
+            .map(|filter| Ident::new(filter.variant(), at))
+            .collect();
+        if !filters.is_empty() {
+            let text = (!before.is_empty()).then(|| quote_spanned!(at=> key.text(#before);));
+            return quote_spanned!(at=>
+                #text
+                key.filtered::<#krate::shape::#shape, _>(#value, &[#(#krate::__private::Filter::#filters),*]);
+            );
+        }
+        if is_text {
+            quote_spanned!(at=> key.any(#before, #value);)
+        } else if before.is_empty() {
+            quote_spanned!(at=> key.part::<#krate::shape::#shape, _>(#value);)
+        } else {
+            quote_spanned!(at=> key.shaped::<#krate::shape::#shape, _>(#before, #value);)
+        }
+    }
+
+    /// The placeholder's path, as an expression.
+    pub(crate) fn path(
+        &self,
+        placeholder: &Placeholder,
+        names: &Names<'_>,
+        this: Option<&Ident>,
+    ) -> TokenStream {
+        // The name that was checked, even if a macro wrote the parameter and its caller the pattern.
+        let span = names.span_of(placeholder, self.literal.span());
+        let mut path = TokenStream::new();
+        if let Some(this) = this {
+            this.to_tokens(&mut path);
+        }
+        for step in &placeholder.path {
+            if !path.is_empty() {
+                quote_spanned!(span=> .).to_tokens(&mut path);
+            }
+            step_tokens(step, span).to_tokens(&mut path);
+        }
+        path
+    }
+}
+
+/// An expression: a new `KeyWriter` of the derivation.
+pub(crate) fn writer(derivation: Derivation, krate: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let derivation = Ident::new(derivation.variant(), here);
+    quote_spanned!(here=> #krate::__private::KeyWriter::new(#krate::__private::Derivation::#derivation))
+}
+
+/// Checks that each value which `with` computes is part of a key.
+pub(crate) fn check_with<'a>(
+    with: &[(Ident, TokenStream)],
+    patterns: impl Iterator<Item = &'a KeyPattern>,
+    errors: &mut Errors,
+) {
+    let roots: Vec<&str> = patterns
+        .flat_map(KeyPattern::placeholders)
+        .filter_map(|placeholder| Some(placeholder.path.first()?.as_str()))
+        .collect();
+    for (name, _) in with {
+        if !roots.iter().any(|root| name == root) {
+            errors.at(
+                name.span(),
+                format_args!("`{name}` stands in no key: write `<{name}>` where it belongs"),
+            );
+        }
+    }
+}
+
+/// `self`, a name, or the index of a tuple's field.
+fn is_step(step: &str) -> bool {
+    step == "self" || step.parse::<usize>().is_ok() || syn::parse_str::<Ident>(step).is_ok()
+}
+
+fn step_tokens(step: &str, span: Span) -> TokenStream {
+    if let Ok(index) = step.parse::<usize>() {
+        let mut index = Literal::usize_unsuffixed(index);
+        index.set_span(span);
+        return index.into_token_stream();
+    }
+    // `check` has refused anything else.
+    let mut name = syn::parse_str(step).unwrap_or_else(|_| Ident::new("self", span));
+    name.set_span(span);
+    name.into_token_stream()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::writer;
+    use advisory_pattern::Derivation;
+    use quote::quote;
+
+    /// The expansion must never lock another derivation's number.
+    #[test]
+    fn every_derivation_is_emitted_as_itself() {
+        for derivation in Derivation::ALL {
+            let emitted = writer(derivation, &quote!(runtime)).to_string();
+            let expected = format!("Derivation :: {derivation:?})");
+            assert!(emitted.ends_with(&expected), "{emitted}");
+        }
+    }
+}

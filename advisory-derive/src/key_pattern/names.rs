@@ -1,0 +1,105 @@
+//! The names that a pattern's placeholders can use, and the shapes that their types imply.
+
+use advisory_pattern::{Placeholder, Shape};
+use proc_macro2::{Ident, Span, TokenStream};
+use syn::{GenericArgument, PathArguments, Type};
+
+/// The names that placeholders can use.
+pub(crate) struct Names<'a> {
+    /// What one of the names is, for messages: "parameter of `book`".
+    pub(crate) of: String,
+    /// Each name, and its type if the name alone has it. `None` if any name in scope can be used.
+    pub(crate) known: Option<Vec<(&'a Ident, Option<&'a TokenStream>)>>,
+    pub(crate) has_self: bool,
+}
+
+impl Names<'_> {
+    /// What is wrong with the name that a placeholder starts with.
+    pub(super) fn refuse(&self, placeholder: &Placeholder) -> Option<String> {
+        let (root, source, of) = (placeholder.path.first()?, &placeholder.source, &self.of);
+        if root == "self" {
+            let fits = self.has_self || self.known.is_none();
+            return (!fits).then(|| {
+                format!("`<{source}>`: there is no `self` here; write a parameter's name")
+            });
+        }
+        let known = self.known.as_ref()?;
+        if known.iter().any(|(name, _)| **name == *root) {
+            return None;
+        }
+        let names: Vec<String> = known
+            .iter()
+            .map(|(name, _)| name.to_string())
+            .filter(|name| name != "conn")
+            .collect();
+        let close = advisory_pattern::closest(root, names.iter().map(String::as_str));
+        let hint = close.map_or_else(
+            || {
+                let all: Vec<_> = names.iter().map(|name| format!("`<{name}>`")).collect();
+                if all.is_empty() {
+                    "there is none for a key".to_owned()
+                } else {
+                    format!("expected {}", all.join(", "))
+                }
+            },
+            |close| format!("did you mean `<{close}>`?"),
+        );
+        Some(format!("`<{source}>`: `{root}` is no {of}; {hint}"))
+    }
+
+    /// The span of a placeholder's tokens: at the pattern, with the hygiene of the name that the placeholder starts with.
+    pub(super) fn span_of(&self, placeholder: &Placeholder, pattern: Span) -> Span {
+        let is_root = |name: &Ident| placeholder.path.first().is_some_and(|root| name == root);
+        let mut known = self.known.iter().flatten();
+        let root = known.find(|(name, _)| is_root(name));
+        root.map_or(pattern, |(name, _)| pattern.resolved_at(name.span()))
+    }
+
+    /// The shape that the type's name implies for the value, before any filter; any text if it implies none. The expansion has the
+    /// compiler confirm it on the value.
+    pub(super) fn shape(&self, placeholder: &Placeholder) -> Shape {
+        let [name] = placeholder.path.as_slice() else {
+            return Shape::Text;
+        };
+        let known = self
+            .known
+            .iter()
+            .flatten()
+            .find(|(known, _)| *known == name);
+        let ty = known.and_then(|(_, ty)| syn::parse2::<Type>((*ty)?.clone()).ok());
+        let last = ty.and_then(|ty| last_name(&ty, placeholder.slice));
+        last.and_then(|last| Shape::of_type(&last))
+            .unwrap_or(Shape::Text)
+    }
+}
+
+/// The last name of a type's path, through references and smart pointers, and for a slice that of its elements.
+fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
+    match ty {
+        Type::Reference(reference) => last_name(&reference.elem, of_elements),
+        Type::Group(group) => last_name(&group.elem, of_elements),
+        Type::Paren(paren) => last_name(&paren.elem, of_elements),
+        Type::Slice(slice) if of_elements => last_name(&slice.elem, false),
+        Type::Array(array) if of_elements => last_name(&array.elem, false),
+        Type::Path(path) if path.qself.is_none() => {
+            let last = path.path.segments.last()?;
+            let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+                return (!of_elements).then(|| last.ident.to_string());
+            };
+            let inner = arguments
+                .args
+                .iter()
+                .rev()
+                .find_map(|argument| match argument {
+                    GenericArgument::Type(ty) => Some(ty),
+                    _ => None,
+                });
+            match (last.ident.to_string().as_str(), inner) {
+                ("Box" | "Arc" | "Rc" | "Cow", Some(inner)) => last_name(inner, of_elements),
+                ("Vec", Some(inner)) if of_elements => last_name(inner, false),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,213 @@
+//! A key outside of the attribute: `#[derive(LockKey)]`, and `lock_key!`.
+
+use crate::args::Args;
+use crate::collisions;
+use crate::derive_input;
+use crate::errors::Errors;
+use crate::key_pattern::{KeyPattern, Names, check_with, writer};
+use crate::record;
+use crate::site_facts::{Kind, SiteFacts};
+use advisory_pattern::Derivation;
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote_spanned};
+use syn::{Data, Fields, LitStr};
+
+/// The arguments after a pattern. A type cannot compute values, so it does not take `with`, the first.
+const LOCK_KEY: [&str; 7] = [
+    "with",
+    "name",
+    "component",
+    "derivation",
+    "allow_ambiguous",
+    "allow_overlap",
+    "crate",
+];
+
+/// `#[derive(LockKey)] #[lock_key("account:<id>")] struct AccountLock { id: AccountId }`.
+pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    let input = derive_input::parse(input, errors)?;
+    let name = &input.ident;
+    let attribute = derive_input::attribute(&input.attrs, "lock_key");
+    let Some(arguments) = attribute.and_then(|attribute| attribute.meta.require_list().ok()) else {
+        errors.at(
+            name.span(),
+            "write the key pattern: `#[lock_key(\"account:<id>\")]`",
+        );
+        return None;
+    };
+    let lock = PatternAndArgs::parse(arguments.tokens.clone(), &LOCK_KEY[1..], errors)?;
+    let Data::Struct(data) = &input.data else {
+        errors.at(
+            name.span(),
+            format_args!(
+                "`{name}` is no struct: a declared lock is a struct with the key's values as fields"
+            ),
+        );
+        return None;
+    };
+    if let Fields::Unnamed(_) = &data.fields {
+        errors.at(
+            name.span(),
+            format_args!(
+                "`{name}` has no names for its fields: write `struct {name} {{ id: … }}` and `<id>`"
+            ),
+        );
+        return None;
+    }
+    let types: Vec<TokenStream> = data
+        .fields
+        .iter()
+        .map(|field| field.ty.to_token_stream())
+        .collect();
+    let fields = data
+        .fields
+        .iter()
+        .zip(&types)
+        .filter_map(|(field, ty)| Some((field.ident.as_ref()?, Some(ty))));
+    let names = Names {
+        of: format!("field of `{name}`"),
+        known: Some(fields.collect()),
+        has_self: false,
+    };
+    lock.check(
+        &names,
+        "several locks, and a declared lock is one: name a single value",
+        errors,
+    );
+
+    let purpose = input.attrs.iter().map(ToTokens::to_token_stream).collect();
+    let purpose = record::purpose(&purpose);
+    let record = lock.record(Kind::Struct, name.to_string(), purpose, &names, errors);
+
+    let krate = lock.args.runtime();
+    // With the pattern's hygiene, so that fields of `self` are found.
+    let this = Ident::new("self", lock.pattern.literal.span());
+    // After a mistake in the pattern the type still implements the trait, so that its users do not fail too.
+    let writes = if errors.is_empty() {
+        lock.pattern.writes(&names, &krate, Some(&this))
+    } else {
+        TokenStream::new()
+    };
+    let new = writer(lock.derivation(), &krate);
+    let text = lock.pattern.literal.value();
+    let (generics, arguments, bounds) = input.generics.split_for_impl();
+    Some(quote_spanned!(here=>
+        #record
+        impl #generics #krate::LockKey for #name #arguments #bounds {
+            fn key(&#this) -> #krate::Key {
+                let mut key = #new;
+                #writes
+                key.finish()
+            }
+
+            fn rendered(&#this) -> #krate::__private::String {
+                let mut key = #krate::__private::KeyWriter::text_only();
+                #writes
+                key.into_text()
+            }
+
+            fn pattern(&self) -> &'static str {
+                #text
+            }
+        }
+    ))
+}
+
+/// `lock_key!("account:<id>")`: the key of values whose names are in scope.
+pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    let lock = PatternAndArgs::parse(input, &LOCK_KEY, errors)?;
+    let names = Names {
+        of: "name in scope".to_owned(),
+        known: None,
+        has_self: true,
+    };
+    lock.check(
+        &names,
+        "several keys, and `lock_key!` is one: call it for each element",
+        errors,
+    );
+    let record = lock.record(Kind::Macro, "lock_key!".to_owned(), None, &names, errors);
+    let with = lock.args.with.as_deref().unwrap_or_default();
+    check_with(with, std::iter::once(&lock.pattern), errors);
+    let with = with
+        .iter()
+        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
+    let key = lock
+        .pattern
+        .expression(&names, lock.derivation(), &lock.args.runtime());
+    Some(quote_spanned!(here=> { #record #(#with)* #key }))
+}
+
+/// A pattern and the arguments after it.
+struct PatternAndArgs {
+    pattern: KeyPattern,
+    args: Args,
+}
+
+impl PatternAndArgs {
+    fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Option<Self> {
+        let mut tokens = tokens.into_iter();
+        let first: TokenStream = tokens.next().into_iter().collect();
+        let Ok(literal) = syn::parse2::<LitStr>(first) else {
+            errors.at(
+                Span::call_site(),
+                "expected a key pattern: a string literal such as `\"account:<id>\"`",
+            );
+            return None;
+        };
+        if let Some(TokenTree::Punct(punct)) = tokens.next()
+            && punct.as_char() != ','
+        {
+            errors.at(
+                punct.span(),
+                "expected `,` and an argument behind the key pattern",
+            );
+        }
+        let args = Args::parse(tokens.collect(), known, errors);
+        Some(Self {
+            pattern: KeyPattern::parse(literal, errors)?,
+            args,
+        })
+    }
+
+    /// Checks the pattern, and that it gives one key; `instead` is what a slice would give.
+    fn check(&self, names: &Names<'_>, instead: &str, errors: &mut Errors) {
+        let may_be_ambiguous = self.args.allow_ambiguous.is_some();
+        self.pattern.check(names, may_be_ambiguous, errors);
+        if let Some(slice) = self.pattern.slice() {
+            let span = self.pattern.literal.span();
+            errors.at(
+                span,
+                format_args!("`<{}>` would be {instead}", slice.source),
+            );
+        }
+    }
+
+    /// The item that stores the record; reports collisions if there is no other mistake.
+    fn record(
+        &self,
+        kind: Kind,
+        name: String,
+        purpose: Option<String>,
+        names: &Names<'_>,
+        errors: &mut Errors,
+    ) -> TokenStream {
+        let facts = SiteFacts {
+            kind,
+            name,
+            purpose,
+            derivation: self.derivation(),
+            keys: vec![self.pattern.static_key(names)],
+        };
+        if errors.is_empty() {
+            collisions::check(&facts, &self.args, errors);
+        }
+        record::emit(facts, &self.args)
+    }
+
+    fn derivation(&self) -> Derivation {
+        self.args.derivation.unwrap_or(Derivation::Sha256)
+    }
+}

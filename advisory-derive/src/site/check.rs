@@ -1,0 +1,209 @@
+//! Mistakes in a lock site whose parts are each well-formed.
+
+use super::connection::Connection;
+use super::keys::{SiteKey, SiteKeys};
+use crate::args::Args;
+use crate::args::duration::Wait;
+use crate::errors::Errors;
+use crate::function::Function;
+use crate::key_pattern::check_with;
+use crate::tokens::is_punct;
+use proc_macro2::{TokenStream, TokenTree};
+
+/// Checks that the keys use names of the function.
+pub(crate) fn keys(keys: &SiteKeys, function: &Function, errors: &mut Errors) {
+    let names = keys.names(function);
+    for pattern in keys.patterns() {
+        pattern.check(&names, keys.may_be_ambiguous, errors);
+    }
+    check_with(&keys.with, keys.patterns(), errors);
+}
+
+/// Checks that arguments for a key pattern, or for a slice, come with one.
+pub(crate) fn pattern_arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
+    let has_slice = keys.patterns().any(|pattern| pattern.slice().is_some());
+    let has_slice = has_slice || matches!(keys.list.as_slice(), [SiteKey::Each(_)]);
+    if let Some(max) = &args.max_keys
+        && !has_slice
+        && !keys.list.is_empty()
+    {
+        errors.at(
+            max.span(),
+            "`max_keys` is for a slice, `<ids*>`: leave it out",
+        );
+    }
+    let only_expressions = keys
+        .list
+        .iter()
+        .all(|key| !matches!(key, SiteKey::Pattern(_)));
+    if only_expressions && !keys.list.is_empty() {
+        for name in ["derivation", "allow_ambiguous"] {
+            // For a lease `check_lease` reports it, whatever the key is.
+            let is_reported = name == "derivation" && args.is_lease();
+            if let Some(span) = args.span(name)
+                && !is_reported
+            {
+                let wanted = format_args!(
+                    "`{name}` is for a key pattern, and this key has none: write it where the key is declared"
+                );
+                errors.at(span, wanted);
+            }
+        }
+    }
+}
+
+/// Checks arguments that need another one, or exclude it.
+pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
+    if let Some(span) = args.span("on_held") {
+        let end = "`wait = \"never\"`, or a time such as `wait = \"5s\"`";
+        if !args.has("wait") {
+            errors.at(
+                span,
+                format_args!(
+                    "without an end of the wait there is nothing for `on_held` to do: add {end}"
+                ),
+            );
+        } else if matches!(args.wait, Some(Wait::Forever)) {
+            errors.at(span, format_args!("`wait = \"forever\"` never gives up, so there is nothing for `on_held` to do: write {end}"));
+        }
+    }
+    if args.is_session() {
+        let unfit = [
+            (
+                "isolation",
+                "`isolation` is for a transaction, and `scope = \"session\"` begins none: leave it out",
+            ),
+            (
+                "nested",
+                "`nested` is for a transaction, and `scope = \"session\"` is always refused inside one: leave it out",
+            ),
+        ];
+        args.refuse(&unfit, errors);
+    }
+    if let Some(span) = args.span("queue")
+        && args.is_shared()
+        && !args.is_lease()
+    {
+        let wanted = "`queue` has calls ask one after the other, and `mode = \"shared\"` is for calls that run together: leave \
+                      `queue` out";
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that calls wait in a queue before they take a connection.
+pub(crate) fn queue(
+    args: &Args,
+    connection: &Connection,
+    function: &Function,
+    errors: &mut Errors,
+) {
+    if let Some(span) = args.span("queue")
+        && let Connection::Place { root, fields, .. } = connection
+    {
+        let get = function.get();
+        let wanted = format_args!(
+            "`queue` has calls wait before they take a connection, and `{root}{fields}` is one already: write where it comes \
+             from, such as `conn = self.pool{get}`"
+        );
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that the body's name for the lock is not taken.
+pub(crate) fn handle(
+    args: &Args,
+    connection: &Connection,
+    function: &Function,
+    errors: &mut Errors,
+) {
+    let Some(handle) = &args.handle else { return };
+    let is_param = function
+        .params
+        .iter()
+        .any(|param| param.names.contains(handle));
+    let is_connection = matches!(connection, Connection::Expression(_)) && handle == "conn";
+    if is_param || is_connection {
+        let wanted = format_args!(
+            "`{handle}` has a meaning in `{}` already: write another name, such as `handle = lock`",
+            function.name
+        );
+        errors.at(handle.span(), wanted);
+    }
+}
+
+/// Checks that the body does not bind another connection under the name of the one that holds the lock.
+pub(crate) fn connection_shadowing(
+    connection: &Connection,
+    function: &Function,
+    errors: &mut Errors,
+) {
+    let name = match connection {
+        Connection::Place { root, fields, .. } if fields.is_empty() => root.to_string(),
+        Connection::Place { .. } | Connection::Pool(_) => return,
+        Connection::Expression(_) => "conn".to_owned(),
+    };
+    let Some(binding) = function.body_binding(&name) else {
+        return;
+    };
+    if binding.mentions_itself {
+        return;
+    }
+    let from = binding.value;
+    let instead = match connection {
+        Connection::Place { .. } => {
+            format!(
+                "remove this line, or write `conn = {from}` into the attribute in place of the parameter"
+            )
+        }
+        Connection::Expression(_) | Connection::Pool(_) => {
+            "remove this line, the attribute has taken the connection".to_owned()
+        }
+    };
+    errors.at(
+        binding.span,
+        format_args!(
+            "this `{name}` does not hold the lock, the one from before the body does: {instead}"
+        ),
+    );
+}
+
+/// Checks that no format string names `self` where the body has it under another name, with `conn = self.conn`: the expansion does not
+/// rename it inside of literals.
+pub(crate) fn self_in_text(connection: &Connection, function: &Function, errors: &mut Errors) {
+    if let Connection::Place { root, .. } = connection
+        && root == "self"
+        && let Some(literal) = text_with_self(function.body.stream())
+    {
+        let wanted =
+            "the text can't name `self` here: write `\"{}\", self` in place of `\"{self}\"`";
+        errors.at(literal.span(), wanted);
+    }
+}
+
+/// A literal that names `self` among the arguments of a macro, where it can be a format string.
+fn text_with_self(tokens: TokenStream) -> Option<TokenTree> {
+    let mut after_bang = false;
+    for token in tokens {
+        let found = match &token {
+            TokenTree::Group(group) if after_bang => group.stream().into_iter().find(names_self),
+            _ => None,
+        };
+        let nested = match &token {
+            TokenTree::Group(group) => text_with_self(group.stream()),
+            _ => None,
+        };
+        if let Some(literal) = found.or(nested) {
+            return Some(literal);
+        }
+        after_bang = is_punct(&token, '!');
+    }
+    None
+}
+
+fn names_self(token: &TokenTree) -> bool {
+    let TokenTree::Literal(literal) = token else {
+        return false;
+    };
+    let text = literal.to_string().replace("{{", "");
+    text.contains("{self}") || text.contains("{self:")
+}

@@ -1,0 +1,170 @@
+//! Mistakes in the arguments of a lease, and arguments of a lease at other scopes.
+
+use super::keys::SiteKeys;
+use crate::args::Args;
+use crate::errors::Errors;
+use crate::function::Function;
+use proc_macro2::Span;
+
+/// The runtime's default `ttl`, in milliseconds.
+const DEFAULT_TTL: u64 = 60_000;
+
+/// Checks that the arguments are for a lease, and that its times fit.
+pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
+    if !args.is_lease() {
+        return;
+    }
+    let unfit = [
+        (
+            "keys",
+            "`keys` is several locks, and a lease is one: write `key = …`",
+        ),
+        (
+            "mode",
+            "a lease has one holder, whatever the `mode`: leave it out",
+        ),
+        (
+            "isolation",
+            "`isolation` is for a transaction, and `scope = \"lease\"` begins none: leave it out",
+        ),
+        (
+            "nested",
+            "`nested` is for a transaction, and `scope = \"lease\"` begins none: leave it out",
+        ),
+        (
+            "queue",
+            "`queue` is for locks whose waiters each keep a connection, and a lease's keep none: leave it out",
+        ),
+        (
+            "derivation",
+            "`derivation` makes a number of a key, and a lease's key stays a text: leave it out",
+        ),
+    ];
+    args.refuse(&unfit, errors);
+    // With `keys` there is an error already.
+    if !args.has("keys") {
+        for pattern in keys.patterns() {
+            if let Some(slice) = pattern.slice() {
+                let wanted = format_args!(
+                    "`<{}>` would be several leases, and a lease is one: name a single value",
+                    slice.source
+                );
+                errors.at(pattern.literal.span(), wanted);
+            }
+        }
+    }
+    if let Some(renew) = &args.renew
+        && let Some((often, _)) = renew.milliseconds()
+    {
+        let (ttl, whose) = match &args.ttl {
+            Some(ttl) => (ttl.milliseconds().map(|(ttl, _)| ttl), ""),
+            None => (Some(DEFAULT_TTL), ", which is `\"60s\"` unless it is given"),
+        };
+        if let Some(ttl) = ttl.filter(|ttl| often >= *ttl)
+            && let Some(span) = args.span("renew")
+        {
+            // Two renewals can fail, and the lease is still held.
+            let third = written(ttl / 3);
+            let wanted = format_args!(
+                "a lease is renewed before its `ttl` is over{whose}: write a shorter time, such as `renew = \"{third}\"`, or \
+                 leave it out"
+            );
+            errors.at(span, wanted);
+        }
+    }
+}
+
+/// Checks that the function fits a lease, or else that no argument needs one.
+pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
+    if !args.is_lease() {
+        if !args.scope_is_wrong() {
+            lease_only_arguments(args, function, errors);
+        }
+        return;
+    }
+    let name = &function.name;
+    if function.is_blocking() {
+        let wanted = format_args!(
+            "a lease is renewed beside the body, and `{name}` is no `async fn`: write `async fn {name}`, or \
+             `scope = \"session\"`"
+        );
+        errors.at(name.span(), wanted);
+        return;
+    }
+    if let Some(span) = args.span("conn") {
+        let wanted = match pool(args, function) {
+            _ if args.has("pool") => "leave `conn` out".to_owned(),
+            Some(pool) => format!("write `pool = {pool}` in its place"),
+            None => format!("{} in its place", parameter()),
+        };
+        let wanted = format_args!("a lease takes its connections from `pool`: {wanted}");
+        errors.at(span, wanted);
+    } else if !args.has("pool") {
+        let wanted = match pool(args, function) {
+            Some(pool) => format!("write `pool = {pool}`"),
+            None => parameter(),
+        };
+        let wanted = format_args!(
+            "`pool` is missing: a lease takes a connection when it is acquired, renewed and released; {wanted}"
+        );
+        errors.at(args.span("scope").unwrap_or_else(Span::call_site), wanted);
+    }
+}
+
+/// Refuses the arguments of a lease at another scope.
+fn lease_only_arguments(args: &Args, function: &Function, errors: &mut Errors) {
+    for name in ["ttl", "renew", "keep"] {
+        if let Some(span) = args.span(name) {
+            let wanted =
+                format_args!("`{name}` is for a lease: write `scope = \"lease\"`, or leave it out");
+            errors.at(span, wanted);
+        }
+    }
+    if let Some(span) = args.span("pool") {
+        let pool = args.pool.as_ref();
+        let pool = pool.map_or_else(
+            || "self.pool".to_owned(),
+            |pool| pool.to_string().replace(' ', ""),
+        );
+        let get = function.get();
+        let wanted = format_args!(
+            "`pool` is for a lease: write `scope = \"lease\"`, or for a connection out of it `conn = {pool}{get}`"
+        );
+        errors.at(span, wanted);
+    }
+}
+
+/// A suggestion for `pool`: what `conn` takes a connection from, a parameter, or a field.
+fn pool(args: &Args, function: &Function) -> Option<String> {
+    let conn = args
+        .conn
+        .as_ref()
+        .map(|conn| conn.to_string().replace(' ', ""));
+    let pool = conn.as_ref().and_then(|conn| {
+        let ends = [".get().await?", ".get().await", ".get()?", ".get()"];
+        ends.iter().find_map(|end| conn.strip_suffix(end))
+    });
+    if let Some(pool) = pool {
+        return Some(pool.to_owned());
+    }
+    let param = function
+        .params
+        .iter()
+        .find(|param| param.ty.to_string().contains("Pool"));
+    let param = param
+        .and_then(|param| param.names.first())
+        .map(ToString::to_string);
+    param.or_else(|| function.receiver.map(|_| "self.pool".to_owned()))
+}
+
+fn parameter() -> String {
+    "add a parameter `pool: &Pool<AsyncPgConnection>` and write `pool = pool`".to_owned()
+}
+
+/// A time as an argument writes it.
+fn written(milliseconds: u64) -> String {
+    match milliseconds {
+        0..1_000 => format!("{}ms", milliseconds.max(1)),
+        _ => format!("{}s", milliseconds / 1_000),
+    }
+}

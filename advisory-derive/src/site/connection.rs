@@ -1,0 +1,211 @@
+//! Where a lock site's connection comes from, and what to write if it has none.
+
+use crate::errors::Errors;
+use crate::function::Function;
+use crate::function::params::{Param, Receiver};
+use crate::tokens::is_punct;
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+
+/// Where the connection comes from.
+pub(crate) enum Connection {
+    /// A place expression, used under its own name: `conn`, `self.conn`, `ctx.db`.
+    Place {
+        root: Ident,
+        fields: TokenStream,
+        by: Receiver,
+    },
+    /// An expression, evaluated by the function and bound as `conn`.
+    Expression(TokenStream),
+    /// A lease's pool, from which each statement of the lease takes a connection; the body gets none.
+    Pool(TokenStream),
+}
+
+/// An expression that gives a connection, as far as its tokens show.
+fn expression(
+    expression: TokenStream,
+    function: &Function,
+    errors: &mut Errors,
+) -> Option<Connection> {
+    let text = expression.to_string().replace(' ', "");
+    let pool = text.strip_suffix(".await").unwrap_or(&text);
+    if let Some(pool) = pool.strip_suffix(".get()") {
+        let span = expression
+            .into_iter()
+            .last()
+            .map_or_else(Span::call_site, |token| token.span());
+        let get = function.get();
+        let wanted =
+            format_args!("a pool gives a connection or an error: write `conn = {pool}{get}`");
+        errors.at(span, wanted);
+        return None;
+    }
+    Some(Connection::Expression(expression))
+}
+
+/// The connection that `conn` gives, or else the parameter `conn`.
+pub(crate) fn find(
+    given: Option<TokenStream>,
+    function: &Function,
+    errors: &mut Errors,
+) -> Option<Connection> {
+    let Some(given) = given else {
+        if let Some(param) = function
+            .params
+            .iter()
+            .find(|param| param.names.iter().any(|name| name == "conn"))
+        {
+            return place(param, "conn", TokenStream::new(), function, errors);
+        }
+        errors.at(function.name.span(), no_connection(function));
+        return None;
+    };
+    let mut tokens = given.clone().into_iter();
+    let first = tokens.next();
+    if let Some(token) = &first
+        && is_punct(token, '&')
+    {
+        errors.at(
+            token.span(),
+            "`conn` names a place or gives a connection: write it without the `&mut`",
+        );
+        return None;
+    }
+    let fields: TokenStream = tokens.collect();
+    let Some(TokenTree::Ident(root)) = first.filter(|_| is_fields(&fields)) else {
+        return expression(given, function, errors);
+    };
+    if root == "self" {
+        let Some(by) = function.receiver else {
+            errors.at(
+                root.span(),
+                format_args!("`{}` has no `self`", function.name),
+            );
+            return None;
+        };
+        if by == Receiver::Shared {
+            errors.at(
+                root.span(),
+                format_args!(
+                    "`{given}` can't be used through `&self`: write `&mut self`, or take a connection from a pool, \
+                     `conn = self.pool{}`",
+                    function.get()
+                ),
+            );
+            return None;
+        }
+        return Some(Connection::Place { root, fields, by });
+    }
+    let name = root.to_string();
+    let param = function
+        .params
+        .iter()
+        .find(|param| param.names.iter().any(|bound| *bound == name));
+    let Some(param) = param else {
+        let known = function
+            .params
+            .iter()
+            .flat_map(|param| &param.names)
+            .map(Ident::to_string)
+            .collect::<Vec<_>>();
+        let hint = advisory_pattern::closest(&name, known.iter().map(String::as_str)).map_or_else(
+            || "name a parameter, or write an expression that gives a connection".to_owned(),
+            |close| format!("did you mean `{close}`?"),
+        );
+        errors.at(
+            root.span(),
+            format_args!("`{name}` is no parameter of `{}`: {hint}", function.name),
+        );
+        return None;
+    };
+    place(param, &name, fields, function, errors)
+}
+
+fn place(
+    param: &Param,
+    name: &str,
+    fields: TokenStream,
+    function: &Function,
+    errors: &mut Errors,
+) -> Option<Connection> {
+    let root = param.names.iter().find(|bound| *bound == name)?.clone();
+    let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
+        (true, false) if param.ty.to_string().contains("Pool") => {
+            let wanted = format_args!(
+                "`{name}` is a pool: write `conn = {name}{}`, which gives a connection",
+                function.get()
+            );
+            errors.at(root.span(), wanted);
+            return None;
+        }
+        (true, false) => {
+            errors.at(
+                root.span(),
+                format_args!("the lock needs `{name}` mutably: write `{name}: &mut …`"),
+            );
+            return None;
+        }
+        (true, true) if param.is_name => Receiver::Mutable,
+        _ if param.is_name && param.is_mut => Receiver::MutValue,
+        _ => Receiver::Value,
+    };
+    Some(Connection::Place { root, fields, by })
+}
+
+/// Whether the tokens can follow the root of a place expression: nothing, or `.name.0…`.
+fn is_fields(tokens: &TokenStream) -> bool {
+    let mut wants_dot = true;
+    let mut last_was_dot = false;
+    for token in tokens.clone() {
+        let fits = match &token {
+            TokenTree::Punct(punct) => wants_dot && punct.as_char() == '.',
+            TokenTree::Ident(ident) => !wants_dot && ident != "await",
+            TokenTree::Literal(_) => !wants_dot,
+            TokenTree::Group(_) => false,
+        };
+        if !fits {
+            return false;
+        }
+        last_was_dot = wants_dot;
+        wants_dot = !wants_dot;
+    }
+    !last_was_dot
+}
+
+fn is_mutable_reference(ty: &TokenStream) -> bool {
+    // `&`, possibly a lifetime of two tokens, `mut`.
+    ty.clone()
+        .into_iter()
+        .skip(1)
+        .take(3)
+        .any(|token| matches!(token, TokenTree::Ident(word) if word == "mut"))
+}
+
+fn no_connection(function: &Function) -> String {
+    let name = &function.name;
+    if let Some(binding) = function.body_binding("conn") {
+        let from = binding.value;
+        return format!(
+            "the lock needs the connection before the body runs: write `conn = {from}` into the attribute and remove `let … \
+             conn = {from};` from `{name}`"
+        );
+    }
+    let candidate = function.params.iter().find(|param| {
+        let ty = param.ty.to_string();
+        ty.contains("Connection") || ty.contains("Object")
+    });
+    match candidate.and_then(|param| param.names.first()) {
+        Some(param) => {
+            format!("`{name}` has no parameter `conn`: write `conn = {param}` into the attribute")
+        }
+        None => format!(
+            "`{name}` has no connection: add a parameter `conn: &mut {}`, or write where it comes from into the attribute, such \
+             as `conn = self.pool{}`",
+            if function.is_blocking() {
+                "PgConnection"
+            } else {
+                "AsyncPgConnection"
+            },
+            function.get()
+        ),
+    }
+}

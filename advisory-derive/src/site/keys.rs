@@ -1,0 +1,95 @@
+//! The keys of a lock site, and how they become numbers.
+
+use crate::args::Args;
+use crate::args::key::KeyArg;
+use crate::errors::Errors;
+use crate::function::Function;
+use crate::key_pattern::{KeyPattern, Names};
+use crate::site_facts::StaticKey;
+use advisory_pattern::Derivation;
+use proc_macro2::{Ident, Span, TokenStream};
+
+/// How many locks a call may take by default: all sessions of the server share its lock table.
+const MAX_KEYS: usize = 64;
+
+pub(crate) struct SiteKeys {
+    pub(crate) list: Vec<SiteKey>,
+    pub(crate) with: Vec<(Ident, TokenStream)>,
+    /// A wrong `with` could have meant any name.
+    with_is_known: bool,
+    pub(crate) derivation: Derivation,
+    pub(crate) max_keys: usize,
+    pub(crate) may_be_ambiguous: bool,
+}
+
+/// One key, or several of a slice or an expression.
+pub(crate) enum SiteKey {
+    Pattern(KeyPattern),
+    Expression(TokenStream),
+    /// As many declared locks as the expression gives; then there is no other key.
+    Each(TokenStream),
+}
+
+impl SiteKeys {
+    pub(crate) fn new(args: &mut Args, errors: &mut Errors) -> Self {
+        if args.keys.is_none() && !args.has("key") && !args.has("keys") {
+            let wanted =
+                "`key` is missing: write what to lock, such as `key = \"<tenant_id>:<date>\"`";
+            errors.at(Span::call_site(), wanted);
+        }
+        let with_is_known = args.with.is_some() || !args.has("with");
+        let mut list = Vec::new();
+        for key in args.keys.take().into_iter().flatten() {
+            match key {
+                KeyArg::Pattern(literal) => {
+                    list.extend(KeyPattern::parse(literal, errors).map(SiteKey::Pattern));
+                }
+                KeyArg::Expression(expression) => list.push(SiteKey::Expression(expression)),
+                KeyArg::Each(expression) => list.push(SiteKey::Each(expression)),
+            }
+        }
+        let max_keys = args
+            .max_keys
+            .as_ref()
+            .and_then(|max| max.base10_parse().ok());
+        Self {
+            list,
+            with: args.with.take().unwrap_or_default(),
+            with_is_known,
+            derivation: args.derivation.unwrap_or(Derivation::Sha256),
+            max_keys: max_keys.unwrap_or(MAX_KEYS),
+            may_be_ambiguous: args.allow_ambiguous.is_some(),
+        }
+    }
+
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = &KeyPattern> {
+        self.list.iter().filter_map(|key| match key {
+            SiteKey::Pattern(pattern) => Some(pattern),
+            SiteKey::Expression(_) | SiteKey::Each(_) => None,
+        })
+    }
+
+    /// The names that placeholders can use: those of `with`, and those that parameters bind.
+    pub(crate) fn names<'a>(&'a self, function: &'a Function) -> Names<'a> {
+        let with = self.with.iter().map(|(name, _)| (name, None));
+        let params = function.params.iter().flat_map(|param| {
+            let ty = param.is_name.then_some(&param.ty);
+            param.names.iter().map(move |name| (name, ty))
+        });
+        Names {
+            of: format!("parameter of `{}`", function.name),
+            known: self.with_is_known.then(|| with.chain(params).collect()),
+            has_self: function.receiver.is_some(),
+        }
+    }
+
+    /// What is known of each key before the program runs.
+    pub(crate) fn static_keys(&self, names: &Names<'_>) -> Vec<StaticKey> {
+        let keys = self.list.iter().map(|key| match key {
+            SiteKey::Pattern(pattern) => pattern.static_key(names),
+            SiteKey::Expression(expression) => StaticKey::of_expression(expression),
+            SiteKey::Each(expression) => StaticKey::unknown(expression),
+        });
+        keys.collect()
+    }
+}

@@ -1,0 +1,135 @@
+//! What is known of a lock site while compiling: its record holds it, and collisions are found by it.
+
+use crate::args::choice::Scope;
+use crate::tokens::{first_span, split_at_commas};
+use advisory_pattern::{Derivation, KeySpace, LockedKey};
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
+
+pub(crate) struct SiteFacts {
+    pub(crate) kind: Kind,
+    /// The function's or type's name.
+    pub(crate) name: String,
+    pub(crate) purpose: Option<String>,
+    pub(crate) derivation: Derivation,
+    pub(crate) keys: Vec<StaticKey>,
+}
+
+/// What declares the lock.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Function(Scope),
+    Struct,
+    Macro,
+}
+
+/// One key as written, and what is known of it before the program runs.
+pub(crate) struct StaticKey {
+    pub(crate) written: String,
+    pub(crate) key: Option<LockedKey>,
+    pub(crate) span: Span,
+}
+
+impl SiteFacts {
+    /// Where errors about the site as a whole point.
+    pub(crate) fn span(&self) -> Span {
+        self.keys
+            .first()
+            .map_or_else(Span::call_site, |key| key.span)
+    }
+
+    /// ``fn `book` ``
+    pub(crate) fn item(&self) -> String {
+        match self.kind {
+            Kind::Function(_) | Kind::Struct => format!("{} `{}`", self.kind.name(), self.name),
+            Kind::Macro => format!("`{}`", self.name),
+        }
+    }
+
+    /// The word with which a message suggests to start the key.
+    pub(crate) fn key_prefix(&self) -> Option<&str> {
+        match self.kind {
+            Kind::Function(_) | Kind::Struct => Some(&self.name),
+            Kind::Macro => None,
+        }
+    }
+
+    pub(crate) fn key_space(&self) -> KeySpace {
+        match self.kind {
+            Kind::Function(scope) => scope.key_space(),
+            Kind::Struct => KeySpace::Declared.under(self.derivation),
+            Kind::Macro => KeySpace::Advisory,
+        }
+    }
+}
+
+impl Kind {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Function(_) => "fn",
+            Self::Struct => "struct",
+            Self::Macro => "macro",
+        }
+    }
+
+    /// The scope in the site's record.
+    pub(crate) const fn scope(self) -> &'static str {
+        match self {
+            Self::Function(scope) => scope.name(),
+            Self::Struct | Self::Macro => "none",
+        }
+    }
+}
+
+impl StaticKey {
+    /// The key of an expression, known if it is a number, or a pair of which one is.
+    pub(crate) fn of_expression(expression: &TokenStream) -> Self {
+        Self {
+            key: number_key(expression),
+            ..Self::unknown(expression)
+        }
+    }
+
+    /// The keys of an expression that gives several.
+    pub(crate) fn unknown(expression: &TokenStream) -> Self {
+        Self {
+            written: expression.to_string(),
+            key: None,
+            span: first_span(expression),
+        }
+    }
+}
+
+/// The key `42`, `-42`, or `(7, tenant_no)`.
+fn number_key(expression: &TokenStream) -> Option<LockedKey> {
+    let tokens: Vec<TokenTree> = expression.clone().into_iter().collect();
+    if let [TokenTree::Group(group)] = tokens.as_slice()
+        && group.delimiter() == Delimiter::Parenthesis
+    {
+        let parts = split_at_commas(group.stream());
+        let [first, second] = parts.as_slice() else {
+            return None;
+        };
+        let half = |part| match number(part) {
+            Some(number) => i32::try_from(number).ok().map(Some),
+            // A constant has one value, which is unknown here, so it is not compared.
+            None => (!names_constant(part)).then_some(None),
+        };
+        return Some(LockedKey::IntInt(half(first)?, half(second)?));
+    }
+    number(expression).map(LockedKey::BigInt)
+}
+
+fn names_constant(part: &TokenStream) -> bool {
+    part.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word.to_string().starts_with(char::is_uppercase),
+        TokenTree::Group(group) => names_constant(&group.stream()),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
+fn number(expression: &TokenStream) -> Option<i64> {
+    match syn::parse2(expression.clone()).ok()? {
+        syn::Lit::Int(number) => number.base10_parse().ok(),
+        _ => None,
+    }
+}

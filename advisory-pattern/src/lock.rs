@@ -1,0 +1,140 @@
+//! Are two locks one lock on purpose, always different, or can they collide?
+//!
+//! The macro compares the sites of one crate, the program all its sites, the command whole artifacts. All use this code, so that they
+//! agree. The [`KeySpace`] says how two keys are compared.
+
+use crate::collision::Collision;
+use crate::derivation::Derivation;
+use crate::key_space::{Comparison, KeySpace};
+use crate::language::Language;
+use crate::locked_key::LockedKey;
+use crate::overlap::overlap;
+use crate::shape::Shape;
+use crate::witness::witness;
+
+/// In `allow_overlap`: every other lock, with a name or without.
+const ANY: &str = "*";
+
+/// One lock as a site names it.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    key: LockedKey,
+    space: KeySpace,
+    derivation: Derivation,
+    name: Option<String>,
+    allowed: Vec<String>,
+    language: Language,
+}
+
+impl Lock {
+    /// Describes an advisory lock. `name` is what the site says in `name = "…"`; `allowed` the other locks' names in `allow_overlap`.
+    #[must_use]
+    pub fn new(
+        key: LockedKey,
+        derivation: Derivation,
+        name: Option<String>,
+        allowed: Vec<String>,
+    ) -> Self {
+        // Every placeholder has its shape written.
+        let language = key.text().language(|_| Shape::Text);
+        Self {
+            key,
+            space: KeySpace::Advisory,
+            derivation,
+            name,
+            allowed,
+            language,
+        }
+    }
+
+    /// Says which key space it is in, if not that of advisory locks.
+    #[must_use]
+    pub fn within(self, space: KeySpace) -> Self {
+        Self { space, ..self }
+    }
+
+    /// Gives the lock's name, if its site says one.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Finds out how this lock collides with one of another site. `None`: they are one lock on purpose, or always different.
+    ///
+    /// They are one lock when they have the same name and the same key: text, shapes, filters and, except for leases, derivation. The
+    /// names of placeholders do not matter. Two equal keys without a name collide: sharing is said, not guessed.
+    #[must_use]
+    pub fn collision(&self, there: &Self) -> Option<Collision> {
+        let comparison = self.space.comparison(there.space);
+        if let (Some(name), Some(other)) = (&self.name, &there.name)
+            && name == other
+        {
+            let is_one_key = match comparison {
+                Comparison::Numbers => self.has_number_of(there),
+                Comparison::Texts => self.key.text().same_form(&there.key.text()),
+                Comparison::Disjoint => return Some(Collision::Scopes(name.clone())),
+            };
+            return (!is_one_key).then(|| Collision::Name(name.clone()));
+        }
+        if self.allows(there) || there.allows(self) {
+            return None;
+        }
+        match comparison {
+            Comparison::Numbers => self.number_collision(there),
+            Comparison::Texts => witness(&self.language, &there.language).map(Collision::Lease),
+            Comparison::Disjoint => None,
+        }
+    }
+
+    fn allows(&self, there: &Self) -> bool {
+        let mut allowed = self.allowed.iter();
+        allowed.any(|allowed| allowed == ANY || there.name.as_ref() == Some(allowed))
+    }
+
+    /// How two advisory locks collide by their keys alone.
+    fn number_collision(&self, there: &Self) -> Option<Collision> {
+        match (&self.key, &there.key) {
+            (LockedKey::Pattern(_), LockedKey::Pattern(_)) => {
+                let can_collide =
+                    self.derivation == there.derivation && overlap(&self.language, &there.language);
+                can_collide
+                    .then(|| witness(&self.language, &there.language))?
+                    .map(Collision::Key)
+            }
+            (LockedKey::IntInt(a, b), LockedKey::IntInt(c, d)) => {
+                let can_equal = |here: Option<i32>, there: Option<i32>| {
+                    here.is_none() || there.is_none() || here == there
+                };
+                let number =
+                    |here: Option<i32>, there: Option<i32>| here.or(there).unwrap_or_default();
+                (can_equal(*a, *c) && can_equal(*b, *d))
+                    .then(|| Collision::Number(format!("({}, {})", number(*a, *c), number(*b, *d))))
+            }
+            _ => {
+                let number = self.number()?;
+                (there.number() == Some(number)).then(|| Collision::Number(number.to_string()))
+            }
+        }
+    }
+
+    /// Whether the two keys always become the same number.
+    fn has_number_of(&self, there: &Self) -> bool {
+        match (&self.key, &there.key) {
+            (LockedKey::Pattern(here), LockedKey::Pattern(other)) => {
+                here.same_form(other) && self.derivation == there.derivation
+            }
+            (here, other) => here == other,
+        }
+    }
+
+    /// The `bigint`, if it is known before the program runs.
+    fn number(&self) -> Option<i64> {
+        match &self.key {
+            LockedKey::BigInt(number) => Some(*number),
+            LockedKey::Pattern(pattern) => {
+                pattern.constant().map(|text| self.derivation.key(&text))
+            }
+            LockedKey::IntInt(..) => None,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! How is one lock, held while another is requested, written into a file and read again?
+
+use std::fmt;
+
+/// The format's version, with which each line starts.
+const VERSION: &str = "1";
+
+/// One lock that was held while another was requested.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Edge {
+    /// The lock that was held.
+    pub held: End,
+    /// The lock that was requested.
+    pub asked: End,
+}
+
+/// One end of an [`Edge`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct End {
+    /// The key pattern, or a number.
+    pub lock: String,
+    /// Whether it is a lease; a lease and an advisory lock never wait for each other.
+    pub is_lease: bool,
+    /// Whether it was taken in shared mode.
+    pub is_shared: bool,
+    /// Where the program requested it, `file:line`; empty where that is unknown.
+    pub place: String,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lease = if self.is_lease { "lease " } else { "" };
+        let shared = if self.is_shared { " (shared)" } else { "" };
+        write!(f, "{lease}`{}`{shared}", self.lock)
+    }
+}
+
+impl Edge {
+    /// Writes the edge as a line, including the newline.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut line = VERSION.to_owned();
+        for end in [&self.held, &self.asked] {
+            let kind = if end.is_lease { "lease" } else { "lock" };
+            let mode = if end.is_shared { "shared" } else { "exclusive" };
+            for field in [kind, mode, &end.lock, &end.place] {
+                line.push('\t');
+                line.extend(field.chars().map(|c| if c.is_control() { ' ' } else { c }));
+            }
+        }
+        line.push('\n');
+        line
+    }
+
+    /// Reads a line; `None` if it is not an edge of this version.
+    #[must_use]
+    pub fn decode(line: &str) -> Option<Self> {
+        let mut fields = line.split('\t');
+        if fields.next() != Some(VERSION) {
+            return None;
+        }
+        let mut end = || {
+            Some(End {
+                is_lease: one_of(fields.next()?, "lock", "lease")?,
+                is_shared: one_of(fields.next()?, "exclusive", "shared")?,
+                lock: fields.next()?.to_owned(),
+                place: fields.next()?.to_owned(),
+            })
+        };
+        let edge = Self {
+            held: end()?,
+            asked: end()?,
+        };
+        fields.next().is_none().then_some(edge)
+    }
+}
+
+fn one_of(word: &str, no: &str, yes: &str) -> Option<bool> {
+    (word == yes || word == no).then_some(word == yes)
+}

@@ -1,0 +1,44 @@
+//! Which locks can collide, in one program or between two?
+
+use std::path::Path;
+
+use advisory_pattern::{RecordError, SiteCollision, site_collisions, site_collisions_between};
+
+use crate::failure::Failure;
+use crate::finding::{Finding, Place};
+use crate::inventory::Inventory;
+
+/// Compares every two sites of the program.
+pub(crate) fn within(inventory: &Inventory) -> Result<Vec<Finding>, Failure> {
+    findings(site_collisions(&inventory.sites), None)
+}
+
+/// Compares every site of the program with those of another service.
+pub(crate) fn between(
+    inventory: &Inventory,
+    other: &Inventory,
+    from: &Path,
+) -> Result<Vec<Finding>, Failure> {
+    findings(
+        site_collisions_between(&inventory.sites, &other.sites),
+        Some(from),
+    )
+}
+
+fn findings(
+    collisions: Result<Vec<SiteCollision<'_>>, RecordError>,
+    from: Option<&Path>,
+) -> Result<Vec<Finding>, Failure> {
+    let collisions = collisions.map_err(|error| Failure::Input(error.to_string()))?;
+    let finding = |pair: &SiteCollision<'_>| Finding {
+        kind: "collision",
+        message: pair.headline(),
+        places: vec![
+            Place::site(pair.here, None, ""),
+            Place::site(pair.there, from, "is the other lock"),
+        ],
+        notes: vec![pair.collision.to_string()],
+        help: pair.help(),
+    };
+    Ok(collisions.iter().map(finding).collect())
+}

@@ -1,0 +1,134 @@
+//! Does the committed registry document still match the program?
+//!
+//! Line numbers are not compared, because every edit would fail a build.
+
+use std::fs;
+use std::path::Path;
+
+use advisory_pattern::Record;
+
+use crate::failure::Failure;
+use crate::finding::{Finding, Place};
+use crate::inventory::{Inventory, path};
+use crate::{json, markdown};
+
+/// Compares the document with what `dump` would write. The text shows whether it is JSON or Markdown.
+pub(crate) fn compare(
+    inventory: &Inventory,
+    file: &Path,
+    key_count: u64,
+) -> Result<Vec<Finding>, Failure> {
+    let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
+    if text.trim_start().starts_with('{') {
+        let committed = json::read(file, &text)?;
+        return Ok(compare_sites(inventory, &committed, file));
+    }
+    Ok(
+        compare_lines(&markdown::write(inventory, key_count), &text, file)
+            .into_iter()
+            .collect(),
+    )
+}
+
+fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
+    let without_place = |site: &Record| Record {
+        line: 0,
+        version: String::new(),
+        ..site.clone()
+    };
+    let missing = |from: &Inventory, site: &Record| {
+        !from
+            .sites
+            .iter()
+            .any(|other| without_place(other) == without_place(site))
+    };
+    let help = help(file, "json");
+    let mut findings = Vec::new();
+    for site in inventory
+        .sites
+        .iter()
+        .filter(|site| missing(committed, site))
+    {
+        findings.push(Finding {
+            kind: "drift",
+            message: format!(
+                "`{}` does not have this lock site: {}",
+                file.display(),
+                path(site)
+            ),
+            places: vec![Place::site(site, None, "")],
+            notes: Vec::new(),
+            help: help.clone(),
+        });
+    }
+    for site in committed
+        .sites
+        .iter()
+        .filter(|site| missing(inventory, site))
+    {
+        findings.push(Finding {
+            kind: "drift",
+            message: format!("the program does not have this lock site: {}", path(site)),
+            places: vec![Place::site(site, Some(file), "")],
+            notes: Vec::new(),
+            help: help.clone(),
+        });
+    }
+    findings
+}
+
+/// One finding for the whole document, with the lines that differ.
+fn compare_lines(wanted: &str, text: &str, file: &Path) -> Option<Finding> {
+    let normalized = |line: &str| without_line_number(line.trim_end());
+    let wanted_lines: Vec<String> = wanted.lines().map(normalized).collect();
+    let committed_lines: Vec<String> = text.lines().map(normalized).collect();
+    if wanted_lines == committed_lines {
+        return None;
+    }
+    let mut notes = Vec::new();
+    let mut first = None;
+    for (at, line) in text.lines().enumerate() {
+        if !wanted_lines.contains(&committed_lines[at]) {
+            first.get_or_insert(at + 1);
+            notes.push(format!("- {}", printable(line)));
+        }
+    }
+    for (at, line) in wanted.lines().enumerate() {
+        if !committed_lines.contains(&wanted_lines[at]) {
+            notes.push(format!("+ {}", printable(line)));
+        }
+    }
+    if notes.is_empty() {
+        notes.push("the lines are the same, in another order or number".to_owned());
+    }
+    Some(Finding {
+        kind: "drift",
+        message: format!("`{}` is not what the program holds", file.display()),
+        places: vec![Place::line(file, first.unwrap_or(1))],
+        notes,
+        help: help(file, "markdown"),
+    })
+}
+
+fn help(file: &Path, format: &str) -> String {
+    format!(
+        "write it anew with the same selection: `cargo advisory dump --format {format} -o {}`",
+        file.display()
+    )
+}
+
+/// Replaces control characters, which a terminal must not get from a file.
+fn printable(line: &str) -> String {
+    line.replace(char::is_control, " ")
+}
+
+/// Removes the line number from a table's row: the digits after the last colon, in the last pair of backticks.
+fn without_line_number(row: &str) -> String {
+    let place = row.strip_suffix("` |").and_then(|row| row.rsplit_once(':'));
+    match place {
+        Some((file, line)) if !line.is_empty() && line.bytes().all(|b| b.is_ascii_digit()) => {
+            format!("{file}` |")
+        }
+        _ => row.to_owned(),
+    }
+}

@@ -1,0 +1,79 @@
+//! How likely is it that two keys become the same number?
+
+use advisory_pattern::Derivation;
+
+use crate::inventory::{Inventory, is_lease};
+
+/// Says what the odds are about.
+pub(super) fn lead(key_count: u64) -> String {
+    format!(
+        "That among {} different keys of one derivation some two become the same number: then their holders wait for each other \
+         without need.",
+        thousands(key_count)
+    )
+}
+
+/// A row for each derivation: name, lock sites, bits, odds, and the number of keys with even odds.
+pub(super) fn rows(inventory: &Inventory, key_count: u64) -> Vec<[String; 5]> {
+    let row = |derivation: Derivation| {
+        let sites = inventory.sites.iter().filter(|site| {
+            site.derivation == derivation.name()
+                && !is_lease(site)
+                && site.keys.iter().any(|key| key.starts_with("pattern "))
+        });
+        [
+            derivation.name().to_owned(),
+            sites.count().to_string(),
+            derivation.bits().to_string(),
+            odds(derivation.collision_odds(key_count)),
+            thousands(even_odds_at(derivation)),
+        ]
+    };
+    Derivation::ALL.into_iter().map(row).collect()
+}
+
+/// Writes `77,163`.
+pub(super) fn thousands(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Writes `1 in 8,600`, rounded to two digits, or `63 %` if it is likely.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "two digits of a positive number are wanted; past 2^64 it saturates"
+)]
+fn odds(odds: f64) -> String {
+    if odds <= 0.0 {
+        return "none".to_owned();
+    }
+    if odds > 0.1 {
+        return format!("{:.0} %", odds * 100.0);
+    }
+    let one_in = odds.recip();
+    let unit = 10_f64.powf((one_in.log10().floor() - 1.0).max(0.0));
+    format!(
+        "1 in {}",
+        thousands(((one_in / unit).round() * unit) as u64)
+    )
+}
+
+/// The number of keys with even odds that two of them become one number: the square root of 2 ln 2 times the count of numbers.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "two digits of a positive number are wanted"
+)]
+fn even_odds_at(derivation: Derivation) -> u64 {
+    let keys = (2.0 * std::f64::consts::LN_2 * f64::from(derivation.bits()).exp2()).sqrt();
+    let unit = 10_f64.powf(keys.log10().floor() - 1.0);
+    ((keys / unit).round() * unit) as u64
+}

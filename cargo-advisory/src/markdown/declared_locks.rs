@@ -1,0 +1,33 @@
+//! Which declared lock is the key of a site that has an expression as its key, `RoomNight { room, night }`?
+//!
+//! The type is not known here, but the expression contains its name. There is no answer if two locks have that name, or if the
+//! expression names several locks, or none.
+
+use std::collections::BTreeMap;
+
+use advisory_pattern::Record;
+
+use crate::inventory::Inventory;
+
+/// The declared locks of an inventory by the names of their types; `None` for a name that two types have.
+pub(super) struct DeclaredLocks<'a>(BTreeMap<&'a str, Option<&'a Record>>);
+
+impl<'a> DeclaredLocks<'a> {
+    pub(super) fn of(inventory: &'a Inventory) -> Self {
+        let mut names = BTreeMap::new();
+        for site in inventory.sites.iter().filter(|site| site.kind == "struct") {
+            let only = names.entry(site.function.as_str()).or_insert(Some(site));
+            if *only != Some(site) {
+                *only = None;
+            }
+        }
+        Self(names)
+    }
+
+    pub(super) fn named(&self, expression: &str) -> Option<&'a Record> {
+        let words = expression.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let mut named = words.filter_map(|word| self.0.get(word).copied());
+        let first = named.next()??;
+        named.all(|other| other == Some(first)).then_some(first)
+    }
+}
