@@ -19,12 +19,13 @@ impl fmt::Display for Error {
             ),
             Self::SelfDeadlock { lock } => write!(
                 f,
-                "advisory lock `{lock}` is held by this task itself, outside of this call: pass its connection on, or take it once"
+                "advisory lock `{lock}` is held by this task itself, on another connection: pass that connection to this call, or take the \
+                 lock once"
             ),
             Self::Cancelled { lock, .. } => write!(
                 f,
-                "advisory lock `{lock}`: the wait was ended by a cancel request or by `statement_timeout`; write a `wait` below that \
-                 one"
+                "advisory lock `{lock}`: the server ended the wait before its time, by a cancel request or by `statement_timeout`; if \
+                 nobody cancelled it, write a `wait` below `statement_timeout`"
             ),
             Self::InTransaction { lock } => write!(
                 f,
@@ -32,7 +33,7 @@ impl fmt::Display for Error {
             ),
             Self::Standby { lock } => write!(
                 f,
-                "advisory lock `{lock}` was asked for on a standby, where it keeps nobody out: connect to the primary"
+                "advisory lock `{lock}` was asked for on a standby, whose locks nobody on the primary sees: connect to the primary"
             ),
             Self::PooledSession { lock } => write!(
                 f,
@@ -79,8 +80,8 @@ impl fmt::Display for Error {
             ),
             Self::BrokenConnection { lock } => write!(
                 f,
-                "advisory lock `{lock}`: this connection is broken or closed; take another from the pool or \
-                 connect anew"
+                "advisory lock `{lock}`: this connection is closed, since an earlier locked call on it was dropped before its end or \
+                 the connection was lost; take another one from the pool, or connect again"
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
             Self::HoldExceeded { .. }
@@ -118,8 +119,8 @@ impl Error {
             ),
             Self::TransactionEnded { lock } => write!(
                 f,
-                "the call under advisory lock `{lock}` ended its transaction itself: the lock was not held to the end; \
-                 leave COMMIT and ROLLBACK out of it"
+                "the call under advisory lock `{lock}` ended its transaction itself, so the lock was not held to the end: remove \
+                 COMMIT and ROLLBACK from it"
             ),
             Self::CommitUnknown { lock, .. } => write!(
                 f,

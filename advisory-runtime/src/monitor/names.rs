@@ -3,9 +3,7 @@
 use super::Comment;
 use crate::inventory::{InventoryError, Site, sites};
 use crate::{Key, LockKey};
-use advisory_pattern::{
-    Derivation, KeySpace, Language, LockedKey, Part, Pattern, Shape, decode_key, overlap,
-};
+use advisory_pattern::{    Derivation, KeySpace, Language, LockedKey, Part, Pattern, Shape, decode_key, overlap, RecordError};
 use std::sync::Arc;
 
 /// The names of locks: the lock sites of a program, and keys that it knows.
@@ -87,7 +85,10 @@ impl Names {
         let mut site_keys = Vec::new();
         for site in sites {
             let site = Arc::new(site);
-            let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
+            let derivation = Derivation::from_name(&site.derivation).ok_or_else(|| {
+                let field = format!("derivation `{}`", site.derivation);
+                InventoryError::Record(RecordError::Malformed(field))
+            })?;
             for (index, encoded) in site.keys.iter().enumerate() {
                 let Some(key) = decode_key(encoded).map_err(InventoryError::Record)? else {
                     continue;
