@@ -134,12 +134,12 @@ use quote::quote;
 ///
 /// # The longest run
 ///
-/// With `max_hold` an async body is dropped when it has held the lock for so long, its statement cancelled and its transaction
-/// rolled back: `HoldExceeded`. Nothing can drop a blocking body: it runs to its end, and then its commit is refused. Where the
-/// process has stopped or its packets are dropped, the server ends the session one second after the bound: since PostgreSQL
-/// 17 counted from the lock, also while a statement runs; before 17, inside an open transaction, and for session-level locks
-/// counted from the last statement. `advisory_runtime::Request::max_hold` has the table. A blocking body whose session the
-/// server has ended goes on until it asks the database something.
+/// With `max_hold` an async body is dropped when it has held the lock for that time, and its transaction is rolled back: `HoldExceeded`.
+/// A statement that still runs after 100 ms is cancelled, and the connection closed; otherwise the connection stays usable. Nothing can
+/// drop a blocking body: it runs to its end, and then its commit is refused. If the process has stopped or its packets are dropped, the
+/// server ends the session one second after the bound: since PostgreSQL 17 counted from the lock, also while a statement runs; before
+/// 17, inside an open transaction, and for session-level locks counted from the last statement. `advisory_runtime::Request::max_hold` has
+/// the table. A blocking body whose session the server has ended goes on until it asks the database something.
 ///
 /// # Errors
 ///
@@ -150,16 +150,11 @@ use quote::quote;
 /// `advisory_runtime::Error`; `advisory_runtime::Error::find(&error)` finds it. `advisory_runtime::Error` lists each error with its
 /// SQLSTATE.
 ///
-/// # Panics
-///
-/// On an `async fn`, `max_hold`, and `queue` together with a `wait` that ends, need a tokio runtime whose timer is
-/// enabled, and panic without one.
-///
 /// # Cancel safety
 ///
-/// Dropping the future leaves no lock, no waiting backend and no open transaction. A pooled connection is
-/// closed, and the pool opens another; one of your own goes on, its next statement a tenth of a second later, or up to 0.85
-/// seconds behind a statement that had to be cancelled. After a drop during the commit it is not known whether it happened.
+/// Dropping the future closes the connection: no lock, no waiting backend and no open transaction is left. A pool replaces the
+/// connection; on one of your own, every further locked call is `BrokenConnection`. To limit the time of a call and keep its connection,
+/// write `wait` and `max_hold`. After a drop during the commit it is not known whether it happened.
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);

@@ -9,9 +9,13 @@ mod blocking_pg;
 pub mod cancel;
 #[cfg(feature = "diesel-async")]
 mod cancel_key;
+#[cfg(feature = "diesel-async")]
+mod worker;
 
 #[cfg(feature = "postgres")]
 pub(crate) use blocking_pg::now;
+#[cfg(feature = "diesel-async")]
+pub(crate) use worker::within;
 
 use crate::{Key, Mode};
 use diesel::QueryResult;

@@ -190,9 +190,9 @@ impl Request {
 
     /// Bounds how long the lock may be held. The wait for it does not count.
     ///
-    /// On this side the attribute drops an async body then, cancels its statement and rolls back; a blocking body, and what
-    /// stands between `begin` and `finish`, runs to its end, and a commit that comes too late is refused
-    /// ([`Error::HoldExceeded`]). What the body of a session-level lock has committed stays.
+    /// When the time is over, the attribute drops an async body and rolls back; a statement that still runs after 100 ms is cancelled,
+    /// and the connection closed. A blocking body, and the code between `begin` and `finish`, runs to its end, and a commit that comes
+    /// too late is refused ([`Error::HoldExceeded`]). What the body of a session-level lock has committed stays.
     ///
     /// On the server, for a process that has stopped or whose packets are dropped, the server ends the session, and so frees the
     /// lock, after the bound and one second more:
@@ -206,7 +206,8 @@ impl Request {
     /// | under a session-level lock, in a statement | so long after that statement | so long after its transaction began |
     ///
     /// The server does so with `idle_in_transaction_session_timeout`, with `transaction_timeout` (17), and for session-level
-    /// locks with `idle_session_timeout`. A shorter one that the session has is kept, and afterwards each is what it was.
+    /// locks with `idle_session_timeout`. A shorter one that the session has is kept, and afterwards each is what it was. A killed client
+    /// is noticed within a second, by `client_connection_check_interval` (Linux servers).
     /// A statement that never ends is not bounded before 17, nor in a transaction that was open before: set `statement_timeout`.
     ///
     /// [`Error::HoldExceeded`]: crate::Error::HoldExceeded

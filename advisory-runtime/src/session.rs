@@ -13,20 +13,23 @@ use diesel_async::AsyncPgConnection;
 ///
 /// # Locking
 ///
-/// One round trip: `BEGIN; SAVEPOINT …; SELECT pg_advisory_lock(key), …; COMMIT` in one message, for each
-/// key a transaction of its own, so that it is known afterwards which were taken. Held until [`release`], or until the session
-/// ends. The server counts: a session that holds the lock already gets it at once, and has to release it as often.
+/// One round trip: `SELECT pg_advisory_lock(key)`. Several keys are taken for the message's own transaction first
+/// (`SELECT pg_advisory_xact_lock(a), pg_advisory_xact_lock(b)`), which waits, and for the session behind that, so that a refused wait
+/// leaves none of them behind. Held until [`release`], or until the session ends. The server counts: a session that holds the lock
+/// already gets it at once, and has to release it as often.
+///
+/// The first call of a process asks for the setting `advisory.pooler`, in a round trip of its own.
 ///
 /// # Errors
 ///
 /// As [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction, whose commit would come after the
-/// release; one that `begin_test_transaction` opened counts as none. [`Error::PooledSession`] where the setting
-/// `advisory.pooler` is `transaction`. After an error no lock of this call is held.
+/// release; one that `begin_test_transaction` opened counts as none. [`Error::PooledSession`] where the first call of the process finds
+/// `advisory.pooler` set to `transaction`. After an error no lock of this call is held. [`Error::TimedOut`] and [`Error::Deadlock`] leave
+/// the connection usable; any other error of the wait closes it, since the lock may have been granted.
 ///
 /// # Cancel safety
 ///
-/// As [`xact::begin`](crate::xact::begin): nothing is left. Behind a cancelled statement the next one on a connection of your
-/// own starts up to 0.85 seconds later.
+/// As [`xact::begin`](crate::xact::begin): dropping it closes the connection, and no lock and no waiter is left.
 ///
 /// # Examples
 ///
@@ -63,18 +66,19 @@ pub async fn acquire_at<O: ?Sized>(
 ///
 /// # Locking
 ///
-/// One round trip: `SELECT pg_advisory_unlock(key)`, and its boolean is read. A transaction that the body has left open is
-/// rolled back first.
+/// One round trip: a `SELECT` of `pg_advisory_unlock(key)` that fails unless the lock was held. A transaction that the body has left
+/// open through Diesel is rolled back first.
 ///
 /// # Errors
 ///
 /// The body's own error as it is. For an `Ok`: [`Error::LockLost`] when a lock was not held any more, as after a lost
 /// connection or a `pg_advisory_unlock_all` in the body; [`Error::HoldExceeded`]; [`Error::RolledBack`] and
-/// [`Error::ForeignTransaction`] when the body left a transaction open.
+/// [`Error::ForeignTransaction`] when the body left a transaction open; one begun by SQL that has not failed is found in debug builds
+/// only.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe in that nothing is left: the release is on its way.
+/// Dropping it closes the connection, which releases the locks.
 ///
 /// # Examples
 ///
@@ -94,12 +98,13 @@ where
 ///
 /// # Locking
 ///
-/// Looks whether each connection keeps its backend (`pg_backend_pid()`) while the other has a transaction open; only then takes
-/// the lock on a random key on the first connection, and tries it on the second. Nothing is held afterwards.
+/// Asks whether the server is a standby (`pg_is_in_recovery()`), and whether each connection keeps its backend (`pg_backend_pid()`)
+/// while the other has a transaction open. Only then it takes the lock on a random key on the first connection, and tries it on the
+/// second. Nothing is held afterwards.
 ///
 /// # Errors
 ///
-/// [`Error::PooledSession`] when the connections do not keep their sessions, [`Error::UnsupportedServer`] when they do and the
+/// [`Error::Standby`] on a standby, [`Error::PooledSession`] when the connections do not keep their sessions, [`Error::UnsupportedServer`] when they do and the
 /// lock keeps nobody out, [`Error::Database`], and [`Error::Pool`] when the pool does not lend two connections at once.
 ///
 /// # Cancel safety

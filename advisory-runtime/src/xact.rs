@@ -15,23 +15,17 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 ///
 /// # Locking
 ///
-/// One round trip. Outside a transaction it sends, as one message, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, the
-/// settings described below, `SELECT pg_advisory_xact_lock(key)` and `BEGIN`: held until the transaction ends. Inside a
-/// transaction it sends `SAVEPOINT` and the lock: `Ok` keeps it to the end of the outer transaction, `Err` frees it with the
-/// savepoint.
+/// One round trip. Outside of a transaction it sends `SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE`,
+/// `SELECT pg_advisory_xact_lock(key)` and `BEGIN` in one message: held until the transaction ends. Inside a transaction it sends
+/// `SAVEPOINT` and the lock: `Ok` keeps it to the end of the outer transaction, `Err` releases it with the savepoint.
 ///
-/// For [`Isolation::RepeatableRead`] and [`Isolation::Serializable`] the snapshot has to be younger than the lock, so the same
-/// message takes it first as a session-level lock (`BEGIN; SELECT pg_advisory_lock(key); COMMIT`), opens the transaction, and
-/// hands it over (`SELECT pg_try_advisory_xact_lock(key), pg_advisory_unlock(key)`).
+/// For [`Isolation::RepeatableRead`] and [`Isolation::Serializable`] the snapshot has to be younger than the lock. So the same message
+/// takes the lock for the session first, opens the transaction, and hands it over (`SELECT pg_advisory_xact_lock(key)`,
+/// `SELECT pg_advisory_unlock(key)`).
 ///
-/// It waits as long as the request says: [`Wait::For`] sets `lock_timeout`, for several keys to what is left of the budget
-/// before each, by the server's clock, and gives it back before the body runs; [`Wait::Never`] sends `pg_try_advisory_xact_lock`
-/// and asks behind it, without waiting in between, what it got (behind a pooler in the same message, which fails on the server where
-/// it got nothing, so that no prepared statement is needed). `statement_timeout` is left alone and can end the wait too.
-///
-/// For the length of the transaction it sets `client_connection_check_interval` to one second where it is off, on Linux
-/// servers, so that the server notices a client that dies while it waits; and `advisory.token`, by which [`finish`] knows the
-/// transaction again.
+/// It waits as long as the request says. [`Wait::For`] sets `lock_timeout`, for several keys to what is left of the budget before
+/// each, by the server's clock, and restores it before the body runs. [`Wait::Never`] sends `BEGIN` and asks with
+/// `pg_try_advisory_xact_lock` behind it: two round trips. `statement_timeout` is left alone and can end the wait too.
 ///
 /// # Errors
 ///
@@ -43,13 +37,9 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 ///
 /// # Cancel safety
 ///
-/// Cancel safe in that nothing is left: dropping the future, or what it returned, cancels the statement that is running and
-/// rolls back. The place in the queue is lost. A connection of your own goes on; so does the transaction around a nested call,
-/// as after a rollback to its savepoint. The connection's next statement starts a tenth of a second later,
-/// up to 0.35 seconds behind one that was cancelled, so that a cancel request that comes late hits nothing else; one that the
-/// server itself holds up for longer still can. A pooled connection is closed instead, and the pool opens
-/// another. Where the cancel request does not arrive (see [`cancel`](crate::cancel) for TLS), a statement that waits goes on
-/// until it ends by itself, and holds up what comes behind it.
+/// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes the connection, and with it the
+/// transaction around a nested call. No lock, no waiter and no open transaction is left. A pool replaces the connection; on one of
+/// your own, every further call is [`Error::BrokenConnection`]. See [`cancellation`](crate::guide::cancellation).
 ///
 /// # Examples
 ///
@@ -91,20 +81,19 @@ pub async fn begin_at<O: ?Sized>(
 ///
 /// # Locking
 ///
-/// One round trip: a check that the transaction is alive and still the one that [`begin`] opened, and `COMMIT`; or
-/// `ROLLBACK`. The server frees the lock after the commit is visible. Inside an outer transaction: `RELEASE SAVEPOINT`, which
-/// keeps the lock, or `ROLLBACK TO SAVEPOINT`, which frees it.
+/// One round trip: `SAVEPOINT`, which fails unless the transaction is alive, and `COMMIT`; or `ROLLBACK`. The server releases the
+/// lock after the commit is visible. Inside an outer transaction: `RELEASE SAVEPOINT`, which keeps the lock, or
+/// `ROLLBACK TO SAVEPOINT`, which releases it.
 ///
 /// # Errors
 ///
 /// The body's own error as it is, also when the rollback fails. For an `Ok` that could not be committed:
-/// [`Error::RolledBack`] (25P02), [`Error::TransactionEnded`], [`Error::HoldExceeded`], [`Error::CommitUnknown`], or
+/// [`Error::RolledBack`] (25P02), [`Error::TransactionEnded`] (25P01), [`Error::HoldExceeded`], [`Error::CommitUnknown`], or
 /// [`Error::Database`], such as a deferred constraint.
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe: whether a dropped commit happened is not known. No lock and no open transaction is left, as for
-/// [`begin`].
+/// Not cancel safe: whether a dropped commit happened is not known. The connection is closed, as for [`begin`].
 ///
 /// # Examples
 ///

@@ -1,6 +1,6 @@
 //! diesel-async's connection as a [`Driver`].
 
-use super::{Driver, Unfinished, cancel};
+use super::{Driver, Unfinished, cancel, within};
 use crate::sql;
 use diesel::QueryResult;
 use diesel::connection::TransactionManagerStatus;
@@ -23,7 +23,7 @@ impl Driver for AsyncPgConnection {
     }
 
     async fn execute_within(&mut self, limit: Duration, message: &str) -> Option<QueryResult<()>> {
-        cancel::within(limit, self.batch_execute(message)).await
+        within(limit, self.batch_execute(message)).await
     }
 
     async fn query_text(&mut self, query: &str) -> QueryResult<Option<String>> {
@@ -101,7 +101,7 @@ impl Driver for AsyncPgConnection {
     }
 
     async fn wait_until_closed(&mut self) {
-        drop(cancel::within(CLOSING, self.batch_execute(sql::probe::ALIVE)).await);
+        drop(within(CLOSING, self.batch_execute(sql::probe::ALIVE)).await);
     }
 
     fn poison(&mut self) {

@@ -14,18 +14,13 @@
 //! ```
 
 use super::cancel_key::CancelKey;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::sync::{LazyLock, OnceLock};
-use std::task::Poll;
+use super::worker::{self, Job};
+use std::sync::OnceLock;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::{CancelToken, Socket};
 
-type Request = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-static TLS: OnceLock<Box<dyn Fn(CancelToken) -> Request + Send + Sync>> = OnceLock::new();
+static TLS: OnceLock<Box<dyn Fn(CancelToken) -> Job + Send + Sync>> = OnceLock::new();
 
 /// Makes every cancel request of this process with this TLS, where the connection that it belongs to asks for it (`sslmode`).
 ///
@@ -60,55 +55,14 @@ pub(crate) fn send(token: CancelToken) {
     if !is_possible {
         return;
     }
-    let request: Request = match TLS.get() {
+    let request: Job = match TLS.get() {
         Some(request) => request(token),
         None => Box::pin(async move { drop(token.cancel_query(NoTls).await) }),
     };
-    run(Box::pin(async move {
+    worker::run(Box::pin(async move {
         drop(tokio::time::timeout(CONNECTING, request).await);
     }));
 }
 
 /// How long a cancel request may take. One that arrives after its session has ended does nothing.
 const CONNECTING: Duration = Duration::from_secs(5);
-
-/// Waits for a future, until a time has passed. Its timer is not the caller's, whose runtime may have none.
-pub(crate) async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
-    let (mut wake, woken) = oneshot::channel::<()>();
-    run(Box::pin(async move {
-        // Until then, or until nobody waits for it.
-        drop(tokio::time::timeout(time, wake.closed()).await);
-    }));
-    let (mut woken, mut future) = (pin!(woken), pin!(future));
-    poll_fn(|context| {
-        if let Poll::Ready(value) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(value));
-        }
-        woken.as_mut().poll(context).map(|_| None)
-    })
-    .await
-}
-
-/// Runs what a dropped call leaves to do on a thread of its own: the caller's runtime may be about to end, which would drop it.
-fn run(job: Request) {
-    static WORKER: LazyLock<mpsc::UnboundedSender<Request>> = LazyLock::new(|| {
-        let (sender, mut jobs) = mpsc::unbounded_channel::<Request>();
-        let work = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            if let Ok(runtime) = runtime {
-                runtime.block_on(async {
-                    while let Some(job) = jobs.recv().await {
-                        drop(tokio::spawn(job));
-                    }
-                });
-            }
-        };
-        let thread = std::thread::Builder::new().name("advisory-cancel".to_owned());
-        // Without a thread the jobs are dropped: a session then ends behind the statement that it runs.
-        drop(thread.spawn(work));
-        sender
-    });
-    drop(WORKER.send(job));
-}

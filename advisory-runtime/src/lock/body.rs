@@ -50,7 +50,7 @@ impl Run {
     #[cfg(feature = "diesel-async")]
     pub async fn within<F: Future>(self, body: F) -> Option<F::Output> {
         let max_hold = self.max_hold.unwrap_or(Duration::MAX);
-        crate::driver::cancel::within(max_hold, self.watch(body)).await
+        crate::driver::within(max_hold, self.watch(body)).await
     }
 
     /// Marks this thread as inside the body, until the answer is dropped.

@@ -89,9 +89,9 @@ impl Drop for InLine<'_> {
 pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let turn = match budget(request) {
-        Some(budget) => match tokio::time::timeout(budget, enter(request, limit)).await {
-            Ok(turn) => turn,
-            Err(_) => Err(given_up(request, started)),
+        Some(budget) => match crate::driver::within(budget, enter(request, limit)).await {
+            Some(turn) => turn,
+            None => Err(given_up(request, started)),
         },
         None => enter(request, limit).await,
     };

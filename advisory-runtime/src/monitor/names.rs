@@ -3,7 +3,10 @@
 use super::Comment;
 use crate::inventory::{InventoryError, Site, sites};
 use crate::{Key, LockKey};
-use advisory_pattern::{    Derivation, KeySpace, Language, LockedKey, Part, Pattern, Shape, decode_key, overlap, RecordError};
+use advisory_pattern::{
+    Derivation, KeySpace, Language, LockedKey, Part, Pattern, RecordError, Shape, decode_key,
+    overlap,
+};
 use std::sync::Arc;
 
 /// The names of locks: the lock sites of a program, and keys that it knows.
