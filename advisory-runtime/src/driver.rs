@@ -62,18 +62,15 @@ pub trait Driver: Send + Sized {
     /// Tells Diesel that no transaction is open.
     fn mark_no_transaction(&mut self);
 
-    /// Leaves a call that did not reach its end: an async connection is closed, a blocking one is rolled back and released.
+    /// Leaves a call that was dropped or panicked: an async connection is closed, a blocking one is rolled back and released.
     fn abandon(&mut self, call: &Unfinished<'_>);
 
-    /// Waits until the session of an abandoned call has ended, for a second at most.
+    /// Makes the connection refuse whatever its caller still sends, with no lock and no transaction left. An async connection is closed,
+    /// and if `cancels` a statement that still runs is cancelled.
+    fn close(&mut self, cancels: bool);
+
+    /// Waits until the session of a closed connection has ended, for a second at most.
     fn wait_until_closed(&mut self) -> impl Future<Output = ()> + Send;
-
-    /// Makes the connection refuse whatever its caller still sends: the transaction around it is gone, so each statement would
-    /// commit by itself.
-    fn poison(&mut self);
-
-    /// Whether the session was told a process id that no process has, as behind a pooler.
-    fn is_behind_pooler(&mut self) -> bool;
 }
 
 /// What the server may have of a call that did not reach its end.

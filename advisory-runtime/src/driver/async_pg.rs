@@ -85,9 +85,13 @@ impl Driver for AsyncPgConnection {
         *self.transaction_state() = AnsiTransactionManager::default();
     }
 
-    /// Closes the connection. The cancel request names this session alone, which ends right behind whatever the request hits, so
-    /// it can hit no statement of anybody else's.
     fn abandon(&mut self, call: &Unfinished<'_>) {
+        self.close(call.is_cancellable);
+    }
+
+    /// The cancel request names this session alone, which ends right behind whatever the request hits, so it can hit no statement of
+    /// anybody else's.
+    fn close(&mut self, cancels: bool) {
         // The server signals a process twice for one request, so that it can hit two of these.
         for _ in 0..3 {
             let mut sent = pin!(self.batch_execute(sql::TERMINATE));
@@ -95,25 +99,12 @@ impl Driver for AsyncPgConnection {
             drop(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())));
         }
         self.status().set_in_error();
-        if call.is_cancellable {
+        if cancels {
             cancel::send(self.cancel_token());
         }
     }
 
     async fn wait_until_closed(&mut self) {
         drop(within(CLOSING, self.batch_execute(sql::probe::ALIVE)).await);
-    }
-
-    fn poison(&mut self) {
-        self.abandon(&Unfinished {
-            outer: None,
-            session_keys: &[],
-            mode: crate::Mode::Exclusive,
-            is_cancellable: false,
-        });
-    }
-
-    fn is_behind_pooler(&mut self) -> bool {
-        cancel::is_pooled(&self.cancel_token())
     }
 }

@@ -69,21 +69,16 @@ impl Driver for PgConnection {
         if undone.is_ok() && released.is_ok() && self.status().transaction_depth().is_ok() {
             mark_transaction_closed(self, call.outer);
         } else {
-            self.poison();
+            self.close(false);
         }
     }
 
     async fn wait_until_closed(&mut self) {}
 
-    fn poison(&mut self) {
+    fn close(&mut self, _: bool) {
         self.status().set_in_error();
         // Always an error: the last statement is there to fail.
         drop(self.batch_execute(sql::POISON));
-    }
-
-    /// libpq is told a process id too, but Diesel does not hand it out.
-    fn is_behind_pooler(&mut self) -> bool {
-        false
     }
 }
 

@@ -155,6 +155,6 @@ async fn roll_back<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
     };
     match undone {
         Ok(()) => mark_transaction_closed(conn, outer),
-        Err(_) => conn.poison(),
+        Err(_) => conn.close(false),
     }
 }

@@ -183,9 +183,10 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         self.driver().abandon(&call);
     }
 
-    /// [`abandon`](Self::abandon), and waits until the locks are released, for a second at most.
+    /// Closes the connection, and waits until the locks are released, for a second at most.
     pub(super) async fn close(&mut self) {
-        self.abandon();
+        let phase = std::mem::replace(&mut self.phase, Phase::Idle);
+        self.driver().close(phase == Phase::Open);
         self.driver().wait_until_closed().await;
     }
 }

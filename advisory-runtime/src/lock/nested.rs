@@ -64,7 +64,7 @@ async fn refused<O: ?Sized, D: Driver>(
     if is_connection_lost(&source) || conn.execute(&undo).await.is_err() {
         // The transaction had failed before, and Diesel's own ROLLBACK ends it; or there is none, though its caller believes so.
         if refusal::probe(conn, &source).await == refusal::State::Alive {
-            conn.poison();
+            conn.close(false);
         }
         return Err(Error::Database(source));
     }
@@ -120,7 +120,7 @@ async fn release_refused<O: ?Sized, D: Driver>(
         }
         // The savepoint is gone, and with it the transaction that the caller believes to be in.
         Err(_) => {
-            conn.poison();
+            conn.close(false);
             Error::TransactionEnded { lock }
         }
     }

@@ -164,7 +164,7 @@ async fn release_refused<O: ?Sized, D: Driver>(
     if !is_connection_lost(&source) && held.driver().execute(sql::ROLLBACK).await.is_ok() {
         let released = held.driver().execute(message).await;
         if held.outer.is_some() {
-            held.driver().poison();
+            held.driver().close(false);
         }
         if released.is_ok() {
             return if is_foreign {
