@@ -1,0 +1,56 @@
+//! Behind a pooler no cancel request reaches a dropped wait: how long it keeps a session of the server.
+
+use crate::bookings::{database, key_of};
+use crate::cancel::dropped;
+use advisory_runtime::{Error, Request, Wait, xact};
+use advisory_tests::{Bouncer, left_out};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
+
+const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 2";
+
+/// Again and again: diesel-async sets a connection up with prepared statements, which can be on another backend than asked.
+async fn connect(url: &str) -> AsyncPgConnection {
+    for _ in 0..100 {
+        if let Ok(conn) = AsyncPgConnection::establish(url).await {
+            return conn;
+        }
+    }
+    panic!("no connection to {url}")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_wait_keeps_a_session_of_the_pooler_no_longer_than_its_budget() {
+    let db = database().await;
+    let bouncer = match Bouncer::start(&db, SETTINGS).await {
+        Ok(bouncer) => bouncer,
+        Err(reason) => return left_out("pgbouncer", reason),
+    };
+    let url = bouncer.url(&db);
+    let key = key_of(7);
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key).await.unwrap();
+    for (wait, stays) in [
+        (Wait::For(Duration::from_millis(1500)), false),
+        (Wait::Forever, true),
+    ] {
+        let mut conns = [connect(&url).await, connect(&url).await];
+        for conn in &mut conns {
+            let call = xact::begin(conn, Request::new(key).wait(wait));
+            dropped(call, db.until_waiting(key)).await;
+        }
+        drop(conns);
+        if stays {
+            // So that the test can fail: without a budget both sessions wait for the holder.
+            db.until_waiting(key).await;
+            continue;
+        }
+        db.until_no_waiters(key).await;
+        let mut other = connect(&url).await;
+        other.batch_execute("SELECT 1").await.unwrap();
+        let held = xact::begin(&mut other, key_of(8)).await.unwrap();
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    }
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    db.until_no_waiters(key).await;
+}
