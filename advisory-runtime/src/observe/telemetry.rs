@@ -40,6 +40,17 @@ struct Labels {
     mode: &'static str,
 }
 
+#[cfg(feature = "metrics")]
+impl Labels {
+    const fn pairs(self) -> [(&'static str, &'static str); 3] {
+        [
+            ("pattern", self.pattern),
+            ("scope", self.scope),
+            ("mode", self.mode),
+        ]
+    }
+}
+
 /// Without the features a lock carries no state for them.
 #[cfg(not(any(feature = "tracing", feature = "metrics")))]
 const _: () = assert!(size_of::<Telemetry>() == 0 && !std::mem::needs_drop::<Telemetry>());
@@ -106,15 +117,9 @@ impl Telemetry {
         }
         #[cfg(feature = "metrics")]
         {
-            let Labels {
-                pattern,
-                scope,
-                mode,
-            } = self.labels;
-            metrics::counter!("advisory_acquired_total", "pattern" => pattern, "scope" => scope, "mode" => mode)
-                .increment(1);
-            metrics::histogram!("advisory_wait_seconds", "pattern" => pattern, "scope" => scope, "mode" => mode)
-                .record(waited.as_secs_f64());
+            let labels = self.labels.pairs();
+            metrics::counter!("advisory_acquired_total", &labels).increment(1);
+            metrics::histogram!("advisory_wait_seconds", &labels).record(waited.as_secs_f64());
         }
     }
 
@@ -149,13 +154,9 @@ impl Telemetry {
         self.span.record("outcome", reason);
         #[cfg(feature = "metrics")]
         {
-            let Labels {
-                pattern,
-                scope,
-                mode,
-            } = self.labels;
-            metrics::counter!("advisory_refused_total", "pattern" => pattern, "scope" => scope, "mode" => mode, "reason" => reason)
-                .increment(1);
+            let [pattern, scope, mode] = self.labels.pairs();
+            let labels = [pattern, scope, mode, ("reason", reason)];
+            metrics::counter!("advisory_refused_total", &labels).increment(1);
         }
     }
 
@@ -197,15 +198,11 @@ impl Telemetry {
         }
         #[cfg(feature = "metrics")]
         {
-            let Labels {
-                pattern,
-                scope,
-                mode,
-            } = self.labels;
-            metrics::counter!("advisory_ended_total", "pattern" => pattern, "scope" => scope, "mode" => mode, "outcome" => outcome)
-                .increment(1);
-            metrics::histogram!("advisory_hold_seconds", "pattern" => pattern, "scope" => scope, "mode" => mode)
+            let [pattern, scope, mode] = self.labels.pairs();
+            metrics::histogram!("advisory_hold_seconds", &[pattern, scope, mode])
                 .record(held.as_secs_f64());
+            let labels = [pattern, scope, mode, ("outcome", outcome)];
+            metrics::counter!("advisory_ended_total", &labels).increment(1);
         }
     }
 

@@ -33,6 +33,7 @@ mod commit;
 mod connections;
 mod cost;
 mod drops;
+mod error_page;
 mod errors;
 mod every_poll;
 mod every_poll_rows;

@@ -1,0 +1,149 @@
+//! The guide's page of errors: each as it prints itself.
+
+use advisory_runtime::Error;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use std::time::Duration;
+
+const PAGE: &str = include_str!("../../../advisory-runtime/docs/errors.md");
+
+fn answer(message: &str) -> DieselError {
+    DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message.to_owned()))
+}
+
+/// One of each, as the page shows them.
+fn gallery() -> Vec<Error> {
+    let lock = || "room:<room>".into();
+    let source = || answer("what the server said");
+    vec![
+        Error::NotAvailable { lock: lock() },
+        Error::TimedOut {
+            lock: lock(),
+            waited: Duration::from_millis(2003),
+            source: Some(source()),
+        },
+        Error::QueueFull {
+            lock: lock(),
+            limit: 64,
+        },
+        Error::SelfDeadlock { lock: lock() },
+        Error::Cancelled {
+            lock: lock(),
+            source: source(),
+        },
+        Error::HoldExceeded {
+            lock: lock(),
+            max_hold: Duration::from_secs(30),
+        },
+        Error::LockLost {
+            lock: lock(),
+            source: None,
+        },
+        Error::InTransaction { lock: lock() },
+        Error::Standby { lock: lock() },
+        Error::PooledSession { lock: lock() },
+        Error::UnsupportedServer { lock: lock() },
+        Error::Pool("Timeout occurred while waiting for a slot to become available".into()),
+        Error::Deadlock {
+            lock: lock(),
+            source: source(),
+        },
+        Error::RolledBack {
+            lock: lock(),
+            source: source(),
+        },
+        Error::TransactionEnded { lock: lock() },
+        Error::CommitUnknown {
+            lock: lock(),
+            source: source(),
+        },
+        Error::StaleSnapshot { lock: lock() },
+        Error::ForeignTransaction { lock: lock() },
+        Error::NoKeys {
+            lock: "room:<rooms*>".into(),
+            slice: "rooms",
+        },
+        Error::TooManyKeys {
+            lock: "room:<rooms*>".into(),
+            keys: 200,
+            max: 64,
+        },
+        Error::BrokenConnection { lock: lock() },
+        Error::KeyTooLong {
+            lock: lock(),
+            bytes: 900,
+            max: 512,
+        },
+        Error::InvalidLease {
+            lock: lock(),
+            reason: "a reason that names what to write",
+        },
+        Error::InvalidTable {
+            table: "Leases".to_owned(),
+            reason: "a reason that names what to write",
+        },
+        Error::MissingTable {
+            table: "public.advisory_lease".to_owned(),
+            source: source(),
+        },
+        Error::NotInTransaction { lock: lock() },
+        Error::Database(answer(
+            "duplicate key value violates unique constraint \"booking_room_key\"",
+        )),
+    ]
+}
+
+/// The variants as they are declared, so that a new one fails here until the page has it.
+fn declared() -> Vec<String> {
+    let source = include_str!("../../../advisory-runtime/src/error.rs");
+    let (_, body) = source.split_once("pub enum Error {").unwrap_or_default();
+    let (body, _) = body.split_once("\n}").unwrap_or_default();
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let variants = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()));
+    variants.map(name).collect()
+}
+
+fn name(text: &str) -> String {
+    text.chars()
+        .take_while(char::is_ascii_alphanumeric)
+        .collect()
+}
+
+#[test]
+fn the_page_shows_each_error_as_it_prints_itself() {
+    let shown: Vec<(String, String)> = PAGE
+        .split("\n# ")
+        .skip(1)
+        .map(|part| {
+            let text = part.split("```text\n").nth(1).unwrap_or_default();
+            let (text, _) = text.split_once("\n```").unwrap_or_default();
+            (
+                name(part),
+                text.split_whitespace().collect::<Vec<_>>().join(" "),
+            )
+        })
+        .collect();
+    let printed: Vec<(String, String)> = gallery()
+        .iter()
+        .map(|error| (name(&format!("{error:?}")), error.to_string()))
+        .collect();
+    assert_eq!(
+        printed
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect::<Vec<_>>(),
+        declared()
+    );
+    for (shown, printed) in shown.iter().zip(&printed) {
+        assert_eq!(shown, printed);
+    }
+    assert_eq!(shown.len(), printed.len());
+}
+
+#[test]
+fn the_page_says_of_each_error_what_happened_and_what_to_do() {
+    for part in PAGE.split("\n# ").skip(1) {
+        for said in ["*What happened:* ", "*SQLSTATE:* ", "*What to do:* "] {
+            assert!(part.contains(said), "{}: {said}", name(part));
+        }
+    }
+}
