@@ -76,6 +76,13 @@ pub trait Driver: Send + Sized {
 /// What the server may have of a call that did not reach its end.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(all(feature = "postgres", feature = "diesel-async")),
+    allow(
+        dead_code,
+        reason = "an async connection is closed, a blocking one rolled back"
+    )
+)]
 pub struct Unfinished<'k> {
     /// The depth of the transaction around the call.
     pub(crate) outer: Option<NonZeroU32>,

@@ -16,6 +16,7 @@ pub struct Run {
     /// Of the connection.
     address: usize,
     locks: Option<Arc<LockSet>>,
+    #[cfg(feature = "diesel-async")]
     max_hold: Option<Duration>,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
@@ -23,8 +24,11 @@ pub struct Run {
 
 impl Run {
     #[cfg_attr(
-        not(feature = "tracing"),
-        expect(unused_variables, reason = "a body has a span with the feature alone")
+        not(all(feature = "tracing", feature = "diesel-async")),
+        expect(
+            unused_variables,
+            reason = "a span has a feature of its own, and no blocking body can be dropped"
+        )
     )]
     pub(super) fn new(
         address: usize,
@@ -37,6 +41,7 @@ impl Run {
             span: telemetry.map_or_else(tracing::Span::none, Telemetry::span),
             address,
             locks: locks.cloned(),
+            #[cfg(feature = "diesel-async")]
             max_hold,
         }
     }
