@@ -20,6 +20,7 @@ use std::sync::{LazyLock, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::{CancelToken, Socket};
 
@@ -51,22 +52,34 @@ pub(crate) fn is_pooled(token: &CancelToken) -> bool {
 
 /// Sends a cancel request for what the session runs, and waits for nothing.
 ///
+/// It is sent a second time: it travels on a connection of its own, and can arrive before the statement, which waits in this process
+/// until the caller's runtime has time to write it. The second request finds no session where the first was in time.
+///
 /// None is sent behind a pooler, which makes up the process id that its clients are told: pgbouncer 1.18 loses the request when the
 /// client does not wait for it, and ends itself. Nor without TLS where the connection requires it. The session then ends behind the
 /// statement that it runs.
 pub(crate) fn send(token: CancelToken) {
-    let is_possible = CancelKey::of(&token).is_none_or(|key| key.is_of_a_process() && (TLS.get().is_some() || !key.needs_tls));
+    let is_possible = CancelKey::of(&token)
+        .is_none_or(|key| key.is_of_a_process() && (TLS.get().is_some() || !key.needs_tls));
     if !is_possible {
         return;
     }
-    let request: Request = match TLS.get() {
-        Some(request) => request(token),
-        None => Box::pin(async move { drop(token.cancel_query(NoTls).await) }),
-    };
     run(Box::pin(async move {
-        drop(tokio::time::timeout(CONNECTING, request).await);
+        let started = Instant::now();
+        for delay in DELAYS {
+            sleep_until(started + delay).await;
+            let token = token.clone();
+            let request: Request = match TLS.get() {
+                Some(request) => request(token),
+                None => Box::pin(async move { drop(token.cancel_query(NoTls).await) }),
+            };
+            drop(tokio::time::timeout(CONNECTING, request).await);
+        }
     }));
 }
+
+/// When a cancel request is sent, counted from the drop.
+const DELAYS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(100)];
 
 /// How long a cancel request may take. One that arrives after its session has ended does nothing.
 const CONNECTING: Duration = Duration::from_secs(5);
