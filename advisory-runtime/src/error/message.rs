@@ -79,8 +79,8 @@ impl fmt::Display for Error {
             ),
             Self::BrokenConnection { lock } => write!(
                 f,
-                "advisory lock `{lock}`: this connection is broken or closed; take another from the pool or \
-                 connect anew"
+                "advisory lock `{lock}`: this connection is closed, because an earlier locked call on it was dropped or \
+                 panicked before its end, or because it was lost; take another from the pool or connect anew"
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
             Self::HoldExceeded { .. }
