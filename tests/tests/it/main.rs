@@ -10,7 +10,6 @@
     reason = "several locked calls and their observers in one test"
 )]
 
-mod abandoned;
 mod arguments;
 mod blocking;
 mod blocking_commit;
@@ -29,6 +28,7 @@ mod claims_exclusion;
 mod claims_plan;
 mod claims_pooler;
 mod claims_run;
+mod closed_connection;
 mod commit;
 mod connections;
 mod cost;
@@ -39,6 +39,7 @@ mod every_poll_rows;
 mod exclusion;
 mod guide;
 mod hold;
+mod hold_black_hole;
 mod hold_settings;
 mod hygiene;
 mod isolation;
@@ -60,6 +61,7 @@ mod monitor;
 mod monitor_names;
 mod monitor_roles;
 mod nesting;
+mod operators;
 mod order;
 mod order_leases;
 mod pooler;
@@ -68,6 +70,8 @@ mod postgres_locks;
 mod postgres_settings;
 mod postgres_snapshots;
 mod postgres_timeouts;
+mod query_comment;
+mod release_form;
 mod round_trips;
 mod search_path;
 mod session;
@@ -75,7 +79,6 @@ mod session_bodies;
 mod session_counts;
 mod several;
 mod shared;
-mod shown;
 mod standby;
 mod stopped;
 mod test_transactions;
