@@ -29,6 +29,15 @@ pub use proxy::Proxy;
 pub use server::owns_server;
 pub use standby::Standby;
 
+/// The variable that switches the library's checks of debug builds off, with `off`.
+pub const DEBUG_CHECKS: &str = "ADVISORY_DEBUG_CHECKS";
+
+/// Whether the library's checks of debug builds run in this process. Without them a debug build behaves as a release build does.
+#[must_use]
+pub fn debug_checks_are_on() -> bool {
+    cfg!(debug_assertions) && std::env::var_os(DEBUG_CHECKS).is_none_or(|value| value != "off")
+}
+
 /// Says that a test cannot run here, or fails where it has to: `ADVISORY_TEST_REQUIRE` lists what is not to be left out.
 ///
 /// # Panics

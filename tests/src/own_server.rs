@@ -44,6 +44,19 @@ impl OwnServer {
         self.0.url()
     }
 
+    /// What it has written into its log so far.
+    ///
+    /// # Panics
+    ///
+    /// When the log cannot be read.
+    #[must_use]
+    pub fn log(&self) -> String {
+        match self.0.log() {
+            Ok(log) => log,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     /// Stops it: `fast` ends every session and writes all to disk, `immediate` is as if it had crashed.
     ///
     /// # Panics

@@ -5,21 +5,25 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
 use tokio_postgres::Config;
 
-use crate::Database;
 use crate::wire::{self, Opening};
+use crate::{Database, debug_checks_are_on};
 
 /// A proxy on a port of this machine, in front of one [`Database`]; gone, with its connections, when dropped.
 pub struct Proxy {
     url: String,
+    address: SocketAddr,
     record: Arc<Record>,
     accepting: JoinHandle<()>,
 }
@@ -31,8 +35,24 @@ struct Record {
     /// How often all connections were cut.
     cuts: watch::Sender<usize>,
     wants_tls: AtomicBool,
-    open: watch::Sender<bool>,
+    door: watch::Sender<Door>,
 }
+
+/// What happens to new connections.
+#[derive(Clone, Copy, PartialEq)]
+enum Door {
+    Open,
+    /// The system refuses them.
+    Closed,
+    /// Nobody accepts them: the system queues some, and does not answer the others.
+    Unattended,
+}
+
+/// How many connections the system accepts by itself for a proxy that accepts none.
+const QUEUE: u32 = 64;
+
+/// How long a connection to this machine may take, before the system is taken not to answer.
+const UNANSWERED: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 struct Seen {
@@ -75,22 +95,30 @@ impl Proxy {
     /// # Panics
     ///
     /// As [`Self::start`].
+    #[expect(
+        clippy::unused_async,
+        reason = "what it registers needs the caller's runtime"
+    )]
     pub async fn before(url: &str) -> Self {
         let server: Config = url.parse().expect("the database's address");
-        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
-            .await
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket
+            .bind((Ipv4Addr::LOCALHOST, 0).into())
             .expect("a port");
-        let url = wire::address(&server, listener.local_addr().expect("the port's number"));
+        let listener = socket.listen(QUEUE).expect("a port to listen on");
+        let address = listener.local_addr().expect("the port's number");
+        let url = wire::address(&server, address);
         let record = Arc::new(Record {
             seen: Mutex::default(),
             flowing: watch::Sender::new(true),
             cuts: watch::Sender::new(0),
             wants_tls: AtomicBool::new(false),
-            open: watch::Sender::new(true),
+            door: watch::Sender::new(Door::Open),
         });
         let accepting = tokio::spawn(accept(listener, server, Arc::clone(&record)));
         Self {
             url,
+            address,
             record,
             accepting,
         }
@@ -107,13 +135,13 @@ impl Proxy {
     ///
     /// One simple query or one `Sync` is one, however many statements are in it, and so are several that were sent without
     /// waiting in between. It is counted before the answer is passed on. A client that drops a prepared statement tells the
-    /// server later, and nobody waits: that is not counted.
+    /// server later, and nobody waits: that is not counted. Nor are the library's checks of debug builds.
     #[must_use]
     pub fn round_trips(&self) -> usize {
         self.record.seen().round_trips
     }
 
-    /// The texts of the simple queries since the start or [`Self::reset`].
+    /// The texts of the simple queries since the start or [`Self::reset`], but for the library's checks of debug builds.
     #[must_use]
     pub fn queries(&self) -> Vec<String> {
         self.record.seen().queries.clone()
@@ -161,9 +189,25 @@ impl Proxy {
 
     /// Refuses new connections, cancel requests among them; those that there are go on.
     pub async fn refuse_connections(&self) {
-        self.record.open.send_replace(false);
+        self.record.door.send_replace(Door::Closed);
         // The listener is gone once nobody looks at the door any more.
-        self.record.open.closed().await;
+        self.record.door.closed().await;
+    }
+
+    /// Holds everything back from now on, as [`Self::stop_forwarding`] does, and answers no new connection, cancel requests among
+    /// them: a firewall that drops packets. The connections that fill the system's queue end with what is returned.
+    ///
+    /// # Panics
+    ///
+    /// When this machine refuses a connection.
+    pub async fn swallow_everything(&self) -> Vec<TcpStream> {
+        self.stop_forwarding();
+        self.record.door.send_replace(Door::Unattended);
+        let mut queued = Vec::new();
+        while let Ok(connected) = timeout(UNANSWERED, TcpStream::connect(self.address)).await {
+            queued.push(connected.expect("a connection to this machine"));
+        }
+        queued
     }
 
     /// Passes on what was held back, and what follows.
@@ -192,11 +236,11 @@ impl Record {
 
 async fn accept(listener: TcpListener, server: Config, record: Arc<Record>) {
     let mut connections = JoinSet::new();
-    let mut open = record.open.subscribe();
+    let mut door = record.door.subscribe();
     loop {
         let client = tokio::select! {
             Ok((client, _)) = listener.accept() => client,
-            _ = open.wait_for(|open| !open) => break,
+            _ = door.wait_for(|door| *door != Door::Open) => break,
         };
         while connections.try_join_next().is_some() {}
         let (server, record) = (server.clone(), Arc::clone(&record));
@@ -209,7 +253,8 @@ async fn accept(listener: TcpListener, server: Config, record: Arc<Record>) {
             }
         });
     }
-    drop((listener, open));
+    let _unattended = (*door.borrow() == Door::Unattended).then_some(listener);
+    drop(door);
     while connections.join_next().await.is_some() {}
 }
 
@@ -302,11 +347,19 @@ async fn answers(
     client.write_all(&error).await
 }
 
+/// Whether the library sends this in debug builds only, as a message by itself.
+fn is_debug_check(query: &str) -> bool {
+    let marks = ["advisory:standby", "advisory.token_"];
+    debug_checks_are_on() && marks.iter().any(|mark| query.contains(mark))
+}
+
 impl Record {
     /// Notes a message of the client, and says whether the server gets it.
     fn note(&self, message: &[u8], exchange: &mut Exchange) -> bool {
         let mut seen = self.seen();
-        seen.queries.extend(wire::simple_query(message));
+        let query = wire::simple_query(message);
+        let is_check = query.as_deref().is_some_and(is_debug_check);
+        seen.queries.extend(query.filter(|_| !is_check));
         let is_fatal = |cut: &mut Cut| wire::contains(message, &cut.text);
         if let Some(cut) = seen.cut.take_if(is_fatal) {
             if !cut.forward {
@@ -314,7 +367,7 @@ impl Record {
             }
             exchange.until_cut = Some(exchange.owed.len());
         }
-        exchange.asks |= wire::is_wish(message);
+        exchange.asks |= wire::is_wish(message) && !is_check;
         if wire::asks_for_ready(message) {
             exchange.owed.push_back(mem::take(&mut exchange.asks));
         }

@@ -133,12 +133,22 @@ impl Server {
 
     /// What our own server asks for where it is reached over TCP.
     pub(crate) fn password(&self) -> Result<String, HarnessError> {
+        self.read("password")
+    }
+
+    /// The log of our own server.
+    pub(crate) fn log(&self) -> Result<String, HarnessError> {
+        self.read("log")
+    }
+
+    fn read(&self, name: &str) -> Result<String, HarnessError> {
         let Some(own) = &self.own else {
             return Err(HarnessError::new("the server is not our own"));
         };
-        let file = Path::new(own.lifeline.folder()).join("password");
-        fs::read_to_string(&file)
-            .map_err(|error| HarnessError::new(format!("{}: {error}", file.display())))
+        let file = Path::new(own.lifeline.folder()).join(name);
+        let text = fs::read(&file)
+            .map_err(|error| HarnessError::new(format!("{}: {error}", file.display())))?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Says that our own server is a standby from its next start on.

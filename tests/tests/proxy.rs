@@ -162,3 +162,31 @@ async fn tokio_postgres_client(proxy: &Proxy) -> (tokio_postgres::Client, Driven
     let (client, connection) = connected.expect("a connection through the proxy");
     (client, tokio::spawn(connection))
 }
+
+#[tokio::test]
+async fn what_is_swallowed_gets_no_answer_and_no_new_connection_is_made() {
+    let (_db, proxy, mut conn) = counted().await;
+    let _queued = proxy.swallow_everything().await;
+    let bound = Duration::from_millis(50);
+    assert!(
+        timeout(bound, conn.batch_execute("SELECT 1"))
+            .await
+            .is_err()
+    );
+    let another = AsyncPgConnection::establish(proxy.url());
+    assert!(timeout(bound, another).await.is_err());
+    let socket = proxy.url().split(['=', ' ']).collect::<Vec<_>>();
+    let address = format!("{}:{}", socket[1], socket[3]);
+    let raw = tokio::net::TcpStream::connect(address);
+    assert!(timeout(bound, raw).await.is_err(), "not even a socket");
+}
+
+#[tokio::test]
+async fn the_librarys_checks_of_debug_builds_are_not_counted() {
+    let (_db, proxy, mut conn) = counted().await;
+    conn.batch_execute("SELECT 'advisory:standby'")
+        .await
+        .unwrap();
+    let seen = usize::from(!advisory_tests::debug_checks_are_on());
+    assert_eq!((proxy.round_trips(), proxy.queries().len()), (seen, seen));
+}

@@ -17,6 +17,8 @@ use super::cancel_key::CancelKey;
 use super::worker::{self, Job};
 use std::sync::OnceLock;
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::{CancelToken, Socket};
 
@@ -59,10 +61,33 @@ pub(crate) fn send(token: CancelToken) {
         Some(request) => request(token),
         None => Box::pin(async move { drop(token.cancel_query(NoTls).await) }),
     };
-    worker::run(Box::pin(async move {
+    let request = SentOnDrop(Some(Box::pin(async move {
+        tokio::time::sleep(READING).await;
         drop(tokio::time::timeout(CONNECTING, request).await);
-    }));
+    })));
+    // Behind the messages of the call, which the connection's own task may not have written yet: a request that overtakes them hits
+    // nothing. Where the runtime is about to end, it drops the task at once.
+    if let Ok(runtime) = Handle::try_current() {
+        drop(runtime.spawn(async move {
+            yield_now().await;
+            drop(request);
+        }));
+    }
 }
+
+/// A request that is sent when this is dropped.
+struct SentOnDrop(Option<Job>);
+
+impl Drop for SentOnDrop {
+    fn drop(&mut self) {
+        if let Some(request) = self.0.take() {
+            worker::run(request);
+        }
+    }
+}
+
+/// How long the server is given to read the messages of the call, before a request that it could serve first.
+const READING: Duration = Duration::from_millis(5);
 
 /// How long a cancel request may take. One that arrives after its session has ended does nothing.
 const CONNECTING: Duration = Duration::from_secs(5);

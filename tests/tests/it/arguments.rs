@@ -2,8 +2,9 @@
 //!
 //! The lines of `queue` are the process's, whichever database a key is of: tests that stand in line have keys of their own.
 
-use crate::bookings::{committed, database, insert, key_of};
+use crate::bookings::{committed, database, execute, insert, key_of};
 use advisory_runtime::{Error, Key, Request, Wait, advisory_lock, xact};
+use advisory_tests::debug_checks_are_on;
 use diesel::QueryResult;
 use diesel_async::pooled_connection::deadpool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -319,21 +320,58 @@ async fn who_waits_in_line_for_too_long_is_busy_and_leaves_no_trace() {
     );
 }
 
+#[advisory_lock(key = "room:<room>", name = "room")]
+async fn book_at_last(conn: &mut AsyncPgConnection, room: i64) -> Result<usize, AppError> {
+    Ok(insert(conn, room, "Ada").await.map_err(Error::from)?)
+}
+
+/// Books twice, with the second call inside the first one's body, on another connection.
+#[advisory_lock(key = "room:<room>", name = "room", wait = "30s")]
+async fn twice(
+    conn: &mut AsyncPgConnection,
+    other: &mut AsyncPgConnection,
+    room: i64,
+    patience: Option<Duration>,
+) -> Result<usize, AppError> {
+    insert(conn, room, "Ada").await.map_err(Error::from)?;
+    match patience {
+        Some(patience) => book_or_busy(other, room, patience).await,
+        None => book_at_last(other, room).await,
+    }
+}
+
+/// With the checks of debug builds and without them.
+#[tokio::test]
+async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
+    let db = database().await;
+    let (mut one, mut two) = (db.connect().await, db.connect().await);
+    for patience in [0, 30] {
+        let patience = Some(Duration::from_millis(patience));
+        let end = twice(&mut one, &mut two, 7, patience).await;
+        assert_eq!(end, Err(AppError::Busy), "{patience:?}");
+        assert_eq!(committed(&db, 7).await, 0);
+    }
+    // Where the session's own time-out bounds it.
+    execute(&mut two, "SET lock_timeout = '30ms'")
+        .await
+        .unwrap();
+    let end = twice(&mut one, &mut two, 7, None).await;
+    assert!(
+        matches!(&end, Err(AppError::Lock(text)) if !text.contains("by this task itself")),
+        "{end:?}"
+    );
+    db.until_quiet().await;
+}
+
 /// In debug builds only; it looks at the body that is running, so calls beside each other are none.
 #[tokio::test]
 async fn a_call_that_waits_for_its_own_task_is_told_so() {
-    #[advisory_lock(key = "room:<room>", name = "room", wait = "30s")]
-    async fn twice(
-        conn: &mut AsyncPgConnection,
-        other: &mut AsyncPgConnection,
-        room: i64,
-    ) -> Result<usize, AppError> {
-        insert(conn, room, "Ada").await.map_err(Error::from)?;
-        book_or_busy(other, room, Duration::from_secs(30)).await
+    if !debug_checks_are_on() {
+        return;
     }
     let db = database().await;
     let (mut one, mut two) = (db.connect().await, db.connect().await);
-    let error = twice(&mut one, &mut two, 7).await.unwrap_err();
+    let error = twice(&mut one, &mut two, 7, None).await.unwrap_err();
     assert!(
         matches!(&error, AppError::Lock(text) if text.contains("by this task itself")),
         "{error:?}"
@@ -347,6 +385,6 @@ async fn a_call_that_waits_for_its_own_task_is_told_so() {
     // The same number in another database is another lock.
     let elsewhere = database().await;
     let mut far = elsewhere.connect().await;
-    assert_eq!(twice(&mut one, &mut far, 7).await, Ok(1));
+    assert_eq!(twice(&mut one, &mut far, 7, None).await, Ok(1));
     db.until_quiet().await;
 }

@@ -6,6 +6,7 @@ use crate::blocking::{book, book_unlocked, execute, finish};
 use crate::bookings::{committed, database, key_of};
 use advisory_runtime::blocking::xact;
 use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_tests::debug_checks_are_on;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
 use diesel::r2d2::ConnectionManager;
@@ -135,12 +136,26 @@ fn on_two_connections(
     book(other, room, "Ada")
 }
 
-#[cfg(debug_assertions)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_would_wait_for_its_own_thread_is_told() {
+async fn a_wait_for_its_own_thread_that_ends_is_a_wait_like_any_other() {
     let db = database().await;
     let (mut conn, mut other) = (db.establish(), db.establish());
-    execute(&mut other, "SET lock_timeout = '5s'").unwrap();
+    execute(&mut other, "SET lock_timeout = '30ms'").unwrap();
+    let error = on_two_connections(&mut conn, &mut other, 7).unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::TimedOut { lock, .. }) if lock == "room:<room>"),
+        "{error:?}"
+    );
+    assert!(book(&mut other, 7, "Ada").unwrap(), "both go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_would_wait_for_its_own_thread_without_end_is_told() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let (mut conn, mut other) = (db.establish(), db.establish());
     let error = on_two_connections(&mut conn, &mut other, 7).unwrap_err();
     assert!(
         matches!(Error::find(&error), Some(Error::SelfDeadlock { lock }) if lock == "room:<room>"),

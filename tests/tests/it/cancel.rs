@@ -1,7 +1,7 @@
 //! A future dropped at any point, or a panic, leaves no lock, no waiter, no open transaction and no bad connection in a pool.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
-use advisory_runtime::{Connection, Error, advisory_lock, xact};
+use advisory_runtime::{Connection, Error, advisory_lock, session, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -223,6 +223,13 @@ fn a_runtime_that_shuts_down_leaves_nothing() {
         reached.await.unwrap();
         db.until_waiting(key_of(7)).await;
     });
+    let url = db.url().to_owned();
+    working.spawn(async move {
+        let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
+        let mut held = session::acquire(&mut conn, 9).await.unwrap();
+        execute(held.conn(), "SELECT pg_sleep(600)").await
+    });
+    observing.block_on(db.until_active("SELECT pg_sleep(600)"));
     working.shutdown_background();
     observing.block_on(async {
         db.until_no_waiters(key_of(7)).await;

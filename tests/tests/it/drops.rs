@@ -1,13 +1,12 @@
-//! Drops in places that are easily forgotten: while another drop is being cleaned up, while a refusal is being named, behind an
-//! answer that nobody has read.
+//! Drops in places that are easily forgotten: right behind one another, while a refusal is being named, behind an answer that nobody
+//! has read, under another role, with more keys than a statement takes.
 
 use crate::bookings::{database, execute};
 use crate::cancel::dropped;
+use crate::every_poll::{ask_for_the_pooler, assert_closed, is_ready_within, until_ended};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_tests::{debug_checks_are_on, pid_of};
 use diesel_async::AsyncPgConnection;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -15,34 +14,34 @@ async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
     xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 }
 
-/// The second cancel request must not spend itself on what the first drop has left.
+/// Some before the server has read the message, some behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_are_dropped_one_after_the_other_leave_no_waiter() {
     let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    ask_for_the_pooler(&db).await;
+    let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 7).await.unwrap();
-    for patience in [50, 20, 5, 1] {
+    for patience in [50, 20, 5, 1, 0] {
+        let patience = Duration::from_millis(patience);
         for is_session in [false, true] {
-            // The first waits when it is dropped: a request that comes before the server has read what it is to cancel is lost.
-            if is_session {
-                dropped(session::acquire(&mut conn, 7), db.until_waiting(7)).await;
-            } else {
-                dropped(xact::begin(&mut conn, 7), db.until_waiting(7)).await;
-            }
-            let patience = Duration::from_millis(patience);
+            let mut conn = db.connect().await;
+            let pid = pid_of(&mut conn).await;
             let is_dropped = if is_session {
-                timeout(patience, session::acquire(&mut conn, 7))
-                    .await
-                    .is_err()
+                let call = session::acquire(&mut conn, 7);
+                timeout(patience, call).await.is_err()
             } else {
                 timeout(patience, xact::begin(&mut conn, 7)).await.is_err()
             };
             assert!(is_dropped);
-            let next = timeout(Duration::from_secs(30), execute(&mut conn, "SELECT 1")).await;
-            next.expect("a statement behind the two").unwrap();
+            // Dropped before its message was sent, it leaves the connection as it was.
+            if !debug_checks_are_on() || execute(&mut conn, "SELECT 1").await.is_err() {
+                until_ended(&db, pid, &format!("dropped after {patience:?}")).await;
+            }
             db.until_no_waiters(7).await;
         }
     }
+    dropped(xact::begin(&mut db.connect().await, 7), db.until_waiting(7)).await;
+    db.until_no_waiters(7).await;
     finish(held).await;
     db.until_quiet().await;
 }
@@ -51,64 +50,63 @@ async fn calls_that_are_dropped_one_after_the_other_leave_no_waiter() {
 #[tokio::test]
 async fn a_missed_try_that_is_dropped_behind_its_answer_leaves_nothing() {
     let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 2).await.unwrap();
-    let request = Request::all([1, 2])
-        .wait(Wait::Never)
-        .isolation(Isolation::RepeatableRead);
-    {
-        let mut call = pin!(xact::begin(&mut conn, request));
-        let polled = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending()));
-        assert!(polled.await);
-        // The answer comes, and nobody reads it: the miss is a transaction that holds nothing.
-        db.until_empty(
-            Duration::from_secs(30),
-            "an answer",
-            "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'idle in transaction' \
-             AND query LIKE '%advisory.step%' AND datname = current_database())",
-        )
-        .await;
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let mut conn = db.connect().await;
+        let pid = pid_of(&mut conn).await;
+        let request = Request::all([1, 2]).wait(Wait::Never).isolation(isolation);
+        for polls in 1.. {
+            if is_ready_within(polls, xact::begin(&mut conn, request.clone())).await {
+                assert!(polls > 1);
+                break;
+            }
+            if execute(&mut conn, "SELECT 1").await.is_err() {
+                let after = format!("a miss, dropped after poll {polls}");
+                until_ended(&db, pid, &after).await;
+                assert_closed(&mut conn, &after).await;
+                conn = db.connect().await;
+            }
+            assert_eq!(db.locks().await.len(), 1, "{:?}", db.locks().await);
+        }
     }
-    execute(&mut conn, "SELECT 1").await.unwrap();
-    assert_eq!(db.locks().await.len(), 1, "{:?}", db.locks().await);
     finish(held).await;
+    db.until_quiet().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_is_dropped_while_its_refusal_is_named_leaves_nothing() {
     let db = database().await;
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, 2).await.unwrap();
-    for isolation in [None, Some(Isolation::RepeatableRead)] {
+    for isolation in [
+        None,
+        Some(Isolation::ReadCommitted),
+        Some(Isolation::RepeatableRead),
+    ] {
         for polls in 1.. {
+            let mut conn = db.connect().await;
+            let pid = pid_of(&mut conn).await;
             let request = Request::all([1, 2]).wait(Duration::from_millis(30));
-            let mut left = polls;
-            let ready = {
-                let mut call = pin!(async {
-                    match isolation {
-                        None => session::acquire(&mut conn, request).await.map(drop),
-                        Some(isolation) => xact::begin(&mut conn, request.isolation(isolation))
-                            .await
-                            .map(drop),
-                    }
-                });
-                poll_fn(|context| {
-                    left -= 1;
-                    match call.as_mut().poll(context) {
-                        Poll::Ready(_) => Poll::Ready(true),
-                        Poll::Pending if left == 0 => Poll::Ready(false),
-                        Poll::Pending => Poll::Pending,
-                    }
-                })
-                .await
-            };
-            execute(&mut conn, "SELECT 1").await.unwrap();
+            let ready = is_ready_within(polls, async {
+                match isolation {
+                    None => session::acquire(&mut conn, request).await.map(drop),
+                    Some(isolation) => xact::begin(&mut conn, request.isolation(isolation))
+                        .await
+                        .map(drop),
+                }
+            })
+            .await;
+            let after = format!("{isolation:?} after poll {polls}");
+            if execute(&mut conn, "SELECT 1").await.is_err() {
+                assert!(
+                    !ready,
+                    "{after}: a wait that timed out keeps the connection"
+                );
+                until_ended(&db, pid, &after).await;
+            }
             let locks = db.locks().await;
-            assert_eq!(
-                locks.len(),
-                1,
-                "{isolation:?} after poll {polls}: {locks:?}"
-            );
+            assert_eq!(locks.len(), 1, "{after}: {locks:?}");
             if ready {
                 break;
             }
@@ -139,19 +137,25 @@ async fn a_body_that_has_set_another_role_leaves_no_lock_in_a_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_keys_than_a_target_list_takes_are_given_back_too() {
+async fn more_keys_than_a_target_list_takes_are_released_too() {
     let db = database().await;
     let mut conn = db.connect().await;
-    drop(
-        session::acquire(&mut conn, Request::all(0..2000))
-            .await
-            .unwrap(),
-    );
-    execute(&mut conn, "SELECT 1").await.unwrap();
+    let held = session::acquire(&mut conn, Request::all(0..2000))
+        .await
+        .unwrap();
+    assert_eq!(db.locks().await.len(), 2000);
+    session::release(held, Ok::<_, Error>(())).await.unwrap();
     assert_eq!(db.locks().await.len(), 0);
     let strict = Request::all(0..2000).isolation(Isolation::Serializable);
     let held = xact::begin(&mut conn, strict).await.unwrap();
     assert_eq!(db.locks().await.len(), 2000);
     finish(held).await;
     assert_eq!(db.locks().await.len(), 0);
+    drop(
+        session::acquire(&mut conn, Request::all(0..2000))
+            .await
+            .unwrap(),
+    );
+    db.until_no_locks().await;
+    assert_closed(&mut conn, "2,000 keys").await;
 }

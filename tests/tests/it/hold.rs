@@ -1,8 +1,11 @@
-//! `max_hold`: a body that holds the lock for too long is dropped and undone, and its connection goes on.
+//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. Where none of its statements runs the connection
+//! goes on, else it is closed.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
+use crate::every_poll::{assert_closed, until_ended};
 use crate::hold_settings::settings;
 use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
+use advisory_tests::pid_of;
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::pending;
@@ -102,6 +105,7 @@ async fn a_body_that_holds_the_lock_for_too_long_is_dropped_and_rolled_back() {
     let mut in_time = 0;
     for site in SITES {
         for does in [Body::Idles, Body::Runs] {
+            let pid = pid_of(&mut conn).await;
             let started = Instant::now();
             let end = site.call(&mut conn, SHORT, does).await;
             let elapsed = started.elapsed();
@@ -118,17 +122,21 @@ async fn a_body_that_holds_the_lock_for_too_long_is_dropped_and_rolled_back() {
                 continue;
             }
             in_time += 1;
-            assert!(is_exceeded(&end, SHORT), "{site:?} {does:?}: {end:?}");
+            let what = format!("{site:?} {does:?}");
+            assert!(is_exceeded(&end, SHORT), "{what}: {end:?}");
             assert_eq!(
                 db.locks().await,
                 [],
-                "{site:?} {does:?}: freed when the function has returned"
+                "{what}: freed when the function has returned"
             );
-            assert_eq!(settings(&mut conn).await, before, "{site:?} {does:?}");
-            assert!(
-                book(&mut conn, 8, "Grace").await.unwrap(),
-                "the connection goes on"
-            );
+            if let Body::Runs = does {
+                assert_closed(&mut conn, &what).await;
+                until_ended(&db, pid, &what).await;
+                conn = db.connect().await;
+            }
+            // With an idle body the connection goes on.
+            assert_eq!(settings(&mut conn).await, before, "{what}");
+            assert!(book(&mut conn, 8, "Grace").await.unwrap(), "{what}");
             assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
             db.run("DELETE FROM booking").await;
         }
@@ -152,51 +160,72 @@ async fn a_body_that_finishes_in_time_is_committed() {
 }
 
 #[tokio::test]
-async fn inside_a_transaction_the_savepoint_is_rolled_back_and_the_outer_one_goes_on() {
+async fn inside_a_transaction_the_savepoint_of_an_idle_body_is_rolled_back_and_the_outer_one_goes_on()
+ {
     let db = database().await;
     let mut conn = db.connect().await;
     let mut outer = xact::begin(&mut conn, 1).await.unwrap();
     let before = settings(outer.conn()).await;
-    for (room, does) in [(7, Body::Idles), (8, Body::Runs)] {
+    for room in [7, 8] {
         insert(outer.conn(), 1, "outer").await.unwrap();
-        let end = plain(outer.conn(), room, BRIEF, does).await;
-        assert!(is_exceeded(&end, BRIEF), "{does:?}: {end:?}");
-        assert_eq!(db.locks().await.len(), 1, "{does:?}: the outer one's");
-        assert_eq!(settings(outer.conn()).await, before, "{does:?}");
+        let end = plain(outer.conn(), room, BRIEF, Body::Idles).await;
+        assert!(is_exceeded(&end, BRIEF), "{end:?}");
+        assert_eq!(db.locks().await.len(), 1, "the outer one's");
+        assert_eq!(settings(outer.conn()).await, before);
     }
     plain(outer.conn(), 9, AN_HOUR, Body::Finishes)
         .await
         .unwrap();
     assert_eq!(settings(outer.conn()).await, before);
     xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
-    assert_eq!(
-        [
-            committed(&db, 1).await,
-            committed(&db, 7).await,
-            committed(&db, 8).await
-        ],
-        [2, 0, 0]
-    );
-    assert_eq!(committed(&db, 9).await, 1);
+    let rooms = [1, 7, 8, 9];
+    let mut kept = Vec::new();
+    for room in rooms {
+        kept.push(committed(&db, room).await);
+    }
+    assert_eq!(kept, [2, 0, 0, 1]);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn inside_a_transaction_a_statement_that_still_runs_takes_the_outer_one_with_it() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    let mut outer = xact::begin(&mut conn, 1).await.unwrap();
+    insert(outer.conn(), 1, "outer").await.unwrap();
+    let end = plain(outer.conn(), 7, BRIEF, Body::Runs).await;
+    assert!(is_exceeded(&end, BRIEF), "{end:?}");
+    assert_eq!(db.locks().await, [], "freed when the function has returned");
+    insert(outer.conn(), 1, "behind it").await.unwrap_err();
+    let error = xact::finish(outer, Ok::<_, Error>(())).await.unwrap_err();
+    assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+    assert_closed(&mut conn, "a nested body in a statement").await;
+    until_ended(&db, pid, "a nested body in a statement").await;
+    assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [0, 0]);
     db.until_quiet().await;
 }
 
 #[tokio::test]
 async fn of_nested_bounds_the_outer_one_counts_for_both() {
     #[advisory_lock(key = "outer", name = "outer", max_hold = "200ms")]
-    async fn outer(conn: &mut AsyncPgConnection) -> QueryResult<()> {
-        plain(conn, 7, AN_HOUR, Body::Runs).await
+    async fn outer(conn: &mut AsyncPgConnection, does: Body) -> QueryResult<()> {
+        plain(conn, 7, AN_HOUR, does).await
     }
     let db = database().await;
-    let mut conn = db.connect().await;
-    let end = outer(&mut conn).await.unwrap_err();
-    assert!(
-        matches!(Error::find(&end), Some(Error::HoldExceeded { lock, .. }) if lock == "outer"),
-        "{end:?}"
-    );
-    assert_eq!(db.locks().await, []);
-    assert!(book(&mut conn, 7, "Grace").await.unwrap());
-    assert_eq!(committed(&db, 7).await, 1);
+    for does in [Body::Idles, Body::Runs] {
+        let mut conn = db.connect().await;
+        let end = outer(&mut conn, does).await.unwrap_err();
+        assert!(
+            matches!(Error::find(&end), Some(Error::HoldExceeded { lock, .. }) if lock == "outer"),
+            "{does:?}: {end:?}"
+        );
+        assert_eq!(db.locks().await, [], "{does:?}");
+        // The inner call was dropped before its end, whatever its body did.
+        assert_closed(&mut conn, "a nested call in a body that was dropped").await;
+    }
+    assert_eq!(committed(&db, 7).await, 0);
+    db.until_quiet().await;
 }
 
 /// `Request::max_hold` alone drops no body: what comes too late is refused.

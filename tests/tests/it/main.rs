@@ -10,7 +10,6 @@
     reason = "several locked calls and their observers in one test"
 )]
 
-mod abandoned;
 mod arguments;
 mod blocking;
 mod blocking_commit;
@@ -29,6 +28,7 @@ mod claims_exclusion;
 mod claims_plan;
 mod claims_pooler;
 mod claims_run;
+mod closed_connection;
 mod commit;
 mod connections;
 mod cost;
@@ -40,6 +40,7 @@ mod every_poll_rows;
 mod exclusion;
 mod guide;
 mod hold;
+mod hold_black_hole;
 mod hold_settings;
 mod hygiene;
 mod isolation;
@@ -61,6 +62,7 @@ mod monitor;
 mod monitor_names;
 mod monitor_roles;
 mod nesting;
+mod operators;
 mod order;
 mod order_leases;
 mod pooler;
@@ -70,6 +72,8 @@ mod postgres_locks;
 mod postgres_settings;
 mod postgres_snapshots;
 mod postgres_timeouts;
+mod query_comment;
+mod release_form;
 mod round_trips;
 mod runtime_gone;
 mod search_path;
@@ -78,7 +82,6 @@ mod session_bodies;
 mod session_counts;
 mod several;
 mod shared;
-mod shown;
 mod standby;
 mod stopped;
 mod test_transactions;

@@ -2,7 +2,7 @@
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use advisory_runtime::{Error, advisory_lock, xact};
-use advisory_tests::pid_of;
+use advisory_tests::{debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{
@@ -254,14 +254,38 @@ async fn a_call_inside_a_failed_transaction_leaves_it_for_diesel_to_roll_back() 
     );
 }
 
+/// The savepoint of a nested call is not one of Diesel's, so Diesel cannot end it.
+#[tokio::test]
+async fn a_nested_body_cannot_end_its_savepoint_through_diesel() {
+    #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
+    async fn roll_back(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+        insert(conn, 1, "undone").await?;
+        AnsiTransactionManager::rollback_transaction(conn).await
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.transaction::<_, DieselError, _>(async |conn| {
+        let error = roll_back(conn).await.unwrap_err();
+        assert!(matches!(error, DieselError::DatabaseError(..)), "{error:?}");
+        assert_eq!(db.locks().await, []);
+        insert(conn, 2, "outer").await
+    })
+    .await
+    .unwrap();
+    assert_eq!([committed(&db, 1).await, committed(&db, 2).await], [0, 1]);
+}
+
+/// A savepoint of the same name, without the lock.
 #[tokio::test]
 async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
     #[advisory_lock(key = "inner", name = "inner", scope = "xact")]
     async fn begin_anew(conn: &mut AsyncPgConnection) -> QueryResult<()> {
         insert(conn, 1, "undone").await?;
-        AnsiTransactionManager::rollback_transaction(conn).await?;
-        AnsiTransactionManager::begin_transaction(conn).await?;
+        execute(conn, "ROLLBACK TO SAVEPOINT advisory_savepoint_1").await?;
         insert(conn, 3, "without the lock").await.map(drop)
+    }
+    if !debug_checks_are_on() {
+        return;
     }
     let db = database().await;
     let mut conn = db.connect().await;

@@ -72,12 +72,12 @@ async fn a_nested_call_adds_two_round_trips() {
         .await
         .unwrap();
     assert_eq!(proxy.round_trips(), 4, "{:#?}", proxy.queries());
-    assert!(proxy.queries()[1].contains(";SAVEPOINT diesel_savepoint_1;"));
+    assert!(proxy.queries()[1].contains(";SAVEPOINT advisory_savepoint_1;"));
     execute(&mut conn, "SELECT 1").await.unwrap();
 }
 
 #[tokio::test]
-async fn whatever_is_asked_for_is_asked_in_one_round_trip() {
+async fn whatever_waits_is_asked_for_in_one_round_trip() {
     let (_db, proxy, mut conn) = proxied().await;
     let seconds = Duration::from_secs(5);
     for request in [
@@ -90,25 +90,21 @@ async fn whatever_is_asked_for_is_asked_in_one_round_trip() {
             .isolation(Isolation::Serializable)
             .wait(seconds),
         Request::new(1).max_hold(seconds),
-        Request::new(1).wait(Wait::Never),
-        Request::all([1, 2])
-            .isolation(Isolation::Serializable)
-            .wait(Wait::Never),
     ] {
-        // The question behind a try is prepared once for each connection.
-        for is_first in [true, false] {
-            proxy.reset();
-            let held = xact::begin(&mut conn, request.clone()).await.unwrap();
-            if !is_first {
-                assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());
-            }
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-        }
+        proxy.reset();
+        let held = xact::begin(&mut conn, request.clone()).await.unwrap();
+        assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(proxy.round_trips(), 2, "{request:?} {:#?}", proxy.queries());
     }
+    // The first of a process asks for the setting `advisory.pooler`.
+    let held = session::acquire(&mut conn, 1).await.unwrap();
+    session::release(held, Ok::<_, Error>(())).await.unwrap();
     for request in [
         Request::new(1),
-        Request::new(1).max_hold(seconds),
-        Request::all([1, 2]).wait(Wait::Never),
+        Request::new(1).wait(seconds),
+        Request::all([1, 2]),
+        Request::all([1, 2]).wait(seconds),
     ] {
         proxy.reset();
         let held = session::acquire(&mut conn, request.clone()).await.unwrap();
@@ -116,4 +112,53 @@ async fn whatever_is_asked_for_is_asked_in_one_round_trip() {
         session::release(held, Ok::<_, Error>(())).await.unwrap();
         assert_eq!(proxy.round_trips(), 2, "{request:?} {:#?}", proxy.queries());
     }
+}
+
+/// The question is prepared, in one round trip with the `BEGIN`, and then asked: its text is not kept for another call. At a stricter
+/// level the setting `advisory.pooler` is asked for before, and the transaction opened behind.
+#[tokio::test]
+async fn a_try_is_two_round_trips_and_a_miss_one_more() {
+    let (db, proxy, mut conn) = proxied().await;
+    let (one, two) = (Request::new(1), Request::all([1, 2]));
+    let strict = one.clone().isolation(Isolation::Serializable);
+    let mut holder = db.connect().await;
+    for (request, hit, miss) in [(one, 2, 3), (two, 2, 3), (strict, 4, 3)] {
+        let request = request.wait(Wait::Never);
+        for _ in 0..2 {
+            proxy.reset();
+            let held = xact::begin(&mut conn, request.clone()).await.unwrap();
+            assert_eq!(
+                proxy.round_trips(),
+                hit,
+                "{request:?} {:#?}",
+                proxy.queries()
+            );
+            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            assert_eq!(
+                proxy.round_trips(),
+                hit + 1,
+                "{request:?} {:#?}",
+                proxy.queries()
+            );
+            let held = session::acquire(&mut holder, 1).await.unwrap();
+            proxy.reset();
+            let missed = xact::begin(&mut conn, request.clone()).await.unwrap_err();
+            assert!(missed.is_busy(), "{missed:?}");
+            assert_eq!(
+                proxy.round_trips(),
+                miss,
+                "{request:?} {:#?}",
+                proxy.queries()
+            );
+            session::release(held, Ok::<_, Error>(())).await.unwrap();
+        }
+    }
+    let request = Request::all([1, 2]).wait(Wait::Never);
+    let held = session::acquire(&mut conn, request.clone()).await.unwrap();
+    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    proxy.reset();
+    let held = session::acquire(&mut conn, request).await.unwrap();
+    assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
+    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(proxy.round_trips(), 3, "{:#?}", proxy.queries());
 }

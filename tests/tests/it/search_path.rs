@@ -1,8 +1,9 @@
 //! The SQL means what it says whatever stands first on the `search_path`.
 
 use crate::bookings::{book, committed, database, execute, key_of};
+use crate::every_poll::until_ended;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
-use advisory_tests::LockedKey;
+use advisory_tests::{LockedKey, pid_of};
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -97,7 +98,8 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
     assert_eq!(keys, [LockedKey::Pair(7, -3)]);
     xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 
-    let mut held = xact::begin(&mut conn, 1).await.unwrap();
+    let bounded = Request::new(1).max_hold(Duration::from_secs(60));
+    let mut held = xact::begin(&mut conn, bounded).await.unwrap();
     assert_eq!(
         setting(held.conn(), "client_connection_check_interval").await,
         "1s"
@@ -115,10 +117,11 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
 
     every_request(&mut conn, &db).await;
 
-    // Given up: a pooled connection ends its session, one of our own goes on.
+    // A call that is dropped ends its session, on a connection of our own and on a pooled one.
+    let pid = pid_of(&mut conn).await;
     drop(xact::begin(&mut conn, 2).await.unwrap());
-    execute(&mut conn, "SELECT 1").await.unwrap();
-    assert_eq!(db.locks().await, []);
+    execute(&mut conn, "SELECT 1").await.unwrap_err();
+    until_ended(&db, pid, "a dropped call").await;
     let pool = db.bb8(1).await;
     let mut pooled = pool.get().await.unwrap();
     execute(&mut pooled, "SET search_path = public, pg_catalog")
@@ -135,9 +138,8 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
     );
 }
 
-/// The server reads a prepared statement anew where the path has changed since.
 #[tokio::test]
-async fn hostile_twins_made_behind_the_first_call_do_not_pass_in_prepared_statements() {
+async fn hostile_twins_made_behind_the_first_call_do_not_pass() {
     let db = database().await;
     let mut conn = db.connect().await;
     every_request(&mut conn, &db).await;
@@ -237,23 +239,26 @@ async fn what_is_set_for_the_transaction_ends_with_it_and_what_the_user_set_stay
         setting(&mut conn, "client_connection_check_interval").await,
         "0"
     );
-    assert_eq!(setting(&mut conn, "advisory.token").await, "");
-    execute(&mut conn, "SET client_connection_check_interval = '5s'")
-        .await
-        .unwrap();
-    let mut held = xact::begin(&mut conn, 1).await.unwrap();
-    assert_eq!(
-        setting(held.conn(), "client_connection_check_interval").await,
-        "5s"
-    );
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-    conn.transaction::<_, DieselError, _>(async |conn| {
-        execute(conn, "SET LOCAL client_connection_check_interval = 0").await?;
-        book(conn, 8, "Ada").await?;
-        let interval = setting(conn, "client_connection_check_interval").await;
-        assert_eq!(interval, "1s", "nested calls wait too");
-        Ok(())
-    })
-    .await
-    .unwrap();
+    // Only `max_hold` sets it.
+    let bounded = Request::new(1).max_hold(Duration::from_secs(60));
+    for (own, plain, during) in [("0", "0", "1s"), ("5s", "5s", "5s")] {
+        let set = format!("SET client_connection_check_interval = '{own}'");
+        execute(&mut conn, &set).await.unwrap();
+        for (request, expected) in [(Request::new(1), plain), (bounded.clone(), during)] {
+            let mut held = xact::begin(&mut conn, request.clone()).await.unwrap();
+            let interval = setting(held.conn(), "client_connection_check_interval").await;
+            assert_eq!(interval, expected, "{own}");
+            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            let mut outer = xact::begin(&mut conn, 2).await.unwrap();
+            let mut held = xact::begin(outer.conn(), request).await.unwrap();
+            let interval = setting(held.conn(), "client_connection_check_interval").await;
+            assert_eq!(interval, expected, "{own}, nested");
+            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            let interval = setting(outer.conn(), "client_connection_check_interval").await;
+            assert_eq!(interval, plain, "{own}, behind the nested call");
+            xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+        }
+        let interval = setting(&mut conn, "client_connection_check_interval").await;
+        assert_eq!(interval, plain);
+    }
 }

@@ -3,7 +3,7 @@
 use crate::bookings::{committed, database, execute, insert};
 use crate::session::held;
 use advisory_runtime::{Error, Request, session, xact};
-use advisory_tests::LockedKey;
+use advisory_tests::{LockedKey, debug_checks_are_on};
 use diesel::result::Error as DieselError;
 use diesel_async::{
     AnsiTransactionManager, AsyncConnection, SimpleAsyncConnection, TransactionManager,
@@ -14,6 +14,10 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_relea
     let db = database().await;
     insert(&mut db.connect().await, 1, "Ada").await.unwrap();
     for (failure, is_foreign) in [("", true), ("; SELECT 1/0", false)] {
+        // One that goes on is found in debug builds only.
+        if is_foreign && !debug_checks_are_on() {
+            continue;
+        }
         for is_ok in [true, false] {
             let (mut conn, mut waiter) = (db.connect().await, db.connect().await);
             let mut mine = session::acquire(&mut conn, 7).await.unwrap();
@@ -58,7 +62,8 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_relea
                 .unwrap();
         }
     }
-    assert_eq!(committed(&db, 9).await, 4);
+    let bodies = if debug_checks_are_on() { 4 } else { 2 };
+    assert_eq!(committed(&db, 9).await, bodies);
     db.until_quiet().await;
 }
 

@@ -1,6 +1,7 @@
 //! Session-level locks are counted: what was taken is given back, as often as it was taken, and nothing else.
 
 use crate::bookings::{database, execute};
+use crate::every_poll::assert_closed;
 use crate::session::held;
 use advisory_runtime::{Error, Request, Wait, session};
 use advisory_tests::LockedKey;
@@ -22,15 +23,38 @@ async fn a_session_that_holds_it_gets_it_again_and_releases_it_as_often() {
         let inner = session::acquire(outer.conn(), again).await.unwrap();
         session::release(inner, Ok::<_, Error>(())).await.unwrap();
         assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
-        let dropped = session::acquire(outer.conn(), Request::all([6, 7]))
-            .await
-            .unwrap();
-        drop(dropped);
-        execute(outer.conn(), "SELECT 1").await.unwrap();
-        assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
     }
     session::release(outer, Ok::<_, Error>(())).await.unwrap();
     assert_eq!(held(&db).await, []);
+    db.until_quiet().await;
+}
+
+/// The lock around it goes with it, and its call is told so.
+#[tokio::test]
+async fn a_dropped_call_inside_another_one_takes_that_with_it() {
+    let db = database().await;
+    for is_ok in [true, false] {
+        let mut conn = db.connect().await;
+        let mut outer = session::acquire(&mut conn, 7).await.unwrap();
+        drop(
+            session::acquire(outer.conn(), Request::all([6, 7]))
+                .await
+                .unwrap(),
+        );
+        execute(outer.conn(), "SELECT 1").await.unwrap_err();
+        let own = if is_ok {
+            Ok(())
+        } else {
+            Err(Error::Database(diesel::result::Error::NotFound))
+        };
+        match session::release(outer, own).await.unwrap_err() {
+            Error::LockLost { lock, .. } if is_ok => assert_eq!(lock, "7"),
+            Error::Database(diesel::result::Error::NotFound) if !is_ok => {}
+            error => panic!("{is_ok}: {error:?}"),
+        }
+        assert_eq!(held(&db).await, [], "gone when the call has returned");
+        assert_closed(&mut conn, "a dropped call inside another one").await;
+    }
     db.until_quiet().await;
 }
 
@@ -133,8 +157,8 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_body_that_had_taken_and_released_more_leaves_nothing() {
     let db = database().await;
-    let mut conn = db.connect().await;
     for key in [1, 2] {
+        let mut conn = db.connect().await;
         let (reach, reached) = tokio::sync::oneshot::channel::<()>();
         let call = async {
             let mut outer = session::acquire(&mut conn, Request::all([1, 3]))
@@ -150,7 +174,7 @@ async fn a_dropped_body_that_had_taken_and_released_more_leaves_nothing() {
             () = call => {}
             _ = reached => {}
         }
-        execute(&mut conn, "SELECT 1").await.unwrap();
-        assert_eq!(db.locks().await, []);
+        db.until_no_locks().await;
+        assert_closed(&mut conn, "a dropped body").await;
     }
 }

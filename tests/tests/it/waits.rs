@@ -1,9 +1,9 @@
 //! How long a call waits, and that every end of a wait is told apart, whatever language the server speaks.
 
 use crate::bookings::{database, execute};
-use advisory_runtime::{Error, Key, Request, Wait, session, xact};
+use advisory_runtime::{Error, Isolation, Key, Request, Wait, session, xact};
 use advisory_tests::{AdvisoryLock, Database, LockedKey, pid_of};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -174,29 +174,48 @@ async fn every_end_of_a_wait_is_told_apart(db: &Database, prepare: &str) {
     execute(&mut conn, prepare).await.unwrap();
     execute(&mut holder, prepare).await.unwrap();
     let held = xact::begin(&mut holder, 7).await.unwrap();
-    for is_session in [false, true] {
-        let wait = Duration::from_millis(30);
-        let error = wait_for(&mut conn, is_session, Request::new(7).wait(wait)).await;
-        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
-        execute(&mut conn, SHORT).await.unwrap();
-        for wait in [
-            Wait::Forever,
-            Wait::Session,
-            Wait::For(Duration::from_secs(9)),
-        ] {
-            let error = wait_for(&mut conn, is_session, Request::new(7).wait(wait)).await;
-            assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
+    for way in WAYS {
+        for keys in [vec![7], vec![6, 7, 8]] {
+            let request = Request::all(keys);
+            let timed_out = request.clone().wait(Duration::from_millis(30));
+            let error = wait_for(&mut conn, way, timed_out).await;
+            assert!(
+                matches!(error, Error::TimedOut { .. }),
+                "{way:?}: {error:?}"
+            );
+            assert!(goes_on(&mut conn).await, "{way:?}");
+            assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
+            for wait in [
+                Wait::Forever,
+                Wait::Session,
+                Wait::For(Duration::from_secs(9)),
+            ] {
+                execute(&mut conn, SHORT).await.unwrap();
+                let error = wait_for(&mut conn, way, request.clone().wait(wait)).await;
+                assert!(
+                    matches!(error, Error::Cancelled { .. }),
+                    "{way:?}: {error:?}"
+                );
+                assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
+                conn = after_cancelled(db, conn, way, prepare).await;
+                no_longer_short(&mut conn).await;
+            }
+            let pid = pid_of(&mut conn).await;
+            let request = request.wait(Duration::from_secs(9));
+            let (error, ()) = tokio::join!(wait_for(&mut conn, way, request), async {
+                db.until_waiting(7).await;
+                db.run(&format!("SELECT pg_cancel_backend({pid})")).await;
+            });
+            assert!(
+                matches!(error, Error::Cancelled { .. }),
+                "{way:?}: {error:?}"
+            );
+            assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
+            conn = after_cancelled(db, conn, way, prepare).await;
         }
-        no_longer_short(&mut conn).await;
-        let pid = pid_of(&mut conn).await;
-        let request = Request::new(7).wait(Duration::from_secs(9));
-        let (error, ()) = tokio::join!(wait_for(&mut conn, is_session, request), async {
-            db.until_waiting(7).await;
-            db.run(&format!("SELECT pg_cancel_backend({pid})")).await;
-        });
-        assert!(matches!(error, Error::Cancelled { .. }), "{error:?}");
     }
     finish(held).await;
+    session_deadlocks_leave_nothing(db, prepare).await;
     // Each holds one and asks for the other's, with the server's deadlock_timeout of one second.
     let mut mine = xact::begin(&mut holder, 1).await.unwrap();
     let mut theirs = xact::begin(&mut conn, 2).await.unwrap();
@@ -219,13 +238,93 @@ async fn every_end_of_a_wait_is_told_apart(db: &Database, prepare: &str) {
     db.until_quiet().await;
 }
 
-async fn wait_for(conn: &mut AsyncPgConnection, is_session: bool, request: Request) -> Error {
-    let begun = if is_session {
-        session::acquire(conn, request).await.map(drop)
-    } else {
-        xact::begin(conn, request).await.map(drop)
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Xact,
+    Strict,
+    /// In a transaction of Diesel's own, which commits behind the refusal.
+    Nested,
+    Session,
+}
+
+const WAYS: [Way; 4] = [Way::Xact, Way::Strict, Way::Nested, Way::Session];
+
+async fn wait_for(conn: &mut AsyncPgConnection, way: Way, request: Request) -> Error {
+    let begun = match way {
+        Way::Xact => xact::begin(conn, request).await.map(drop),
+        Way::Strict => {
+            let request = request.isolation(Isolation::Serializable);
+            xact::begin(conn, request).await.map(drop)
+        }
+        Way::Nested => {
+            let nested = conn.transaction::<_, Error, _>(async |conn| {
+                let refused = xact::begin(conn, request).await.map(drop);
+                execute(conn, "SELECT 1").await?;
+                Ok(refused)
+            });
+            nested.await.unwrap()
+        }
+        Way::Session => session::acquire(conn, request).await.map(drop),
     };
     begun.unwrap_err()
+}
+
+async fn goes_on(conn: &mut AsyncPgConnection) -> bool {
+    execute(conn, "SELECT 1").await.is_ok()
+}
+
+/// A wait that was ended by a cancel request or `statement_timeout` closes the connection where the session may have got the lock all
+/// the same; a transaction-level one never does.
+async fn after_cancelled(
+    db: &Database,
+    mut conn: AsyncPgConnection,
+    way: Way,
+    prepare: &str,
+) -> AsyncPgConnection {
+    match way {
+        Way::Xact | Way::Nested => assert!(goes_on(&mut conn).await, "{way:?}"),
+        Way::Strict | Way::Session => {
+            crate::every_poll::assert_closed(&mut conn, "a cancelled wait").await;
+            conn = db.connect().await;
+            execute(&mut conn, prepare).await.unwrap();
+        }
+    }
+    conn
+}
+
+/// A session-level wait that the server ends as a deadlock leaves the connection usable, and none of its locks, one or several.
+async fn session_deadlocks_leave_nothing(db: &Database, prepare: &str) {
+    for wanted in [vec![2], vec![2, 3, 4]] {
+        let (mut first, mut second) = (db.connect().await, db.connect().await);
+        for conn in [&mut first, &mut second] {
+            execute(conn, prepare).await.unwrap();
+        }
+        // The second is never the victim: it looks for a deadlock an hour later.
+        execute(&mut second, "SET deadlock_timeout = '1h'")
+            .await
+            .unwrap();
+        let mut one = session::acquire(&mut first, 1).await.unwrap();
+        let mut two = session::acquire(&mut second, 2).await.unwrap();
+        let victim = async {
+            db.until_waiting(1).await;
+            let error = session::acquire(one.conn(), Request::all(wanted.clone())).await;
+            let error = error.map(drop).unwrap_err();
+            assert!(matches!(error, Error::Deadlock { .. }), "{error:?}");
+            assert!(goes_on(one.conn()).await);
+            // Its own first lock, the other's, and the other's wait.
+            assert_eq!(db.locks().await.len(), 3, "{:?}", db.locks().await);
+            session::release(one, Ok::<_, Error>(())).await.unwrap();
+        };
+        let other = async {
+            let held = session::acquire(two.conn(), 1).await.unwrap();
+            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            session::release(two, Ok::<_, Error>(())).await.unwrap();
+        };
+        tokio::join!(victim, other);
+        assert_eq!(db.locks().await, []);
+        assert!(goes_on(&mut first).await && goes_on(&mut second).await);
+    }
 }
 
 #[tokio::test]
@@ -271,32 +370,63 @@ async fn both_key_spaces_are_tried() {
     finish(held).await;
 }
 
-/// The question behind a try is a prepared statement, and a body may forget those.
+/// A body, or whoever shares the connection, may forget every prepared statement and setting of the session.
 #[tokio::test]
-async fn a_try_whose_answer_is_lost_leaves_nothing() {
+async fn every_call_works_behind_deallocate_all_and_discard_all() {
     let db = database().await;
-    let mut conn = db.connect().await;
-    let never = Request::new(7).wait(Wait::Never);
-    let strict = never
-        .clone()
-        .isolation(advisory_runtime::Isolation::Serializable);
-    finish(xact::begin(&mut conn, never.clone()).await.unwrap()).await;
-    execute(&mut conn, "DEALLOCATE ALL").await.unwrap();
-    for request in [never.clone(), strict] {
-        let error = xact::begin(&mut conn, request).await.unwrap_err();
-        assert!(matches!(error, Error::Database(_)), "{error:?}");
-        assert_eq!(db.locks().await, []);
-        db.until_quiet().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, 9).await.unwrap();
+    let strict = |request: &Request| request.clone().isolation(Isolation::Serializable);
+    for forget in ["DEALLOCATE ALL", "DISCARD ALL"] {
+        for wait in [
+            Wait::Session,
+            Wait::Never,
+            Wait::For(Duration::from_secs(9)),
+        ] {
+            for request in [
+                Request::new(7),
+                Request::all([6, 7]).max_hold(Duration::from_secs(60)),
+            ] {
+                let request = request.wait(wait);
+                // Once before, so that there is something to forget.
+                for is_first in [true, false] {
+                    if !is_first {
+                        execute(&mut conn, forget).await.unwrap();
+                    }
+                    finish(xact::begin(&mut conn, request.clone()).await.unwrap()).await;
+                    if !is_first {
+                        execute(&mut conn, forget).await.unwrap();
+                    }
+                    finish(xact::begin(&mut conn, strict(&request)).await.unwrap()).await;
+                    if !is_first {
+                        execute(&mut conn, forget).await.unwrap();
+                    }
+                    let session = session::acquire(&mut conn, request.clone()).await.unwrap();
+                    session::release(session, Ok::<_, Error>(())).await.unwrap();
+                    let mut outer = xact::begin(&mut conn, 8).await.unwrap();
+                    if !is_first {
+                        execute(outer.conn(), "DEALLOCATE ALL").await.unwrap();
+                    }
+                    finish(xact::begin(outer.conn(), request.clone()).await.unwrap()).await;
+                    finish(outer).await;
+                }
+            }
+        }
+        // A miss behind it is a miss.
+        for request in [Request::new(9), Request::all([5, 9])] {
+            let request = request.wait(Wait::Never);
+            for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
+                execute(&mut conn, forget).await.unwrap();
+                let missed = xact::begin(&mut conn, request.clone().isolation(isolation)).await;
+                let error = missed.unwrap_err();
+                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+            }
+            execute(&mut conn, forget).await.unwrap();
+            let error = session::acquire(&mut conn, request).await.unwrap_err();
+            assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        }
+        assert_eq!(db.locks().await.len(), 1);
     }
-    let error = session::acquire(&mut conn, never.clone())
-        .await
-        .unwrap_err();
-    assert!(matches!(error, Error::Database(_)), "{error:?}");
-    assert_eq!(db.locks().await, []);
-    let mut outer = xact::begin(&mut conn, 8).await.unwrap();
-    let error = xact::begin(outer.conn(), never).await.unwrap_err();
-    assert!(matches!(error, Error::Database(_)), "{error:?}");
-    assert_eq!(setting(outer.conn(), "lock_timeout").await, "0");
-    finish(outer).await;
+    finish(held).await;
     db.until_quiet().await;
 }

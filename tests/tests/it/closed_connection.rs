@@ -1,9 +1,10 @@
-//! What a dropped call leaves of a connection that no pool replaces: one that goes on, or one that refuses whatever comes.
+//! The connection of a call that was dropped or panicked before its end: closed, and refused by every locked call that follows.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use crate::cancel::{Body, caught, dropped, polled, work};
+use crate::every_poll::{assert_closed, until_ended};
 use advisory_runtime::{Connection, Error, advisory_lock, xact};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Proxy, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -11,50 +12,85 @@ use std::pin::pin;
 use tokio::sync::oneshot;
 
 #[tokio::test]
-async fn a_panic_caught_below_the_connection_leaves_a_connection_that_goes_on() {
+async fn a_panic_caught_below_the_connection_closes_it() {
     let db = database().await;
     let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
     assert!(caught(work(&mut conn, 7, Body::Panics)).await.is_err());
-    assert!(book(&mut conn, 7, "Ada").await.unwrap());
-    assert_eq!(committed(&db, 7).await, 1);
-    db.until_quiet().await;
-}
-
-/// A cancel request travels on a connection of its own, and can arrive when the next query runs.
-#[tokio::test]
-async fn no_later_query_is_cancelled_in_the_place_of_a_dropped_call() {
-    let db = database().await;
-    let mut holder = db.connect().await;
-    let mut conn = db.connect().await;
-    for _ in 0..20 {
-        let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
-        dropped(book(&mut conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
-        // Freed at once, so that the request finds the next query running if there is one.
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-        // Time in which a request that comes late would hit it: that it runs is the subject.
-        execute(&mut conn, "SELECT pg_sleep(0.02)").await.unwrap();
-    }
+    assert_closed(&mut conn, "a panic").await;
+    until_ended(&db, pid, "a panic").await;
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
 }
 
 #[tokio::test]
-async fn after_a_dropped_nested_call_the_outer_one_goes_on() {
+async fn the_refusal_says_why_and_what_to_do() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    drop(xact::begin(&mut conn, 1).await.unwrap());
+    let error = book(&mut conn, 7, "Ada").await.unwrap_err();
+    let text = Error::find(&error).unwrap().to_string();
+    for word in ["`room:<room>`", "dropped", "closed"] {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+/// A cancel request travels on a connection of its own, and can arrive when the program's next query runs, on its next connection.
+#[tokio::test]
+async fn no_query_of_the_next_connection_is_cancelled_in_the_place_of_a_dropped_call() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    for _ in 0..20 {
+        let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+        let mut conn = db.connect().await;
+        dropped(book(&mut conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
+        drop(conn);
+        // Freed at once, so that the request finds the next query running if there is one.
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        let mut next = db.connect().await;
+        // Time in which a request that comes late would hit it: that it runs is the subject.
+        execute(&mut next, "SELECT pg_sleep(0.02)").await.unwrap();
+    }
+    db.until_quiet().await;
+    assert_eq!(committed(&db, 7).await, 0);
+}
+
+/// A function that goes on behind a dropped call cannot commit, and is told so.
+#[tokio::test]
+async fn a_dropped_nested_call_takes_the_outer_one_with_it() {
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
-    async fn outer(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    async fn outer(conn: &mut AsyncPgConnection, is_ok: bool) -> QueryResult<()> {
         insert(conn, 1, "outer").await?;
         let (reach, reached) = oneshot::channel();
         dropped(work(conn, 7, Body::Idle(reach)), async {
             reached.await.unwrap();
         })
         .await;
-        insert(conn, 1, "after the drop").await.map(drop)
+        insert(conn, 1, "after the drop").await.unwrap_err();
+        if is_ok {
+            Ok(())
+        } else {
+            Err(DieselError::NotFound)
+        }
     }
     let db = database().await;
-    let mut conn = db.connect().await;
-    outer(&mut conn).await.unwrap();
+    for is_ok in [true, false] {
+        let mut conn = db.connect().await;
+        let error = outer(&mut conn, is_ok).await.unwrap_err();
+        assert_eq!(db.locks().await, [], "gone when the call has returned");
+        let found = Error::find(&error);
+        if is_ok {
+            assert!(
+                matches!(found, Some(Error::RolledBack { lock, .. }) if lock == "outer"),
+                "{error:?}"
+            );
+        } else {
+            assert_eq!(error, DieselError::NotFound, "the body's own error");
+        }
+        assert_closed(&mut conn, "a dropped nested call").await;
+    }
     db.until_quiet().await;
-    assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [2, 0]);
+    assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [0, 0]);
 }
 
 /// Diesel leaves a savepoint that it has rolled back to, under the name that the next one gets.
@@ -82,16 +118,18 @@ async fn a_refused_nested_call_undoes_nothing_but_itself() {
     assert!(book(&mut conn, 7, "Ada").await.unwrap());
 }
 
+/// Whether it was committed is not known.
 #[tokio::test]
-async fn dropped_in_the_commit_the_connection_goes_on() {
+async fn dropped_in_the_commit_the_connection_is_closed() {
     let db = database().await;
     let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
     let held = xact::begin(&mut conn, 1).await.unwrap();
     let finished = polled(pin!(xact::finish(held, Ok::<_, Error>(()))), 1).await;
     assert!(!finished);
-    assert!(book(&mut conn, 7, "Ada").await.unwrap());
+    assert_closed(&mut conn, "a dropped commit").await;
+    until_ended(&db, pid, "a dropped commit").await;
     db.until_quiet().await;
-    assert_eq!(committed(&db, 7).await, 1);
 }
 
 #[tokio::test]
@@ -162,15 +200,21 @@ async fn where_no_cancel_request_arrives_the_dropped_wait_ends_when_the_holder_d
     let (gave_up, is_given_up) = oneshot::channel();
     let proxy = Proxy::start(&db).await;
     let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    let pid = pid_of(&mut conn).await;
     proxy.refuse_connections().await;
     let (outcome, ()) = tokio::join!(outer(&mut conn, &db, gave_up), async {
         is_given_up.await.unwrap();
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
     });
-    outcome.unwrap();
-    assert!(book(&mut conn, 8, "Ada").await.unwrap());
+    let error = outcome.unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+        "{error:?}"
+    );
+    until_ended(&db, pid, "a wait that was not cancelled").await;
+    assert_closed(&mut conn, "a wait that was not cancelled").await;
     db.until_quiet().await;
-    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
+    assert_eq!(committed(&db, 7).await, 0);
 }
 
 fn assert_broken<T: std::fmt::Debug>(result: QueryResult<T>) {

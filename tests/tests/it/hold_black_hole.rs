@@ -1,0 +1,149 @@
+//! `max_hold` where the network swallows every packet: the session's own, and new connections, such as those of cancel requests.
+
+use crate::bookings::{book, committed, database, execute, insert, key_of};
+use crate::every_poll::assert_closed;
+use advisory_runtime::{Error, Wait, advisory_lock, xact};
+use advisory_tests::Proxy;
+use diesel::QueryResult;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::future::pending;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+/// A third of a second, a tenth for the rollback, a second for the session's end; the rest is for a machine with much to do.
+const A_FEW_SECONDS: Duration = Duration::from_secs(8);
+
+/// Where the body stands when everything is swallowed.
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Idles,
+    Runs,
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", max_hold = "300ms")]
+async fn bounded(
+    conn: &mut AsyncPgConnection,
+    proxy: &Proxy,
+    room: i64,
+    does: Body,
+    swallowed: &mut Vec<TcpStream>,
+) -> QueryResult<()> {
+    insert(conn, room, "Ada").await?;
+    swallowed.extend(proxy.swallow_everything().await);
+    match does {
+        Body::Idles => pending().await,
+        Body::Runs => execute(conn, "SELECT 1").await.map(drop),
+    }
+}
+
+#[advisory_lock(key = "session:<room>", max_hold = "300ms", scope = "session")]
+async fn bounded_in_session(
+    conn: &mut AsyncPgConnection,
+    proxy: &Proxy,
+    room: i64,
+    does: Body,
+    swallowed: &mut Vec<TcpStream>,
+) -> QueryResult<()> {
+    execute(conn, &format!("SELECT {room}")).await?;
+    swallowed.extend(proxy.swallow_everything().await);
+    match does {
+        Body::Idles => pending().await,
+        Body::Runs => execute(conn, "SELECT 1").await.map(drop),
+    }
+}
+
+#[advisory_lock(key = "outer", name = "outer")]
+async fn nested(
+    conn: &mut AsyncPgConnection,
+    proxy: &Proxy,
+    room: i64,
+    does: Body,
+    swallowed: &mut Vec<TcpStream>,
+) -> QueryResult<()> {
+    bounded(conn, proxy, room, does, swallowed).await
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Site {
+    Plain,
+    Session,
+    Nested,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_into_a_black_hole_returns_within_a_few_seconds() {
+    let db = database().await;
+    for site in [Site::Plain, Site::Session, Site::Nested] {
+        for does in [Body::Idles, Body::Runs] {
+            let proxy = Proxy::start(&db).await;
+            let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+            let mut swallowed = Vec::new();
+            let started = Instant::now();
+            let end = match site {
+                Site::Plain => bounded(&mut conn, &proxy, 7, does, &mut swallowed).await,
+                Site::Session => {
+                    bounded_in_session(&mut conn, &proxy, 7, does, &mut swallowed).await
+                }
+                Site::Nested => nested(&mut conn, &proxy, 7, does, &mut swallowed).await,
+            };
+            let elapsed = started.elapsed();
+            assert!(elapsed < A_FEW_SECONDS, "{site:?} {does:?}: {elapsed:?}");
+            let error = end.unwrap_err();
+            assert!(
+                matches!(Error::find(&error), Some(Error::HoldExceeded { .. })),
+                "{site:?} {does:?}: {error:?}"
+            );
+            // Every further call is refused without a packet.
+            let error = book(&mut conn, 7, "Ada").await.unwrap_err();
+            assert!(
+                matches!(Error::find(&error), Some(Error::BrokenConnection { .. })),
+                "{error:?}"
+            );
+            // The server hears of it as soon as the packets arrive.
+            proxy.resume_forwarding();
+            db.until_quiet().await;
+            assert_closed(&mut conn, "a black hole").await;
+            assert_eq!(committed(&db, 7).await, 0);
+        }
+    }
+}
+
+/// The wait for the lock is not part of `max_hold`: `wait` bounds it, and whoever drops the call is not held up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_is_dropped_into_a_black_hole_holds_up_nobody() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let (mut holder, mut conn) = (
+        db.connect().await,
+        AsyncPgConnection::establish(proxy.url()).await.unwrap(),
+    );
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    let (give_up, is_given_up) = oneshot::channel();
+    let request = advisory_runtime::Request::new(key_of(7))
+        .wait(Wait::Forever)
+        .max_hold(Duration::from_millis(300));
+    let waiting = async {
+        tokio::select! {
+            biased;
+            begun = xact::begin(&mut conn, request) => panic!("it did not wait: {begun:?}"),
+            _ = is_given_up => Instant::now(),
+        }
+    };
+    let swallow = async {
+        db.until_waiting(key_of(7)).await;
+        let swallowed = proxy.swallow_everything().await;
+        give_up.send(()).unwrap();
+        swallowed
+    };
+    let (dropped_at, _swallowed) = tokio::join!(waiting, swallow);
+    assert!(dropped_at.elapsed() < A_FEW_SECONDS);
+    let error = book(&mut conn, 7, "Ada").await.unwrap_err();
+    assert!(
+        matches!(Error::find(&error), Some(Error::BrokenConnection { .. })),
+        "{error:?}"
+    );
+    proxy.resume_forwarding();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+}

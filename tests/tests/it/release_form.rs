@@ -1,0 +1,74 @@
+//! The promises without the checks of debug builds, which is how a release build behaves: most tests once more, in a process where
+//! those are switched off.
+
+use advisory_tests::{DEBUG_CHECKS, debug_checks_are_on};
+use std::process::{Command, Output};
+use tokio::task::spawn_blocking;
+
+const MODULES: &[&str] = &[
+    "arguments::",
+    "blocking::",
+    "blocking_commit::",
+    "blocking_hold::",
+    "blocking_isolation::",
+    "blocking_nesting::",
+    "blocking_panics::",
+    "blocking_queue::",
+    "blocking_session::",
+    "blocking_waits::",
+    "cancel::",
+    "closed_connection::",
+    "commit::",
+    "cost::",
+    "drops::",
+    "errors::",
+    "every_poll::",
+    "exclusion::",
+    "hold::",
+    "hold_black_hole::",
+    "hold_settings::",
+    "isolation::",
+    "nesting::",
+    "operators::a_try",
+    "operators::the_lowest",
+    "round_trips::",
+    "search_path::",
+    "session::",
+    "session_bodies::",
+    "session_counts::",
+    "several::",
+    "shared::",
+    "test_transactions::",
+    "waits::",
+];
+
+/// Runs them, or lists them.
+async fn again(more: &[&str]) -> Output {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(MODULES).args(["--skip", "claims_"]).args(more);
+    child.env(DEBUG_CHECKS, "off");
+    spawn_blocking(move || child.output().unwrap())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn the_promises_hold_without_the_checks_of_debug_builds() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let list = again(&["--list", "--format", "terse"]).await;
+    let list = String::from_utf8_lossy(&list.stdout);
+    let tests = list.lines().filter(|line| line.ends_with(": test")).count();
+    assert!(tests > 200, "{list}");
+    for module in MODULES {
+        assert!(
+            list.lines().any(|line| line.starts_with(module)),
+            "{module}"
+        );
+    }
+    let ran = again(&["--test-threads", "4"]).await;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let passed = format!("test result: ok. {tests} passed");
+    assert!(ran.status.success() && said.contains(&passed), "{said}");
+}
