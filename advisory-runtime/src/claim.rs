@@ -139,8 +139,6 @@ mod count;
 mod ending;
 mod finish;
 mod index;
-mod lent;
-mod renewal;
 mod run;
 mod send;
 mod sql;

@@ -91,6 +91,8 @@ impl fmt::Display for Error {
             Self::KeyTooLong { .. }
             | Self::InvalidLease { .. }
             | Self::InvalidTable { .. }
+            | Self::InvalidHolder { .. }
+            | Self::NoRuntime { .. }
             | Self::MissingTable { .. }
             | Self::NotInTransaction { .. } => self.fmt_lease(f),
         }
@@ -142,6 +144,13 @@ impl Error {
             Self::InvalidTable { table, reason } => {
                 write!(f, "the lease table `{table}`: {reason}")
             }
+            Self::InvalidHolder { reason, .. } => {
+                write!(
+                    f,
+                    "the name of this holder of leases can't be used: {reason}"
+                )
+            }
+            Self::NoRuntime { lock, reason } => write!(f, "`{lock}` can't be leased: {reason}"),
             Self::MissingTable { table, .. } => write!(
                 f,
                 "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a migration, or \

@@ -98,8 +98,6 @@ mod convert;
 mod error;
 #[cfg(feature = "diesel")]
 mod error_message;
-#[cfg(feature = "diesel-async")]
-mod expiry;
 #[cfg(feature = "diesel")]
 mod finish;
 #[cfg(feature = "diesel")]
@@ -130,6 +128,8 @@ mod prepared;
 mod queue;
 #[cfg(feature = "diesel")]
 mod refusal;
+#[cfg(feature = "diesel-async")]
+mod renewal;
 #[cfg(feature = "diesel")]
 mod request;
 #[cfg(feature = "diesel-async")]

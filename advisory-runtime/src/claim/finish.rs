@@ -1,4 +1,4 @@
-//! What can be done with a claim while it is held: have it last longer, and end it.
+//! How is a claim renewed, and how does it end?
 
 use super::claimed::Claimed;
 use super::send;
@@ -13,7 +13,7 @@ use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel_async::AsyncPgConnection;
 use std::marker::PhantomData;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// Has the claim last for its whole ttl again, from now.
 ///
@@ -50,25 +50,30 @@ where
     T: Claim,
     C: Connection,
 {
-    renew_on(conn.pg(), job).await
+    if renew_on(conn.pg(), job).await? {
+        return Ok(());
+    }
+    Err(job.lost())
 }
 
+/// Whether the claim is held still.
 pub(super) async fn renew_on<T: Claim>(
     conn: &mut AsyncPgConnection,
     job: &Claimed<T>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let statement = Renew::<T, _> {
         parts: Parts::new(),
         held: held(job),
         ttl: millis(job.ttl()),
     };
     let sent = Instant::now();
-    let is_held = send::change(conn, &statement).await;
-    if !is_held.map_err(Error::Database)? {
-        return Err(job.lost());
+    let is_held = send::change(conn, &statement)
+        .await
+        .map_err(Error::Database)?;
+    if is_held {
+        job.hold().renewed(sent, job.ttl());
     }
-    job.renewed(sent);
-    Ok(())
+    Ok(is_held)
 }
 
 /// Completes the job: `completed_at` is the server's time where there is such a column, and the row is nobody's any more.
@@ -229,7 +234,7 @@ async fn finish<T: Claim, E: End, S: Changes>(
         changes,
     };
     let is_inside = !matches!(depth(conn), Ok(None));
-    let ending = job.ending();
+    let ending = job.hold().ending();
     let is_held = send::change(conn, &statement).await;
     if !is_held.map_err(Error::Database)? {
         return Err(job.lost());

@@ -1,4 +1,4 @@
-//! Claiming: the rows that come first, or the one of a key.
+//! How is a row claimed: the one that comes first, or the one of a key?
 
 use super::claimed::Claimed;
 use super::send;
@@ -43,8 +43,8 @@ where
     T: Claim,
     C: Connection,
 {
-    let taken = take_next::<T, C, true>(conn, worker, 1).await?;
-    Ok(taken.into_iter().next())
+    let rows = take_next::<T, C, true>(conn, worker, 1).await?;
+    Ok(rows.into_iter().next())
 }
 
 /// Claims the rows that come first, at most so many: cheaper a row than [`next`], where a row is little work.
@@ -104,9 +104,9 @@ where
         limit,
     };
     let sent = Instant::now();
-    let taken = send::take(conn.pg(), &statement).await;
-    let taken = taken.map_err(Error::Database)?.into_iter();
-    Ok(taken.map(|row| Claimed::new(row, sent)).collect())
+    let rows = send::take(conn.pg(), &statement).await;
+    let rows = rows.map_err(Error::Database)?.into_iter();
+    Ok(rows.map(|row| Claimed::new(row, sent)).collect())
 }
 
 /// Claims the row of a key, if it is available or expired; `None` when there is no such row, or it is claimed or done.
@@ -157,7 +157,7 @@ where
         key,
     };
     let sent = Instant::now();
-    let taken = send::take(conn.pg(), &statement).await;
-    let taken = taken.map_err(Error::Database)?.into_iter().next();
-    Ok(taken.map(|row| Claimed::new(row, sent)))
+    let rows = send::take(conn.pg(), &statement).await;
+    let row = rows.map_err(Error::Database)?.into_iter().next();
+    Ok(row.map(|row| Claimed::new(row, sent)))
 }

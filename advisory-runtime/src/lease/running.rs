@@ -1,4 +1,4 @@
-//! Which leases a running body stands under, in debug builds: a call inside it that waits for one of them waits for itself.
+//! Under which leases does a body run, in debug builds? A call inside it that waits for one of them waits for itself.
 
 use super::{Lease, Request};
 use crate::Wait;
@@ -38,7 +38,7 @@ impl Drop for Entered {
     }
 }
 
-/// What a request is in the order of locks, in which it is recorded.
+/// Records a request in the order of locks.
 pub(super) fn asked(request: &Request) -> Option<Arc<Taken>> {
     if !cfg!(debug_assertions) {
         return None;

@@ -56,6 +56,7 @@ mod lease_roles;
 mod lease_stopped;
 mod lease_stress;
 mod lease_table;
+mod lease_tokens;
 mod lock_table;
 mod monitor;
 mod monitor_names;
