@@ -9,8 +9,9 @@ impl fmt::Display for Error {
             Self::NotAvailable { lock } => {
                 write!(
                     f,
-                    "advisory lock `{lock}` is held by another session, and the call does not wait: try again later, or give it \
-                     a `wait`"
+                    "{} is held by another session, and the call does not wait: try again later, or give it \
+                     a `wait`",
+                    Subject(lock)
                 )
             }
             Self::QueueFull { lock, limit } => write!(
@@ -19,7 +20,8 @@ impl fmt::Display for Error {
             ),
             Self::SelfDeadlock { lock } => write!(
                 f,
-                "advisory lock `{lock}` is held by this task itself, outside of this call: pass its connection on, or take it once"
+                "{} is held by this task itself, outside of this call: pass its connection on, or take it once",
+                Subject(lock)
             ),
             Self::Cancelled { lock, .. } => write!(
                 f,
@@ -28,11 +30,13 @@ impl fmt::Display for Error {
             ),
             Self::InTransaction { lock } => write!(
                 f,
-                "advisory lock `{lock}` was asked for inside an open transaction: call the function outside of it"
+                "{} was asked for inside an open transaction: call the function outside of it",
+                Subject(lock)
             ),
             Self::Standby { lock } => write!(
                 f,
-                "advisory lock `{lock}` was asked for on a standby, where it keeps nobody out: connect to the primary"
+                "{} was asked for on a standby, where it keeps nobody out: connect to the primary",
+                Subject(lock)
             ),
             Self::PooledSession { lock } => write!(
                 f,
@@ -48,8 +52,9 @@ impl fmt::Display for Error {
             Self::TimedOut { lock, waited, .. } => {
                 write!(
                     f,
-                    "advisory lock `{lock}` is held by another session: gave up after {waited:.1?}; `cargo advisory locks` shows by \
-                     which"
+                    "{} is held by another session: gave up after {waited:.1?}; `cargo advisory locks` shows by \
+                     which",
+                    Subject(lock)
                 )
             }
             Self::Deadlock { lock, .. } => write!(
@@ -79,8 +84,9 @@ impl fmt::Display for Error {
             ),
             Self::BrokenConnection { lock } => write!(
                 f,
-                "advisory lock `{lock}`: this connection is broken or closed; take another from the pool or \
-                 connect anew"
+                "{}: this connection is broken or closed; take another from the pool or \
+                 connect anew",
+                Subject(lock)
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
             Self::HoldExceeded { .. }
@@ -105,13 +111,19 @@ impl Error {
         match self {
             Self::HoldExceeded { lock, max_hold } => write!(
                 f,
-                "the call under advisory lock `{lock}` took longer than {max_hold:?}: its open transaction was rolled back; do less \
-                 under the lock, or raise `max_hold`"
+                "the call under {} took longer than {max_hold:?}: its open transaction was rolled back; do less \
+                 under the lock, or raise `max_hold`",
+                Subject(lock)
             ),
             Self::LockLost { lock, .. } => write!(
                 f,
-                "`{lock}` was lost before the work under it had ended: somebody else may have run beside it, so look at what \
-                 it wrote before you run it again"
+                "{} was lost before the work under it had ended: somebody else may have run beside it, so look at what \
+                 it wrote before you run it again",
+                if lock.starts_with(LEASE) {
+                    Subject(lock).to_string()
+                } else {
+                    format!("`{lock}`")
+                }
             ),
             Self::RolledBack { lock, .. } => write!(
                 f,
@@ -138,9 +150,13 @@ impl Error {
         match self {
             Self::KeyTooLong { lock, bytes, max } => write!(
                 f,
-                "the key of `{lock}` has {bytes} bytes, and a lease's key has at most {max}: put a hash of the long part into it"
+                "the key of {} has {bytes} bytes, and a lease's key has at most {max}: put a hash of the long part into it",
+                Subject(lock)
             ),
-            Self::InvalidLease { lock, reason } => write!(f, "`{lock}` can't be leased: {reason}"),
+            Self::InvalidLease { lock, reason } | Self::NoRuntime { lock, reason } => {
+                let pattern = lock.strip_prefix(LEASE).unwrap_or(lock);
+                write!(f, "`{pattern}` can't be leased: {reason}")
+            }
             Self::InvalidTable { table, reason } => {
                 write!(f, "the lease table `{table}`: {reason}")
             }
@@ -150,7 +166,6 @@ impl Error {
                     "the name of this holder of leases can't be used: {reason}"
                 )
             }
-            Self::NoRuntime { lock, reason } => write!(f, "`{lock}` can't be leased: {reason}"),
             Self::MissingTable { table, .. } => write!(
                 f,
                 "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a migration, or \
@@ -158,10 +173,26 @@ impl Error {
             ),
             Self::NotInTransaction { lock } => write!(
                 f,
-                "a write under the fencing token of `{lock}` needs a transaction: call `fence` first inside one"
+                "a write under the fencing token of {} needs a transaction: call `fence` or `complete` inside one",
+                Subject(lock)
             ),
             // Said above.
             _ => Ok(()),
+        }
+    }
+}
+
+/// How the names of leases begin.
+pub(crate) const LEASE: &str = "lease ";
+
+/// A lock as its messages call it.
+struct Subject<'l>(&'l str);
+
+impl fmt::Display for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.strip_prefix(LEASE) {
+            Some(key) => write!(f, "lease `{key}`"),
+            None => write!(f, "advisory lock `{}`", self.0),
         }
     }
 }
@@ -237,13 +268,21 @@ mod tests {
             },
             Error::BrokenConnection { lock: lock() },
             Error::KeyTooLong {
-                lock: lock(),
+                lock: "lease room:<room>".into(),
                 bytes: 900,
                 max: 512,
             },
             Error::InvalidLease {
                 lock: lock(),
                 reason: "a reason that names what to write",
+            },
+            Error::InvalidHolder {
+                holder: "worker".repeat(50),
+                reason: "it has more than 255 bytes",
+            },
+            Error::NoRuntime {
+                lock: lock(),
+                reason: "there is no tokio runtime",
             },
             Error::InvalidTable {
                 table: "Leases".to_owned(),
@@ -253,7 +292,9 @@ mod tests {
                 table: "public.advisory_lease".to_owned(),
                 source: source(),
             },
-            Error::NotInTransaction { lock: lock() },
+            Error::NotInTransaction {
+                lock: "lease room:<room>".into(),
+            },
             Error::Database(answer(
                 "duplicate key value violates unique constraint \"booking_room_key\"",
             )),

@@ -1,5 +1,6 @@
 //! What does a call ask for: which key, for how long, and how is it held?
 
+use crate::error_message::LEASE;
 use crate::made::Made;
 use crate::renewal::{DEFAULT_TTL, SHORTEST_TTL};
 use crate::{Error, LockKey, Wait};
@@ -130,11 +131,9 @@ impl Request {
 
     /// Its name in errors: its pattern, else the start of the hash in the table. Never its text.
     pub(super) fn name(&self) -> Cow<'static, str> {
-        if self.lock.is_empty() {
-            let hash = hex(&self.key_hash()[..6]);
-            format!("lease {hash}…").into()
-        } else {
-            self.lock.into()
+        match self.lock {
+            "" => format!("{LEASE}{}…", hex(&self.key_hash()[..6])).into(),
+            pattern => format!("{LEASE}{pattern}").into(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Lease, Request};
 use crate::Wait;
+use crate::error_message::LEASE;
 use crate::holding::{Mark, mark};
 use crate::order;
 use crate::taken::Taken;
@@ -43,12 +44,9 @@ pub(super) fn asked(request: &Request) -> Option<Arc<Taken>> {
     if !cfg!(debug_assertions) {
         return None;
     }
-    let name = request.name();
     // Its text can be personal data.
-    let text = match name.strip_prefix("lease ") {
-        Some(hash) if request.lock.is_empty() => hash.to_owned().into(),
-        _ => name,
-    };
+    let name = request.name();
+    let text = name.strip_prefix(LEASE).unwrap_or(&name).to_owned().into();
     let taken = Taken::lease(request.key_hash(), text, request.made.place());
     if !request.is_try() {
         order::asked(None, &[], &taken);

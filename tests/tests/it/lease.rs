@@ -29,6 +29,15 @@ pub(crate) async fn expire(db: &Database) {
         .await;
 }
 
+/// Waits until a query has a row, on a server of a test's own.
+pub(crate) async fn until_any(conn: &mut AsyncPgConnection, query: &str) {
+    use diesel_async::RunQueryDsl;
+    let mut pause = tokio::time::interval(Duration::from_millis(5));
+    while diesel::sql_query(query).execute(conn).await.unwrap() == 0 {
+        pause.tick().await;
+    }
+}
+
 /// Waits until a backend has tried to acquire a lease.
 async fn until_tried(db: &Database, pid: i32) {
     let missing = format!(
