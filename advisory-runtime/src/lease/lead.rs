@@ -73,8 +73,8 @@ impl Term {
 /// use std::time::Duration;
 ///
 /// async fn run(pool: Pool<AsyncPgConnection>) -> Result<std::convert::Infallible, Error> {
-///     let mut minute = tokio::time::interval(Duration::from_secs(60));
 ///     lease::lead(&pool, Request::text("cleanup").ttl(Duration::from_secs(15)), async |term| {
+///         let mut minute = tokio::time::interval(Duration::from_secs(60));
 ///         loop {
 ///             minute.tick().await;
 ///             let mut conn = pool.connection().await?;
@@ -89,14 +89,17 @@ impl Term {
 ///     .await
 /// }
 /// ```
-pub async fn lead<E: From<Error>>(
+pub async fn lead<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
-    body: impl AsyncFnMut(Term) -> Result<(), E>,
-) -> Result<Infallible, E> {
-    let mut body = body;
+    mut body: impl FnMut(Term) -> F,
+) -> Result<Infallible, E>
+where
+    E: From<Error>,
+    F: Future<Output = Result<(), E>>,
+{
     let request = request.into().wait(Wait::Forever);
-    let mut campaign = Campaign::new(source, request);
+    let campaign = Campaign::new(source, request);
     loop {
         campaign.term(pending(), &mut body).await?;
     }
@@ -130,16 +133,19 @@ pub async fn lead<E: From<Error>>(
 ///     .await
 /// }
 /// ```
-pub async fn lead_until<E: From<Error>>(
+pub async fn lead_until<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
     shutdown: impl Future<Output = ()>,
-    body: impl AsyncFnMut(Term) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut body = body;
+    mut body: impl FnMut(Term) -> F,
+) -> Result<(), E>
+where
+    E: From<Error>,
+    F: Future<Output = Result<(), E>>,
+{
     let mut shutdown = pin!(shutdown);
     let request = request.into().wait(Wait::Forever);
-    let mut campaign = Campaign::new(source, request);
+    let campaign = Campaign::new(source, request);
     while !campaign.term(shutdown.as_mut(), &mut body).await? {}
     Ok(())
 }
@@ -159,10 +165,10 @@ impl<S: Source> Campaign<S> {
     }
 
     /// Campaigns and leads once. Whether `shutdown` has ended it.
-    async fn term<E: From<Error>>(
-        &mut self,
+    async fn term<E: From<Error>, F: Future<Output = Result<(), E>>>(
+        &self,
         shutdown: impl Future<Output = ()>,
-        body: &mut impl AsyncFnMut(Term) -> Result<(), E>,
+        body: &mut impl FnMut(Term) -> F,
     ) -> Result<bool, E> {
         let mut shutdown = pin!(shutdown);
         let acquired = self.leases.acquire(self.request.clone());

@@ -130,9 +130,10 @@ async fn a_campaign_goes_on_over_restarts_of_the_server() {
 async fn a_body_that_returns_resigns_and_its_error_ends_the_campaign() {
     let db = database().await;
     let pool = pool(&db);
-    let mut tokens = Vec::new();
+    let tokens = std::sync::Mutex::new(Vec::new());
     let request = campaign().ttl(Duration::from_millis(300));
     let ended: Result<Infallible, Error> = lease::lead(&pool, request, async |term| {
+        let mut tokens = tokens.lock().unwrap();
         tokens.push(term.token());
         match tokens.len() {
             3 => Err(Error::Database(diesel::NotFound)),
@@ -141,6 +142,7 @@ async fn a_body_that_returns_resigns_and_its_error_ends_the_campaign() {
     })
     .await;
     assert!(matches!(ended, Err(Error::Database(diesel::NotFound))));
+    let tokens = tokens.into_inner().unwrap();
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
     assert_eq!(Leases::new(pool).list().await.unwrap(), []);
     let empty = Database::create().await;
