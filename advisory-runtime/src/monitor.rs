@@ -54,6 +54,8 @@ mod backend;
 #[cfg(feature = "postgres")]
 pub(crate) mod blocking;
 #[cfg(feature = "diesel-async")]
+mod claimed;
+#[cfg(feature = "diesel-async")]
 mod leases;
 mod locks;
 mod names;
@@ -66,11 +68,14 @@ pub use crate::claim::{Counts as Claims, counts as claims};
 pub use crate::shown::{Shown, show, shown};
 pub use application::{Application, Said};
 pub use backend::{Activity, Backend, State};
-#[cfg(feature = "diesel-async")]
-pub use leases::{Lease, leases};
 pub use locks::{By, Holder, Lock, Locks, Scope, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;
+#[cfg(feature = "diesel-async")]
+pub use {
+    claimed::{ClaimedRow, claimed_rows},
+    leases::{Lease, leases},
+};
 
 use crate::Error;
 use crate::link::{Link, depth};

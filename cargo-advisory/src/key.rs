@@ -7,6 +7,7 @@ use advisory_pattern::Derivation;
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
+use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
 use crate::{cli, json};
 
@@ -16,7 +17,9 @@ pub(crate) fn run(text: &str, format: cli::Format, to: Option<&Path>) -> Result<
         let numbers = Derivation::ALL
             .into_iter()
             .map(|derivation| (derivation.name().to_owned(), derivation.key(text).into()));
-        json::pretty(&Value::Object(numbers.collect::<Map<String, Value>>()))
+        let lease = ("lease".to_owned(), lease_hash(text).into());
+        let all = numbers.chain([lease]).collect::<Map<String, Value>>();
+        json::pretty(&Value::Object(all))
     } else {
         screen(text)
     };
@@ -43,7 +46,19 @@ fn screen(text: &str) -> String {
         "\n{DIM}-- Who holds it, and who waits, whichever derivation they use:{DIM:#}\n{}",
         holders(text)
     );
+    let hash = lease_hash(text);
+    let _ = write!(
+        screen,
+        "\n{DIM}-- As a lease, its row:{DIM:#}\n\
+         SELECT token, pattern, holder, is_kept, acquired_at, expires_at > pg_catalog.clock_timestamp() AS is_held, expires_at\n\
+         FROM public.advisory_lease WHERE key_hash = '\\x{hash}';\n"
+    );
     screen
+}
+
+/// The key of its row in the lease table.
+fn lease_hash(text: &str) -> String {
+    hex(&advisory_pattern::sha256(text))
 }
 
 /// PostgreSQL shows the number's halves as unsigned integers.
