@@ -84,7 +84,7 @@ use quote::quote;
 /// | `pool` | an expression: `self.pool` | where a lease takes a connection for each of its statements. Scope `"lease"`, which needs it |
 /// | `ttl` | `"60s"`, a `Duration` | how long a grant of the lease lasts that is not renewed: so long after a process has died its key is free. Scope `"lease"` |
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
-/// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after the body has returned `Ok`, so that what is done once is done once. Scope `"lease"` |
+/// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after the body has returned `Ok`, or after `lease.complete(conn)`. Scope `"lease"` |
 /// | `queue` | none; `64` | calls of this process wait for the key before they take a connection, at most so many; with an expression for `conn`, and not with `mode = "shared"` or scope `"lease"` |
 /// | `handle` | none; `handle = lock` | what the body calls the lock: its keys, and how long it waited for them; of a lease also its fencing token |
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key stays a text |
@@ -131,7 +131,8 @@ use quote::quote;
 /// for work that is longer than a connection should be kept. The row is found by the SHA-256 of the key's text, so leases and
 /// advisory locks never meet, whatever their keys, and a fixed number is the text of its digits. The body runs in no
 /// transaction and on no connection of the lease; it is renewed beside the body, each time on a connection from `pool`. When a
-/// lease is lost, the body is dropped before another process can have it. A lease is one key and has one holder: `keys`,
+/// lease is lost, the body is dropped before another process can have it. The work is done at least once; for once call
+/// `lease.complete(conn)` in the transaction that ends it. A lease is one key and has one holder: `keys`,
 /// `<ids*>` and `mode` are refused, and so is a plain `fn`, which nothing could drop.
 ///
 /// # Waiting

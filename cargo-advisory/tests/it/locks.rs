@@ -130,7 +130,7 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
     let leased = |id: &str| Request::rendered("report:<month>", format!("report:{id}"));
     table.acquire(&mut conn, leased("2026-10")).await.unwrap();
     let kept = table.acquire(&mut conn, leased("2026-11")).await.unwrap();
-    let day = std::time::Duration::from_secs(86_400);
+    let day = Duration::from_secs(86_400);
     assert!(table.keep(&mut conn, &kept, day).await.unwrap());
     db.run(
         "CREATE TABLE jobs (tenant int, no int, locked_until timestamptz, locked_by text, PRIMARY KEY (tenant, no)); \
