@@ -40,8 +40,10 @@ mod queries;
 mod request;
 mod row;
 mod running;
+mod source;
 mod sql;
 mod statement;
+mod steps;
 mod store;
 mod table;
 
@@ -52,12 +54,13 @@ pub use held::Held;
 #[doc(hidden)]
 pub use held::finish_at;
 pub use lead::{Term, lead, lead_until};
-#[doc(hidden)]
-pub use leases::acquire_at;
-pub use leases::{Leases, Source, sweep};
+pub use leases::Leases;
 #[cfg(feature = "testing")]
 pub use memory::InMemory;
 pub use request::{LONGEST_KEY, Request};
 pub use row::Row;
+#[doc(hidden)]
+pub use source::acquire_at;
+pub use source::{Source, sweep};
 pub use store::Store;
 pub use table::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Table};

@@ -2,9 +2,7 @@
 
 use super::claimed::Claimed;
 use super::send;
-use super::sql::{
-    Changes, Complete, End, Fail, Finish, Held, Nothing, Parts, Release, Renew, With, millis,
-};
+use super::sql::{Changes, Finish, Held, How, Parts, Renew, millis};
 use super::table::{Claim, Fails, KeyValue};
 use crate::link::depth;
 use crate::{Connection, Error};
@@ -12,7 +10,6 @@ use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel_async::AsyncPgConnection;
-use std::marker::PhantomData;
 use tokio::time::Instant;
 
 /// Has the claim last for its whole ttl again, from now.
@@ -113,7 +110,7 @@ where
     T: Claim,
     C: Connection,
 {
-    finish::<_, Complete, _>(conn.pg(), job, "", Nothing).await
+    finish(conn.pg(), job, How::Complete, None).await
 }
 
 /// Completes the job as [`complete`] does, and sets columns of yours in the same statement.
@@ -141,8 +138,8 @@ where
     C: Connection,
     S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync>,
 {
-    let changes = With(changes.as_changeset());
-    finish::<_, Complete, _>(conn.pg(), job, "", changes).await
+    let changes = changes.as_changeset();
+    finish(conn.pg(), job, How::Complete, Some(&changes)).await
 }
 
 /// Ends the job for good: `failed_at` is the server's time, and the message stands in `error_message` where there is such a
@@ -177,16 +174,8 @@ where
     T: Fails,
     C: Connection,
 {
-    fail_on(conn.pg(), job, message).await
-}
-
-pub(super) async fn fail_on<T: Claim>(
-    conn: &mut AsyncPgConnection,
-    job: &Claimed<T>,
-    message: &str,
-) -> Result<(), Error> {
     let message = message.replace('\0', "\u{FFFD}");
-    finish::<_, Fail, _>(conn, job, &message, Nothing).await
+    finish(conn.pg(), job, How::Fail(&message), None).await
 }
 
 /// Gives the row back, unfinished: whoever comes next gets it.
@@ -217,20 +206,19 @@ where
     T: Claim,
     C: Connection,
 {
-    finish::<_, Release, _>(conn.pg(), job, "", Nothing).await
+    finish(conn.pg(), job, How::Release, None).await
 }
 
-async fn finish<T: Claim, E: End, S: Changes>(
+pub(super) async fn finish<T: Claim>(
     conn: &mut AsyncPgConnection,
     job: &Claimed<T>,
-    message: &str,
-    changes: S,
+    how: How<'_>,
+    changes: Option<Changes<'_>>,
 ) -> Result<(), Error> {
-    let statement = Finish::<T, _, E, S> {
+    let statement = Finish::<T, _> {
         parts: Parts::new(),
         held: held(job),
-        end: PhantomData,
-        message,
+        how,
         changes,
     };
     let is_inside = !matches!(depth(conn), Ok(None));
@@ -241,20 +229,6 @@ async fn finish<T: Claim, E: End, S: Changes>(
     }
     ending.done(is_inside);
     Ok(())
-}
-
-pub(super) async fn complete_on<T: Claim>(
-    conn: &mut AsyncPgConnection,
-    job: &Claimed<T>,
-) -> Result<(), Error> {
-    finish::<_, Complete, _>(conn, job, "", Nothing).await
-}
-
-pub(super) async fn release_on<T: Claim>(
-    conn: &mut AsyncPgConnection,
-    job: &Claimed<T>,
-) -> Result<(), Error> {
-    finish::<_, Release, _>(conn, job, "", Nothing).await
 }
 
 type KeyOf<'a, T> = <<T as Claim>::KeyValue<'a> as KeyValue<<T as Claim>::Key>>::Bound;

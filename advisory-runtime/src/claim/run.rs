@@ -1,8 +1,9 @@
 //! How does work run under a claim: renewed meanwhile, stopped before the row can be another's, and ended as the work ends?
 
 use super::claimed::{Claimed, no_answer};
-use super::ending::{Ending, end};
+use super::ending::end;
 use super::finish::renew_on;
+use super::sql::How;
 use super::table::{Claim, MaybeColumn};
 use crate::renewal::{self, Dedicated, End, Hold, Renew, Step, Stop};
 use crate::{Error, Pool};
@@ -72,18 +73,18 @@ where
     let mut give_back = GiveBack(Some((pool, job)));
     // The renewal goes on until the job is ended, however long that takes.
     let ended = match watch(pool, job, work).await {
-        Ok((Ok(result), _renewal)) => match end(pool, job, Ending::Complete).await {
+        Ok((Ok(result), _renewal)) => match end(pool, job, How::Complete).await {
             Ok(()) => Ok(result),
             Err(error) => Err(error.into()),
         },
         Ok((Err(error), _renewal)) => {
-            let message = error.to_string();
-            let ending = match on_err {
-                OnErr::Fail if T::FailedAt::COLUMN.is_some() => Ending::Fail(&message),
-                OnErr::Fail | OnErr::Release => Ending::Release,
+            let message = error.to_string().replace('\0', "\u{FFFD}");
+            let how = match on_err {
+                OnErr::Fail if T::FailedAt::COLUMN.is_some() => How::Fail(&message),
+                OnErr::Fail | OnErr::Release => How::Release,
             };
             // The work's own error is not lost to what becomes of the claim.
-            drop(end(pool, job, ending).await);
+            drop(end(pool, job, how).await);
             Err(error)
         }
         Err(lost) => Err(lost.into()),
@@ -235,7 +236,7 @@ where
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (pool, job) = (pool.clone(), job.share());
-            runtime.spawn(async move { drop(end(&pool, &job, Ending::Release).await) });
+            runtime.spawn(async move { drop(end(&pool, &job, How::Release).await) });
         }
     }
 }

@@ -43,7 +43,7 @@ where
     T: Claim,
     C: Connection,
 {
-    let rows = take_next::<T, C, true>(conn, worker, 1).await?;
+    let rows = take_next(conn, worker, 1).await?;
     Ok(rows.into_iter().next())
 }
 
@@ -54,8 +54,8 @@ where
 ///
 /// # Locking
 ///
-/// As [`next`], with `LIMIT limit`. The number stands in the statement's text, so each number that is used is prepared once a
-/// connection: use few.
+/// As [`next`], with `LIMIT limit`. The number is in the statement's text, and each text is prepared once a connection: use few
+/// different ones.
 ///
 /// # Errors
 ///
@@ -86,19 +86,15 @@ where
     if limit == 0 {
         return Ok(Vec::new());
     }
-    take_next::<T, C, false>(conn, worker, limit).await
+    take_next(conn, worker, limit).await
 }
 
-async fn take_next<T, C, const ONE: bool>(
-    conn: &mut C,
-    worker: &str,
-    limit: u32,
-) -> Result<Vec<Claimed<T>>, Error>
+async fn take_next<T, C>(conn: &mut C, worker: &str, limit: u32) -> Result<Vec<Claimed<T>>, Error>
 where
     T: Claim,
     C: Connection,
 {
-    let statement = Next::<T, ONE> {
+    let statement = Next::<T> {
         parts: Parts::new(),
         taker: Taker::of::<T>(worker),
         limit,

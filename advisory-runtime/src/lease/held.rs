@@ -159,10 +159,9 @@ impl Held {
         }
         match ended {
             _ if !was_held => Err(self.lost()),
-            Ok(true) => Ok(result),
             Ok(false) => Err(self.lost()),
             Err(error) if keep.is_some() => Err(self.lease.lost_because(Some(error.into()))),
-            Err(_) => Ok(result),
+            Ok(true) | Err(_) => Ok(result),
         }
     }
 

@@ -3,7 +3,7 @@
 //! One task from the first try on, so that a grant whose caller is gone is released like any other.
 
 use super::backoff::Backoff;
-use super::queries::random;
+use super::steps::random;
 use super::store::{Asked, Step, Store, is_unreachable};
 use super::{Event, FencingToken, Lease, Leases, Request};
 use crate::Error;

@@ -111,7 +111,7 @@ impl<S: Store> Leases<S> {
         self.followed(request.into().made_here())
     }
 
-    async fn followed(&self, request: Request) -> Result<Held, Error> {
+    pub(super) async fn followed(&self, request: Request) -> Result<Held, Error> {
         let mut trail = Trail::new(request.lock, "lease", "exclusive");
         match self.acquired(request).await {
             Ok(mut held) => {
@@ -183,19 +183,6 @@ impl<S: Store> Leases<S> {
         Ok(rows.into_iter().next())
     }
 
-    /// [`Table::is_held`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    pub async fn is_held(&self, key: impl LockKey) -> Result<bool, Error> {
-        Ok(self.find(key).await?.is_some())
-    }
-
     /// [`Table::holds`], on a connection of the pool.
     ///
     /// # Errors
@@ -220,19 +207,6 @@ impl<S: Store> Leases<S> {
     /// Cancel safe: it only reads.
     pub async fn list(&self) -> Result<Vec<Row>, Error> {
         self.store.rows(&self.table, Which::All).await
-    }
-
-    /// [`Table::list_of`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    pub async fn list_of(&self, holder: &str) -> Result<Vec<Row>, Error> {
-        self.store.rows(&self.table, Which::Holder(holder)).await
     }
 
     /// [`Table::sweep`], on a connection of the pool.
@@ -278,97 +252,11 @@ fn runtime(request: &Request) -> Result<Handle, Error> {
         return Err(Error::NoRuntime { lock, reason });
     };
     // tokio says it in no other way.
-    let timer = catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)));
+    let timer = catch_unwind(|| drop(tokio::time::sleep_until(tokio::time::Instant::now())));
     if timer.is_err() {
         let reason =
             "the tokio runtime has no timer: call `enable_time` or `enable_all` on its builder";
         return Err(Error::NoRuntime { lock, reason });
     }
     Ok(runtime)
-}
-
-/// What `pool = …` takes: a pool of bb8 or deadpool, whose leases are in `public.advisory_lease`, or [`Leases`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` gives a lease no connections",
-    label = "expected a pool of bb8 or deadpool, or `advisory_runtime::lease::Leases`",
-    note = "enable the feature `bb8` or `deadpool` of `advisory-runtime`; for a pool of your own write `Leases::new(pool)`"
-)]
-pub trait Source {
-    /// Where the leases are.
-    type Store: Store;
-
-    /// The leases.
-    fn leases(&self) -> Leases<Self::Store>;
-}
-
-impl<S: Store> Source for Leases<S> {
-    type Store = S;
-
-    fn leases(&self) -> Self {
-        self.clone()
-    }
-}
-
-impl<S: Source + ?Sized> Source for &S {
-    type Store = S::Store;
-
-    fn leases(&self) -> Leases<S::Store> {
-        S::leases(self)
-    }
-}
-
-impl<S: Source + ?Sized> Source for Arc<S> {
-    type Store = S::Store;
-
-    fn leases(&self) -> Leases<S::Store> {
-        S::leases(self)
-    }
-}
-
-#[cfg(feature = "bb8")]
-impl Source for diesel_async::pooled_connection::bb8::Pool<diesel_async::AsyncPgConnection> {
-    type Store = Self;
-
-    fn leases(&self) -> Leases<Self> {
-        Leases::new(self.clone())
-    }
-}
-
-#[cfg(feature = "deadpool")]
-impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::AsyncPgConnection> {
-    type Store = Self;
-
-    fn leases(&self) -> Leases<Self> {
-        Leases::new(self.clone())
-    }
-}
-
-/// What the attribute's expansion calls.
-#[doc(hidden)]
-pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
-    source.leases().followed(request).await
-}
-
-/// [`Leases::sweep`]: removes all rows of a table that have expired.
-///
-/// # Errors
-///
-/// As [`Leases::sweep`].
-///
-/// # Cancel safety
-///
-/// Cancel safe: some rows are removed and some are not.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, lease::{self, Source}};
-///
-/// async fn nightly(pool: impl Source) -> Result<(), Error> {
-///     println!("{} leases had expired", lease::sweep(&pool).await?);
-///     Ok(())
-/// }
-/// ```
-pub async fn sweep(source: &impl Source) -> Result<usize, Error> {
-    source.leases().sweep().await
 }

@@ -156,7 +156,7 @@ impl Store for InMemory {
             let (is_valid, was_kept) = (entry.is_valid(), entry.is_kept);
             match step {
                 Step::Renew(ttl) if is_valid && !was_kept => {
-                    entry.until = entry.until.max(now + ttl)
+                    entry.until = entry.until.max(now + ttl);
                 }
                 Step::Release if !was_kept => entry.until = entry.until.min(now),
                 Step::Keep(keep) if is_valid => (entry.is_kept, entry.until) = (true, now + keep),
@@ -175,12 +175,11 @@ impl Store for InMemory {
         Ok(self.change(lease, |entry| entry.is_valid() && !entry.is_kept))
     }
 
-    async fn rows(&self, _: &Table, which: Which<'_>) -> Result<Vec<Row>, Error> {
+    async fn rows(&self, _: &Table, which: Which) -> Result<Vec<Row>, Error> {
         let rows = self.rows();
         let valid = rows.by_key.iter().filter(|(hash, entry)| {
             let is_asked = match which {
                 Which::Key(key) => **hash == key,
-                Which::Holder(holder) => *entry.holder == *holder,
                 Which::All => true,
             };
             is_asked && entry.is_valid()

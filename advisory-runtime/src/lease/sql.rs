@@ -59,7 +59,6 @@ pub(super) struct Texts {
     pub(super) is_current: String,
     pub(super) find: String,
     pub(super) list: String,
-    pub(super) list_of: String,
     pub(super) sweep: String,
     pub(super) is_missing: String,
 }
@@ -107,9 +106,6 @@ impl Texts {
             ),
             find: format!("{row} WHERE {KEY} AND {VALID}"),
             list: format!("{row} WHERE {VALID}"),
-            list_of: format!(
-                "{row} WHERE holder OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.text) AND {VALID}"
-            ),
             sweep: format!(
                 "DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} WHERE {EXPIRED} \
                  LIMIT CAST($1 AS pg_catalog.int8) FOR UPDATE SKIP LOCKED)) RETURNING {FORGETTABLE}"

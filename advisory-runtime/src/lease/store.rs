@@ -62,7 +62,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn rows(
         &self,
         table: &Table,
-        which: Which<'_>,
+        which: Which,
     ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
 
     #[doc(hidden)]
@@ -126,7 +126,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         table.holds(&mut self.connection().await?, lease).await
     }
 
-    async fn rows(&self, table: &Table, which: Which<'_>) -> Result<Vec<Row>, Error> {
+    async fn rows(&self, table: &Table, which: Which) -> Result<Vec<Row>, Error> {
         table.rows(self.connection().await?.pg(), which).await
     }
 

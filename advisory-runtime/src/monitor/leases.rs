@@ -32,9 +32,9 @@ pub async fn leases<C: Connection>(
 }
 
 pub(super) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {
-    let named = rows.into_iter().map(|row| Lease {
+    let leases = rows.into_iter().map(|row| Lease {
         names: names.of_lease(&row),
         row,
     });
-    named.collect()
+    leases.collect()
 }
