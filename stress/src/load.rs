@@ -324,7 +324,7 @@ impl Load {
             }
             Ok(())
         });
-        let ended: Result<(), Error> = ended.await;
+        let ended: Result<(), Error> = Box::pin(ended).await;
         if let Err(error) = ended {
             let op = self.begin(-1 - LEADER);
             self.end(op, Outcome::Failed, 0, &outcome::name(&error));

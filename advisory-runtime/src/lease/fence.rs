@@ -87,24 +87,7 @@ impl Lease {
     ///
     /// # Examples
     ///
-    /// ```no_run
-    /// use advisory_runtime::lease::Lease;
-    /// use advisory_runtime::{Error, Pool as _, advisory_lock};
-    /// use diesel_async::pooled_connection::bb8::Pool;
-    /// use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
-    ///
-    /// /// Credits the account once, however often the webhook is delivered.
-    /// #[advisory_lock(key = "webhook:<id>", scope = "lease", pool = pool, keep = "24h", wait = "never", on_held = Ok(()), handle = lease)]
-    /// async fn handle(pool: &Pool<AsyncPgConnection>, id: &str) -> Result<(), Error> {
-    ///     let mut conn = pool.connection().await?;
-    ///     conn.transaction(async |conn| {
-    ///         diesel::sql_query("UPDATE account SET balance = balance + 1").execute(conn).await?;
-    ///         lease.complete(conn).await
-    ///     })
-    ///     .await
-    /// }
-    /// # fn main() {}
-    /// ```
+    /// The guide's page on [leases](crate::guide::leases) has one.
     pub async fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let conn = conn.pg();
         self.require_transaction(conn)?;

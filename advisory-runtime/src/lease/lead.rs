@@ -122,17 +122,7 @@ where
 ///
 /// # Examples
 ///
-/// ```no_run
-/// # use advisory_runtime::{Error, lease::{self, Request, Source}};
-/// async fn run(pool: impl Source, shutdown: tokio::sync::oneshot::Receiver<()>) -> Result<(), Error> {
-///     let shutdown = async { drop(shutdown.await) };
-///     lease::lead_until(&pool, Request::text("cleanup"), shutdown, async |term| {
-///         println!("leads with token {}", term.token());
-///         std::future::pending().await
-///     })
-///     .await
-/// }
-/// ```
+/// The guide's page on [leader election](crate::guide::leadership) has one.
 pub async fn lead_until<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
@@ -171,7 +161,8 @@ impl<S: Source> Campaign<S> {
         body: &mut impl FnMut(Term) -> F,
     ) -> Result<bool, E> {
         let mut shutdown = pin!(shutdown);
-        let acquired = self.leases.acquire(self.request.clone());
+        // Boxed, as what follows: a campaign lasts for long, and should not be large in its caller.
+        let acquired = Box::pin(self.leases.acquire(self.request.clone()));
         let Some(acquired) = unless(shutdown.as_mut(), acquired).await else {
             return Ok(true);
         };
@@ -183,14 +174,14 @@ impl<S: Source> Campaign<S> {
             Err(error) => return Err(error.into()),
         };
         let term = Term(held.lease().clone());
-        let Some(led) = unless(shutdown.as_mut(), held.run(body(term))).await else {
-            drop(held.finish(Ok::<_, Error>(())).await);
+        let Some(led) = unless(shutdown.as_mut(), Box::pin(held.run(body(term)))).await else {
+            drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
             return Ok(true);
         };
         match led {
             Ok(result) => {
                 // Lost or not: there is nothing to keep.
-                drop(held.finish(Ok::<_, Error>(())).await);
+                drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
                 result?;
             }
             Err(Error::LockLost { .. } | Error::HoldExceeded { .. }) => drop(held),

@@ -194,7 +194,7 @@ async fn a_held_lease_is_stored_in_a_struct_and_moved_to_a_task() {
         }
     };
     let lease = exporter.lease().clone();
-    let exported = tokio::spawn(async move {
+    let export = tokio::spawn(async move {
         let mut exporter = exporter;
         let body = async { exporter.held.lease().token() };
         let lease = exporter.held.lease().clone();
@@ -203,7 +203,7 @@ async fn a_held_lease_is_stored_in_a_struct_and_moved_to_a_task() {
         assert!(lease.is_held());
         exporter.held.finish(Ok::<_, Error>(token)).await
     });
-    assert_eq!(exported.await.unwrap().unwrap(), lease.token());
+    assert_eq!(export.await.unwrap().unwrap(), lease.token());
     lease.lost().await;
     assert_eq!(leases.list().await.unwrap(), []);
 }

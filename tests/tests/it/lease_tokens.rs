@@ -73,7 +73,7 @@ async fn come_and_go(db: &Database, task: usize) -> usize {
             }
             Err(error) => assert!(error.is_busy(), "{error:?}"),
         }
-        if (round + task) % 4 == 0 {
+        if (round + task).is_multiple_of(4) {
             table.sweep(&mut conn).await.unwrap();
         }
     }
