@@ -4,6 +4,7 @@ use super::sql::{IS_STANDBY, SWEPT};
 use super::statement::{RowColumns, Statement, Value, count, is_conflict};
 use super::steps::require_no_transaction;
 use super::{Row, Table};
+use crate::error::is_connection_lost;
 use crate::{Connection, Error, LockKey};
 use advisory_pattern::sha256;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -154,7 +155,12 @@ impl Table {
             DatabaseErrorKind::Unknown => &self.named.texts.is_missing,
             _ => return Error::Database(error),
         };
-        let is_so = count(conn, question, []).await.is_ok_and(|rows| rows > 0);
+        let is_so = match count(conn, question, []).await {
+            Ok(rows) => rows > 0,
+            // The server has ended the session, as at a restart.
+            Err(lost) if is_connection_lost(&lost) => return Error::Database(lost),
+            Err(_) => false,
+        };
         match kind {
             DatabaseErrorKind::ReadOnlyTransaction if is_so => Error::Standby { lock },
             DatabaseErrorKind::Unknown if is_so => {

@@ -29,11 +29,18 @@ pub(crate) async fn expire(db: &Database) {
         .await;
 }
 
-/// Waits until a query has a row, on a server of a test's own.
-pub(crate) async fn until_any(conn: &mut AsyncPgConnection, query: &str) {
+/// Waits until somebody has been refused a lease, on a server of a test's own: a try is prepared, sent, and sent again.
+pub(crate) async fn until_refused(conn: &mut AsyncPgConnection) {
+    use diesel::dsl::sql;
+    use diesel::sql_types::BigInt;
     use diesel_async::RunQueryDsl;
-    let mut pause = tokio::time::interval(Duration::from_millis(5));
-    while diesel::sql_query(query).execute(conn).await.unwrap() == 0 {
+    let started = "SELECT (extract(epoch FROM query_start) * 1000000)::int8 FROM pg_stat_activity \
+                   WHERE query LIKE 'WITH free AS%' AND pid <> pg_backend_pid()";
+    let mut tries = std::collections::BTreeSet::new();
+    let mut pause = tokio::time::interval(Duration::from_millis(2));
+    while tries.len() < 4 {
+        let seen: Vec<i64> = sql::<BigInt>(started).load(conn).await.unwrap();
+        tries.extend(seen);
         pause.tick().await;
     }
 }
