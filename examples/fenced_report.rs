@@ -61,7 +61,7 @@ async fn main() -> Outcome<()> {
     db.until_empty(Duration::from_secs(30), "both reads", NOT_READING)
         .await;
     first.signal("-STOP")?;
-    println!("first   holds both leases, and stands still");
+    println!("first   holds both leases, and is stopped");
     sales.batch_execute("COMMIT").await?;
 
     publish(pool.clone(), "second").await?;

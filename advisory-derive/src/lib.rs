@@ -70,7 +70,7 @@ use quote::quote;
 /// | `pool` | an expression: `self.pool` | where a lease takes a connection for each of its statements. Scope `"lease"`, which needs it |
 /// | `ttl` | `"60s"`, a `Duration` | how long the lease lasts after it was last renewed, and so how soon its key is free after its process has died. Scope `"lease"` |
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
-/// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after the body has returned `Ok`, so that a second call does not repeat the work. Scope `"lease"` |
+/// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after the body has returned `Ok`, or after `lease.complete(conn)`. Scope `"lease"` |
 /// | `queue` | none; `64` | at most this many calls of this process wait for the key before they take a connection; with an expression for `conn`, and not with `mode = "shared"` or scope `"lease"` |
 /// | `handle` | none; `handle = lock` | what the body calls the lock: its keys, and how long it waited for them; of a lease also its fencing token |
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key stays a text |
@@ -117,7 +117,8 @@ use quote::quote;
 /// for work that takes longer than a connection should be held. The row is found by the SHA-256 of the key's text, where a fixed
 /// number is the text of its digits; a lease and an advisory lock never exclude each other, whatever their keys. The body runs
 /// without a transaction and without a connection of the lease, which is renewed beside the body, each time on a connection from
-/// `pool`. When a lease is lost, the body is dropped before another process can acquire it. A lease has one key and one holder, so
+/// `pool`. When a lease is lost, the body is dropped before another process can acquire it. The work is done at least
+/// once; for once call `lease.complete(conn)` in the transaction that ends it. A lease has one key and one holder, so
 /// `keys`, `<ids*>` and `mode` are refused. A plain `fn` is refused too, because it cannot be dropped.
 ///
 /// # Waiting

@@ -6,6 +6,8 @@ mod message;
 
 pub(crate) use answer::{Marker, is_connection_lost, is_deadlock, is_interrupted};
 pub(crate) use lock_name::LockName;
+#[cfg(feature = "diesel-async")]
+pub(crate) use message::LEASE;
 
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
@@ -184,7 +186,21 @@ pub enum Error {
         /// What is wrong, and what to write.
         reason: &'static str,
     },
-    /// The lease table, or the holder's name, cannot be what was given. No SQL was sent.
+    /// The name of a holder of leases cannot be what was given. No SQL was sent.
+    InvalidHolder {
+        /// As it was given.
+        holder: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A lease is renewed on a tokio runtime with a timer, and there is none. No SQL was sent.
+    NoRuntime {
+        /// The key pattern, or the key's hash.
+        lock: Cow<'static, str>,
+        /// What is missing.
+        reason: &'static str,
+    },
+    /// The lease table cannot have the name that was given. No SQL was sent.
     InvalidTable {
         /// As it was given.
         table: String,
@@ -281,6 +297,8 @@ impl std::error::Error for Error {
             | Self::KeyTooLong { .. }
             | Self::InvalidLease { .. }
             | Self::InvalidTable { .. }
+            | Self::InvalidHolder { .. }
+            | Self::NoRuntime { .. }
             | Self::NotInTransaction { .. }
             | Self::BrokenConnection { .. } => None,
         }

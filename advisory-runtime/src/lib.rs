@@ -80,8 +80,6 @@ mod driver;
 #[cfg(feature = "diesel")]
 mod error;
 mod expansion;
-#[cfg(feature = "diesel-async")]
-mod expiry;
 // Only where it is read: a user's program compiles none of it.
 #[cfg(doc)]
 pub mod guide;
@@ -100,6 +98,8 @@ mod observe;
 mod pool;
 #[cfg(feature = "diesel")]
 mod query_comment;
+#[cfg(feature = "diesel-async")]
+mod renewal;
 #[cfg(feature = "diesel")]
 mod request;
 #[cfg(feature = "diesel-async")]

@@ -66,6 +66,8 @@
 mod backend;
 #[cfg(feature = "postgres")]
 pub(crate) mod blocking;
+#[cfg(feature = "diesel-async")]
+mod claimed;
 mod comment;
 #[cfg(feature = "diesel-async")]
 mod leases;
@@ -80,11 +82,14 @@ pub use crate::claim::{Counts as Claims, counts as claims};
 pub use crate::query_comment::{Shown, show, shown};
 pub use backend::{Activity, Backend, State};
 pub use comment::Comment;
-#[cfg(feature = "diesel-async")]
-pub use leases::{Lease, leases};
 pub use locks::{Holder, HolderId, Lock, Locks, Scope, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;
+#[cfg(feature = "diesel-async")]
+pub use {
+    claimed::{ClaimedRow, claimed_rows},
+    leases::{Lease, leases},
+};
 
 use crate::Error;
 use crate::driver::{Driver, depth};

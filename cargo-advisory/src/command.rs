@@ -197,6 +197,13 @@ fn locks(command: Command) -> Command {
                 .value_name("TABLE")
                 .help("The table of leases [default: public.advisory_lease, if there is one]"),
         )
+        .arg(
+            Arg::new("claims")
+                .long("claims")
+                .value_name("TABLE")
+                .action(ArgAction::Append)
+                .help("A table with `locked_until` and `locked_by`, whose claimed rows are shown too"),
+        )
         .arg(time("older-than").help(
             "Only locks that are held or waited for so long, such as `30s`; exits with 1 if there are some",
         ))

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::cli::Format;
 use crate::failure::Failure;
+use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
 use crate::{cli, json};
 
@@ -19,7 +20,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
             let numbers = Derivation::ALL
                 .into_iter()
                 .map(|derivation| (derivation.name().to_owned(), derivation.key(text).into()));
-            json::pretty(&Value::Object(numbers.collect::<Map<String, Value>>()))
+            let lease = ("lease".to_owned(), lease_hash(text).into());
+            let all = numbers.chain([lease]).collect::<Map<String, Value>>();
+            json::pretty(&Value::Object(all))
         }
         Format::Table | Format::Text | Format::Markdown => table(text),
     };
@@ -47,7 +50,19 @@ fn table(text: &str) -> String {
         "\n{DIM}-- Who holds it, and who waits, whichever derivation they use:{DIM:#}\n{}",
         holder_query(text)
     );
+    let hash = lease_hash(text);
+    let _ = write!(
+        table,
+        "\n{DIM}-- As a lease, its row:{DIM:#}\n\
+         SELECT token, pattern, holder, is_kept, acquired_at, expires_at > pg_catalog.clock_timestamp() AS is_held, expires_at\n\
+         FROM public.advisory_lease WHERE key_hash = '\\x{hash}';\n"
+    );
     table
+}
+
+/// The key of its row in the lease table.
+fn lease_hash(text: &str) -> String {
+    hex(&advisory_pattern::sha256(text))
 }
 
 /// The halves of the number as `pg_locks` shows them, as unsigned integers.

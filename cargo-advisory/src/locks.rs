@@ -12,6 +12,8 @@ mod tls;
 mod tree;
 mod view;
 
+pub(crate) use view::hex;
+
 use std::fmt::Write;
 use std::future::poll_fn;
 use std::io;
@@ -21,7 +23,7 @@ use std::time::Duration;
 
 use advisory_runtime::Error;
 use advisory_runtime::lease::Table;
-use advisory_runtime::monitor::{self, Lease, Locks, Names};
+use advisory_runtime::monitor::{self, ClaimedRow, Lease, Locks, Names};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use tokio::time::{MissedTickBehavior, interval};
@@ -37,6 +39,8 @@ struct Snapshot {
     locks: Locks,
     /// `None` if the table is missing, or the role may not read it.
     leases: Option<Vec<Lease>>,
+    /// The claimed rows, each with its table.
+    claims: Vec<(String, ClaimedRow)>,
     /// The locks to show, as indices into `locks`.
     wanted: Vec<usize>,
     older_than: Option<Duration>,
@@ -47,6 +51,7 @@ struct Options {
     names: Names,
     table: Table,
     is_table_named: bool,
+    claims: Vec<String>,
     older_than: Option<Duration>,
 }
 
@@ -82,7 +87,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
 /// Flags of the list have no effect on `cancel` and `terminate`, so they are refused.
 fn refuse_list_flags(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
     let given = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
-    let mut of_the_list = ["json", "watch", "interval", "older-than", "lease-table"].iter();
+    let mut of_the_list = [
+        "json",
+        "watch",
+        "interval",
+        "older-than",
+        "lease-table",
+        "claims",
+    ]
+    .iter();
     match of_the_list.find(|name| given(name)) {
         Some(name) => Err(Failure::Input(format!(
             "`--{name}` does not apply to `{word}`: leave it out"
@@ -116,6 +129,12 @@ impl Options {
                 Some(name) => Table::new().named(name).map_err(|error| failure(&error))?,
                 None => Table::new(),
             },
+            claims: matches
+                .get_many("claims")
+                .into_iter()
+                .flatten()
+                .cloned()
+                .collect(),
             older_than: matches.get_one::<Duration>("older-than").copied(),
         })
     }
@@ -132,6 +151,14 @@ impl Options {
             Err(Error::MissingTable { .. } | Error::Database(_)) if !self.is_table_named => None,
             Err(error) => return Err(failure(&error)),
         };
+        let mut claims = Vec::new();
+        for table in &self.claims {
+            let rows = monitor::claimed_rows(session.conn(), table);
+            let rows = session::with_timeout(rows)
+                .await?
+                .map_err(|error| failure(&error))?;
+            claims.extend(rows.into_iter().map(|row| (table.clone(), row)));
+        }
         let wanted = (0..locks.locks.len())
             .filter(|at| {
                 let lock = &locks.locks[*at];
@@ -142,6 +169,7 @@ impl Options {
         Ok(Snapshot {
             locks,
             leases,
+            claims,
             wanted,
             older_than: self.older_than,
         })

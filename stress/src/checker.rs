@@ -126,13 +126,22 @@ impl Found {
 
     fn writes(&mut self, evidence: &Evidence) {
         let mut by_op = HashMap::new();
-        for written in &evidence.written {
-            *by_op.entry(written.op).or_insert(0) += 1;
-            let told = evidence.history.told.get(&written.op);
+        let written = evidence.written.iter().map(|written| written.op);
+        for op in written.chain(evidence.completed.iter().map(|(_, op)| *op)) {
+            *by_op.entry(op).or_insert(0) += 1;
+            let told = evidence.history.told.get(&op);
             let outcome = told.and_then(|told| told.outcome);
             if told.is_none() || outcome.is_some_and(|outcome| !may_be(outcome)) {
-                self.add(Rule::Ghost, format!("{written:?}, of which {told:?}"));
+                self.add(Rule::Ghost, format!("the write of {op}, of which {told:?}"));
             }
+        }
+        let mut by_number = BTreeMap::<i64, Vec<i64>>::new();
+        for (number, op) in &evidence.completed {
+            by_number.entry(*number).or_default().push(*op);
+        }
+        for (number, ops) in by_number.iter().filter(|(_, ops)| ops.len() > 1) {
+            let what = format!("work {number} was completed by {ops:?}");
+            self.add(Rule::Doubled, what);
         }
         for (op, told) in &evidence.history.told {
             if told.slot < 0 {
@@ -314,6 +323,20 @@ mod tests {
         let mut evidence = sound();
         visit(&mut evidence, 9, true, (17, 18), Outcome::Confirmed);
         assert_eq!(broken(&evidence), [Rule::Doubled]);
+    }
+
+    #[test]
+    fn work_that_is_completed_twice_or_was_confirmed_and_is_not_there_is_found() {
+        let mut evidence = sound();
+        for op in [8, 9] {
+            told(&mut evidence, op, -1_000, None, Some(Outcome::Confirmed));
+            evidence.completed.push((17, op));
+        }
+        assert_eq!(broken(&evidence), [Rule::Doubled]);
+        evidence.completed.pop();
+        assert_eq!(broken(&evidence), [Rule::Lost]);
+        told(&mut evidence, 9, -1_000, None, Some(Outcome::Refused));
+        assert_eq!(broken(&evidence), []);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(crate) struct Evidence {
     pub(crate) visited: Vec<Visited>,
     pub(crate) written: Vec<Written>,
     pub(crate) granted: Vec<Granted>,
+    /// Work that was completed, by number, and the operations that did it.
+    pub(crate) completed: Vec<(i64, i64)>,
 }
 
 impl Evidence {
@@ -79,12 +81,18 @@ impl Evidence {
                 tick: number(&row, 3)?,
             });
         }
+        for row in server.rows(url, COMPLETED).await? {
+            evidence
+                .completed
+                .push((number(&row, 0)?, number(&row, 1)?));
+        }
         Ok(evidence)
     }
 }
 
 const VISITED: &str = "SELECT slot, op, booked, entered, departed FROM stress.visit";
 const WRITTEN: &str = "SELECT job, token, op, tick FROM stress.written";
+const COMPLETED: &str = "SELECT number, op FROM stress.completed";
 /// The table of leases has hashes alone.
 const GRANTED: &str = "SELECT job, token, was_free, granted.tick FROM stress.granted, generate_series(0, 99) AS job \
      WHERE key_hash = sha256(convert_to('job:' || job, 'UTF8'))";

@@ -30,14 +30,17 @@ pub(crate) struct Job<'w> {
     pub(crate) number: i64,
     /// How long the holder thinks between its first tick and its write.
     pub(crate) thought: Duration,
-    pub(crate) is_pooled: bool,
     pub(crate) log: &'w Log,
     /// Whether the body has come to its write's commit.
     pub(crate) has_ended: AtomicBool,
 }
 
 impl Job<'_> {
-    async fn work(&self, pool: &Pool<AsyncPgConnection>, lease: &Lease) -> Result<(), Error> {
+    pub(crate) async fn work(
+        &self,
+        pool: &Pool<AsyncPgConnection>,
+        lease: &Lease,
+    ) -> Result<(), Error> {
         let mut lent = Lent(Some(lent(pool).await?));
         let Some(conn) = &mut lent.0 else {
             return Ok(());
@@ -59,11 +62,6 @@ impl Job<'_> {
         token: i64,
         is_held: impl Fn() -> bool,
     ) -> QueryResult<()> {
-        // Behind a pooler there are no prepared statements, and so no answers.
-        if self.is_pooled {
-            pass(self.thought).await;
-            return Ok(());
-        }
         let from = diesel::select(tick()).get_result(conn).await?;
         pass(self.thought).await;
         let to = diesel::select(tick()).get_result(conn).await?;
@@ -82,19 +80,13 @@ impl Job<'_> {
 
     /// In a transaction that keeps the token current.
     pub(crate) async fn write(&self, conn: &mut AsyncPgConnection, token: i64) -> QueryResult<()> {
-        if self.is_pooled {
-            let (job, op) = (self.number, self.op);
-            let write = format!("INSERT INTO stress.written VALUES ({job}, {token}, {op})");
-            conn.batch_execute(&write).await?;
-        } else {
-            let row = (
-                written::job.eq(self.number),
-                written::token.eq(token),
-                written::op.eq(self.op),
-            );
-            let insert = diesel::insert_into(written::table).values(row);
-            insert.execute(conn).await?;
-        }
+        let row = (
+            written::job.eq(self.number),
+            written::token.eq(token),
+            written::op.eq(self.op),
+        );
+        let insert = diesel::insert_into(written::table).values(row);
+        insert.execute(conn).await?;
         self.has_ended.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -118,6 +110,30 @@ pub(crate) async fn wait(
     job: &Job<'_>,
 ) -> Result<(), Error> {
     job.work(pool, &lease).await
+}
+
+/// Work that is done once, whatever dies: its mark and the lease's end are in one commit.
+#[advisory_lock(key = "once:<number>", name = "once", scope = "lease", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
+pub(crate) async fn once(
+    leases: &Leases<Pool<AsyncPgConnection>>,
+    pool: &Pool<AsyncPgConnection>,
+    number: i64,
+    job: &Job<'_>,
+) -> Result<(), Error> {
+    let mut lent = Lent(Some(lent(pool).await?));
+    let Some(conn) = &mut lent.0 else {
+        return Ok(());
+    };
+    let done = conn.transaction(async |conn| {
+        let (number, op) = (job.number, job.op);
+        let insert = format!("INSERT INTO stress.completed VALUES ({number}, {op})");
+        conn.batch_execute(&insert).await?;
+        pass(job.thought).await;
+        lease.complete(conn).await?;
+        job.has_ended.store(true, Ordering::Relaxed);
+        Ok(())
+    });
+    done.await
 }
 
 /// A connection that is closed where its body is dropped inside the transaction, which is Diesel's own. deadpool looks at a connection

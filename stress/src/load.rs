@@ -11,7 +11,8 @@ use crate::job::{self, Job};
 use crate::outcome::{self, Outcome};
 use crate::rival;
 use crate::visit::{self, Booked, Manner, Visit};
-use advisory_runtime::lease::Leases;
+use advisory_runtime::Error;
+use advisory_runtime::lease::{self, Leases, Request, Term};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use std::io;
@@ -27,6 +28,9 @@ const PATIENCE: Duration = Duration::from_millis(150);
 const SLOTS: u32 = 12;
 const PACE: i64 = 4_000;
 const JOBS: u32 = 4;
+/// The job of the leader, and what histories call the work that is done once.
+const LEADER: i64 = 50;
+const ONCE: i64 = 1_000;
 
 /// The load of one process.
 pub(crate) struct Load {
@@ -72,8 +76,14 @@ impl Load {
     /// One operation after the other, until the load is over.
     pub(crate) async fn task(&self, mut chance: Chance) {
         while !self.is_over() {
-            if chance.below(12) == 0 || self.told.bug == Some(Bug::Now) && chance.below(2) == 0 {
+            let is_rival = self.told.bug == Some(Bug::Now) && chance.below(2) == 0;
+            // Leases are prepared statements, which pgbouncer before 1.21 does not track.
+            if is_rival || chance.below(12) == 0 && !self.told.is_pooled {
                 self.lease(&mut chance).await;
+                if chance.below(16) == 0 && self.told.bug.is_none() {
+                    // What fails here the next one does.
+                    drop(self.leases.sweep().await);
+                }
             } else if chance.below(12) == 0 && self.told.bug.is_none() && !self.told.is_pooled {
                 self.queue(&mut chance).await;
             } else {
@@ -229,9 +239,14 @@ impl Load {
 
     async fn lease(&self, chance: &mut Chance) {
         let is_rival = self.told.bug == Some(Bug::Now);
-        let number = i64::from(chance.below(if is_rival { 1 } else { JOBS }));
+        let is_once = !is_rival && chance.below(4) == 0;
+        let number = if is_once {
+            self.slot(chance)
+        } else {
+            i64::from(chance.below(if is_rival { 1 } else { JOBS }))
+        };
         let job = Job {
-            op: self.begin(-1 - number),
+            op: self.begin(-1 - if is_once { ONCE } else { number }),
             number,
             thought: match (chance.below(20), is_rival) {
                 // Long enough to be renewed.
@@ -240,7 +255,6 @@ impl Load {
                 (1..6, false) => Duration::from_millis(20),
                 _ => Duration::ZERO,
             },
-            is_pooled: self.told.is_pooled,
             log: &self.log,
             has_ended: AtomicBool::new(false),
         };
@@ -248,6 +262,9 @@ impl Load {
         let call = async {
             if is_rival {
                 rival::job(&self.pool, &job).await
+            } else if is_once {
+                let done = job::once(&self.leases, &self.pool, number, &job).await;
+                done.map(|()| true)
             } else if waits {
                 let done = job::wait(&self.leases, &self.pool, number, &job).await;
                 done.map(|()| true)
@@ -262,8 +279,14 @@ impl Load {
         } else {
             Some(call.await)
         };
+        if self.ended_job(&job, ended.as_ref()) == Outcome::Failed {
+            pass(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn ended_job(&self, job: &Job<'_>, ended: Option<&Result<bool, Error>>) -> Outcome {
         let has_ended = job.has_ended.load(Ordering::Relaxed);
-        let (outcome, why) = match &ended {
+        let (outcome, why) = match ended {
             Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
             Some(Ok(false)) => (Outcome::Refused, "NotAvailable".to_owned()),
             Some(Err(error)) if has_ended => (Outcome::Unknown, outcome::name(error)),
@@ -272,8 +295,39 @@ impl Load {
             None => (Outcome::Dropped, "Dropped".to_owned()),
         };
         self.end(job.op, outcome, 0, &why);
-        if outcome == Outcome::Failed {
-            pass(Duration::from_millis(5)).await;
+        outcome
+    }
+
+    /// Campaigns, and writes as the leader, until the load is over.
+    pub(crate) async fn lead(&self) {
+        if self.told.is_pooled || self.told.bug.is_some() {
+            return;
+        }
+        let over = async {
+            while !self.is_over() {
+                pass(Duration::from_millis(20)).await;
+            }
+        };
+        let campaign = Request::text(format!("job:{LEADER}")).ttl(job::TTL);
+        let ended = lease::lead_until(&self.leases, campaign, over, async |term: Term| {
+            while term.is_held() {
+                let job = Job {
+                    op: self.begin(-1 - LEADER),
+                    number: LEADER,
+                    thought: Duration::from_millis(20),
+                    log: &self.log,
+                    has_ended: AtomicBool::new(false),
+                };
+                let worked = job.work(&self.pool, term.lease()).await;
+                self.ended_job(&job, Some(&worked.map(|()| true)));
+                pass(Duration::from_millis(20)).await;
+            }
+            Ok(())
+        });
+        let ended: Result<(), Error> = Box::pin(ended).await;
+        if let Err(error) = ended {
+            let op = self.begin(-1 - LEADER);
+            self.end(op, Outcome::Failed, 0, &outcome::name(&error));
         }
     }
 }

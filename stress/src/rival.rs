@@ -92,13 +92,14 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
     let key = format!("sha256(convert_to('job:{}', 'UTF8'))", job.number);
     let granted = conn.transaction(async |conn| {
         let insert = format!(
-            "INSERT INTO public.advisory_lease VALUES ({key}, 1, 0, '', NULL, now(), now()) ON CONFLICT DO NOTHING"
+            "INSERT INTO public.advisory_lease (key_hash, token, grant_id, holder, acquired_at, expires_at) \
+             VALUES ({key}, 1, 0, '', now(), now()) ON CONFLICT DO NOTHING"
         );
         conn.batch_execute(&insert).await?;
         let look = format!(
             "WITH locked AS MATERIALIZED \
-             (SELECT fence, expires_at FROM public.advisory_lease WHERE key_hash = {key} FOR UPDATE) \
-             SELECT fence, expires_at <= clock_timestamp() AS is_free FROM locked"
+             (SELECT token, expires_at FROM public.advisory_lease WHERE key_hash = {key} FOR UPDATE) \
+             SELECT token, expires_at <= clock_timestamp() AS is_free FROM locked"
         );
         let row: Row = diesel::sql_query(look).get_result(conn).await?;
         if !row.is_free {
@@ -106,11 +107,11 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
         }
         let ttl = TTL.as_millis();
         let take = format!(
-            "UPDATE public.advisory_lease SET fence = fence + 1, expires_at = now() + interval '{ttl} ms' \
+            "UPDATE public.advisory_lease SET token = token + 1, expires_at = now() + interval '{ttl} ms' \
              WHERE key_hash = {key}"
         );
         conn.batch_execute(&take).await?;
-        Ok(Some(row.fence + 1))
+        Ok(Some(row.token + 1))
     });
     let Some(token) = granted.await? else {
         return Ok(false);
@@ -121,8 +122,8 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
     job.stay(&mut conn, token, || since.elapsed() < TTL).await?;
     let written = conn.transaction(async |conn| {
         let fence = format!(
-            "SELECT fence, false AS is_free FROM public.advisory_lease \
-             WHERE key_hash = {key} AND fence = {token} FOR SHARE"
+            "SELECT token, false AS is_free FROM public.advisory_lease \
+             WHERE key_hash = {key} AND token = {token} FOR SHARE"
         );
         let current: Vec<Row> = diesel::sql_query(fence).get_results(conn).await?;
         if current.is_empty() {
@@ -138,7 +139,7 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
     written.await?;
     let release = format!(
         "UPDATE public.advisory_lease SET expires_at = clock_timestamp() \
-         WHERE key_hash = {key} AND fence = {token} AND expires_at > clock_timestamp()"
+         WHERE key_hash = {key} AND token = {token} AND expires_at > clock_timestamp()"
     );
     conn.batch_execute(&release).await?;
     Ok(true)
@@ -147,7 +148,7 @@ pub(crate) async fn job(pool: &Pool<AsyncPgConnection>, job: &Job<'_>) -> Result
 #[derive(QueryableByName)]
 struct Row {
     #[diesel(sql_type = BigInt)]
-    fence: i64,
+    token: i64,
     #[diesel(sql_type = Bool)]
     is_free: bool,
 }

@@ -37,6 +37,12 @@ CREATE TABLE stress.written (
     tick int8 NOT NULL DEFAULT stress.tick()
 );
 
+-- Work that is to be done once.
+CREATE TABLE stress.completed (
+    number int8 NOT NULL,
+    op int8 NOT NULL
+);
+
 CREATE TABLE stress.granted (
     key_hash bytea NOT NULL,
     token int8 NOT NULL,
@@ -47,10 +53,10 @@ CREATE TABLE stress.granted (
 CREATE FUNCTION stress.note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO stress.granted VALUES (NEW.key_hash, NEW.fence, true);
-    ELSIF NEW.grant_id IS DISTINCT FROM OLD.grant_id OR NEW.fence IS DISTINCT FROM OLD.fence THEN
+        INSERT INTO stress.granted VALUES (NEW.key_hash, NEW.token, true);
+    ELSIF NEW.grant_id IS DISTINCT FROM OLD.grant_id OR NEW.token IS DISTINCT FROM OLD.token THEN
         INSERT INTO stress.granted
-        VALUES (NEW.key_hash, NEW.fence, OLD.expires_at <= pg_catalog.clock_timestamp());
+        VALUES (NEW.key_hash, NEW.token, OLD.expires_at <= pg_catalog.clock_timestamp());
     END IF;
     RETURN NULL;
 END

@@ -102,6 +102,8 @@ async fn work(load: &Arc<Load>, told: &Assignment) {
         let load = Arc::clone(load);
         tasks.spawn(async move { load.task(Chance(seed)).await });
     }
+    let leader = Arc::clone(load);
+    tasks.spawn(async move { Box::pin(leader.lead()).await });
     let mut ended = tokio::spawn(async move {
         while let Some(ended) = tasks.join_next().await {
             if ended.is_err() {

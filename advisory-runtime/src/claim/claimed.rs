@@ -2,7 +2,7 @@
 
 use super::table::{Claim, ttl};
 use crate::Error;
-use crate::expiry::Expiry;
+use crate::renewal::{End, Hold};
 use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
@@ -10,7 +10,7 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
 use diesel::sql_types::Text;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A row that is claimed. It reads as the row does; dropping it leaves the claim to expire.
@@ -22,43 +22,21 @@ struct Claimant<T> {
     row: T,
     locked_by: String,
     ttl: Duration,
-    standing: Mutex<Standing>,
-}
-
-/// Until when it is held, as far as this process knows, and whether it was ended.
-#[derive(Clone, Copy, Debug)]
-struct Standing {
-    until: Expiry,
-    end: End,
-}
-
-/// Whether a claim was ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Nobody has tried.
-    No,
-    /// The statement has no answer yet.
-    Asked,
-    /// Since then in a transaction of the caller's, which may be rolled back: a renewal that is sent later tells.
-    Inside(Instant),
-    Yes,
+    hold: Hold,
 }
 
 impl<T: Claim> Claimed<T> {
-    pub(super) fn new(taken: Taken<T>, sent: Instant) -> Self {
+    pub(super) fn new(returned: Returned<T>, sent: Instant) -> Self {
         let ttl = ttl::<T>();
         Self(Arc::new(Claimant {
-            row: taken.row,
-            locked_by: taken.locked_by,
+            row: returned.row,
+            locked_by: returned.locked_by,
             ttl,
-            standing: Mutex::new(Standing {
-                until: Expiry::after(sent, ttl),
-                end: End::No,
-            }),
+            hold: Hold::new(sent.into(), ttl),
         }))
     }
 
-    /// What stands in `locked_by`: the worker's name, `#`, and what no other claim has.
+    /// The value of `locked_by`: the worker's name, `#`, and a UUID that no other claim has.
     #[must_use]
     pub fn locked_by(&self) -> &str {
         &self.0.locked_by
@@ -74,55 +52,18 @@ impl<T: Claim> Claimed<T> {
     /// tenth of it, at most a second. The server counts from a later moment, so the row is nobody else's before.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        let until = self.standing().until.steady().into_std();
-        until.checked_sub(self.margin()).unwrap_or(until)
+        self.0.hold.deadline().into_std()
     }
 
     /// Whether it was completed, failed or released by this value. Where that was in a transaction that was rolled back, a renewal
     /// finds it out.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        matches!(self.end(), End::Inside(_) | End::Yes)
+        matches!(self.0.hold.end(), End::Inside(_) | End::Done)
     }
 
-    /// Whether the deadline is over, by either clock: one of them stands still while a machine sleeps.
-    pub(super) fn is_overdue(&self) -> bool {
-        self.standing().until.is_over_within(self.margin())
-    }
-
-    /// Whether it can be another's.
-    pub(super) fn is_expired(&self) -> bool {
-        self.standing().until.is_over_within(Duration::ZERO)
-    }
-
-    pub(super) fn end(&self) -> End {
-        self.standing().end
-    }
-
-    pub(super) fn renewed(&self, sent: Instant) {
-        let mut standing = self.standing();
-        standing.until = standing.until.extended(Expiry::after(sent, self.0.ttl));
-        if matches!(standing.end, End::Inside(since) if since < sent) {
-            standing.end = End::No;
-        }
-    }
-
-    /// Says that a statement is sent that ends the claim.
-    pub(super) fn ending(&self) -> Ending<'_, T> {
-        let before = std::mem::replace(&mut self.standing().end, End::Asked);
-        Ending {
-            claim: self,
-            end: before,
-        }
-    }
-
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        let standing = self.0.standing.lock();
-        standing.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn margin(&self) -> Duration {
-        (self.0.ttl / 10).min(Duration::from_secs(1))
+    pub(super) fn hold(&self) -> &Hold {
+        &self.0.hold
     }
 
     /// The same claim, for the task that renews it.
@@ -137,7 +78,7 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
-    /// What it is when a statement that ends it was not answered.
+    /// The error when a statement that ends it was not answered.
     pub(super) fn unknown(&self, source: DieselError) -> Error {
         Error::CommitUnknown {
             lock: self.name().into(),
@@ -145,32 +86,9 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
-    /// What errors call it.
+    /// Its name in errors.
     fn name(&self) -> String {
         format!("{} ({})", super::index::table_name::<T>(), self.0.locked_by)
-    }
-}
-
-/// A statement on its way that ends a claim. Dropped, the claim is as it was before.
-pub(super) struct Ending<'a, T: Claim> {
-    claim: &'a Claimed<T>,
-    end: End,
-}
-
-impl<T: Claim> Ending<'_, T> {
-    /// It has ended the claim, inside a transaction or for good.
-    pub(super) fn done(mut self, is_inside: bool) {
-        self.end = if is_inside {
-            End::Inside(Instant::now())
-        } else {
-            End::Yes
-        };
-    }
-}
-
-impl<T: Claim> Drop for Ending<'_, T> {
-    fn drop(&mut self) {
-        self.claim.standing().end = self.end;
     }
 }
 
@@ -197,13 +115,13 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
-/// What a statement that claims returns: `locked_by`, and behind it the row.
-pub(super) struct Taken<T> {
+/// What a statement that claims returns: `locked_by`, and then the row.
+pub(super) struct Returned<T> {
     locked_by: String,
     row: T,
 }
 
-impl<T: Claim> QueryableByName<Pg> for Taken<T> {
+impl<T: Claim> QueryableByName<Pg> for Returned<T> {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
         Ok(Self {
             locked_by: row.get_value::<Text, _, _>(0)?,

@@ -1,37 +1,30 @@
-//! How a job is ended whose work is over, however long it takes to reach the server.
+//! How is a job ended when its work is over, however long it takes to reach the server?
 
 use super::claimed::{Claimed, no_answer};
-use super::finish::{complete_on, fail_on, release_on};
-use super::lent::Lent;
+use super::finish::finish;
+use super::sql::How;
 use super::table::Claim;
 use crate::error::is_connection_lost;
+use crate::renewal::Borrowed;
 use crate::{Error, Pool};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout_at};
 
-/// What becomes of the job.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Ending<'a> {
-    Complete,
-    Fail(&'a str),
-    Release,
-}
-
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Ends the job, and tries again where the pool lends no connection or the connection is lost; for as long as the claim lasts now,
-/// since renewals alone could go on for ever.
+/// Ends the job, and tries again if the pool gives no connection or the connection is lost, until the claim expires as of now:
+/// renewals could go on for ever.
 pub(super) async fn end<T: Claim, P: Pool>(
     pool: &P,
     job: &Claimed<T>,
-    ending: Ending<'_>,
+    how: How<'_>,
 ) -> Result<(), Error> {
-    // An answer was lost, so that a refusal can be that of a job which is ended.
+    // An answer was lost, so a refusal can mean that the job is ended already.
     let mut unknown = None;
     let until = job.deadline();
     loop {
-        let error = match attempt(pool, job, ending, until).await {
+        let error = match attempt(pool, job, how, until).await {
             Err(Error::Database(source)) if is_connection_lost(&source) => {
                 unknown = Some(job.unknown(source));
                 None
@@ -51,24 +44,18 @@ pub(super) async fn end<T: Claim, P: Pool>(
 async fn attempt<T: Claim, P: Pool>(
     pool: &P,
     job: &Claimed<T>,
-    ending: Ending<'_>,
+    how: How<'_>,
     until: Instant,
 ) -> Result<(), Error> {
     let conn = timeout_at(until.into(), pool.connection()).await;
-    let mut lent = Lent::new(conn.map_err(|late| Error::Pool(Box::new(late)))??);
-    let Some(conn) = lent.pg() else {
+    let mut borrowed = Borrowed::new(conn.map_err(|late| Error::Pool(Box::new(late)))??);
+    let Some(conn) = borrowed.pg() else {
         return Ok(());
     };
-    let sent = async {
-        match ending {
-            Ending::Complete => complete_on(conn, job).await,
-            Ending::Fail(message) => fail_on(conn, job, message).await,
-            Ending::Release => release_on(conn, job).await,
-        }
-    };
+    let sent = finish(conn, job, how, None);
     match timeout_at(until.into(), sent).await {
         Ok(ended) => {
-            lent.answered();
+            borrowed.answered();
             ended
         }
         // The connection is closed behind it.

@@ -1,10 +1,8 @@
-//! What can be done with a claim while it is held: have it last longer, and end it.
+//! How is a claim renewed, and how does it end?
 
 use super::claimed::Claimed;
 use super::send;
-use super::sql::{
-    Changes, Complete, End, Fail, Finish, Held, Nothing, Parts, Release, Renew, With, millis,
-};
+use super::sql::{Changes, Finish, Held, How, Parts, Renew, millis};
 use super::table::{Claim, Fails, KeyValue};
 use crate::driver::depth;
 use crate::{Connection, Error};
@@ -12,8 +10,7 @@ use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel_async::AsyncPgConnection;
-use std::marker::PhantomData;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// Has the claim last for its whole ttl again, from now.
 ///
@@ -50,25 +47,30 @@ where
     T: Claim,
     C: Connection,
 {
-    renew_on(conn.pg(), job).await
+    if renew_on(conn.pg(), job).await? {
+        return Ok(());
+    }
+    Err(job.lost())
 }
 
+/// Whether the claim is held still.
 pub(super) async fn renew_on<T: Claim>(
     conn: &mut AsyncPgConnection,
     job: &Claimed<T>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let statement = Renew::<T, _> {
         parts: Parts::new(),
         held: held(job),
         ttl: millis(job.ttl()),
     };
     let sent = Instant::now();
-    let is_held = send::change(conn, &statement).await;
-    if !is_held.map_err(Error::Database)? {
-        return Err(job.lost());
+    let is_held = send::change(conn, &statement)
+        .await
+        .map_err(Error::Database)?;
+    if is_held {
+        job.hold().renewed(sent, job.ttl());
     }
-    job.renewed(sent);
-    Ok(())
+    Ok(is_held)
 }
 
 /// Completes the job: `completed_at` is the server's time where there is such a column, and the row is nobody's any more.
@@ -108,7 +110,7 @@ where
     T: Claim,
     C: Connection,
 {
-    finish::<_, Complete, _>(conn.pg(), job, "", Nothing).await
+    finish(conn.pg(), job, How::Complete, None).await
 }
 
 /// Completes the job as [`complete`] does, and sets columns of yours in the same statement.
@@ -136,8 +138,8 @@ where
     C: Connection,
     S: AsChangeset<Target = T::Table, Changeset: QueryFragment<Pg> + Send + Sync>,
 {
-    let changes = With(changes.as_changeset());
-    finish::<_, Complete, _>(conn.pg(), job, "", changes).await
+    let changes = changes.as_changeset();
+    finish(conn.pg(), job, How::Complete, Some(&changes)).await
 }
 
 /// Ends the job for good: `failed_at` is the server's time, and the message stands in `error_message` where there is such a
@@ -172,16 +174,8 @@ where
     T: Fails,
     C: Connection,
 {
-    fail_on(conn.pg(), job, message).await
-}
-
-pub(super) async fn fail_on<T: Claim>(
-    conn: &mut AsyncPgConnection,
-    job: &Claimed<T>,
-    message: &str,
-) -> Result<(), Error> {
     let message = message.replace('\0', "\u{FFFD}");
-    finish::<_, Fail, _>(conn, job, &message, Nothing).await
+    finish(conn.pg(), job, How::Fail(&message), None).await
 }
 
 /// Gives the row back, unfinished: whoever comes next gets it.
@@ -212,44 +206,29 @@ where
     T: Claim,
     C: Connection,
 {
-    finish::<_, Release, _>(conn.pg(), job, "", Nothing).await
+    finish(conn.pg(), job, How::Release, None).await
 }
 
-async fn finish<T: Claim, E: End, S: Changes>(
+pub(super) async fn finish<T: Claim>(
     conn: &mut AsyncPgConnection,
     job: &Claimed<T>,
-    message: &str,
-    changes: S,
+    how: How<'_>,
+    changes: Option<Changes<'_>>,
 ) -> Result<(), Error> {
-    let statement = Finish::<T, _, E, S> {
+    let statement = Finish::<T, _> {
         parts: Parts::new(),
         held: held(job),
-        end: PhantomData,
-        message,
+        how,
         changes,
     };
     let is_inside = !matches!(depth(conn), Ok(None));
-    let ending = job.ending();
+    let ending = job.hold().ending();
     let is_held = send::change(conn, &statement).await;
     if !is_held.map_err(Error::Database)? {
         return Err(job.lost());
     }
     ending.done(is_inside);
     Ok(())
-}
-
-pub(super) async fn complete_on<T: Claim>(
-    conn: &mut AsyncPgConnection,
-    job: &Claimed<T>,
-) -> Result<(), Error> {
-    finish::<_, Complete, _>(conn, job, "", Nothing).await
-}
-
-pub(super) async fn release_on<T: Claim>(
-    conn: &mut AsyncPgConnection,
-    job: &Claimed<T>,
-) -> Result<(), Error> {
-    finish::<_, Release, _>(conn, job, "", Nothing).await
 }
 
 type KeyOf<'a, T> = <<T as Claim>::KeyValue<'a> as KeyValue<<T as Claim>::Key>>::Bound;

@@ -1,15 +1,19 @@
-//! Work under a claim: renewed while it goes on, stopped before the row can be another's, and ended as the work ends.
+//! How does work run under a claim: renewed meanwhile, stopped before the row can be another's, and ended as the work ends?
 
-use super::claimed::{Claimed, End, no_answer};
-use super::ending::{Ending, end};
-use super::renewal::Renewal;
+use super::claimed::{Claimed, no_answer};
+use super::ending::end;
+use super::finish::renew_on;
+use super::sql::How;
 use super::table::{Claim, MaybeColumn};
+use crate::renewal::{self, Dedicated, End, Hold, Renew, Step, Stop};
 use crate::{Error, Pool};
+use diesel_async::AsyncPgConnection;
 use std::fmt::Display;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::{Context, Poll};
-use tokio::time::sleep_until;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Between two renewals.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 /// What becomes of a job whose work returns `Err`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +34,8 @@ pub enum OnErr {
 ///
 /// # Locking
 ///
-/// Every `#[claim(renew = …)]` the statement of [`renew`](super::renew), on a connection that the pool lends at once; where work
-/// holds them all on one that is opened beside it, at most two at a time in a process. At the end that of
+/// Every `#[claim(renew = …)]` the statement of [`renew`](super::renew), on a connection of the pool; if work holds
+/// them all, on one that is opened beside it, at most two at a time in a process. At the end that of
 /// [`complete`](super::complete), [`fail`](super::fail) or [`release`](super::release), tried again when the pool lends no connection
 /// or the connection is lost, for as long as the claim lasted when the work was over.
 /// After a panic the claim expires, as after a crash: what panics always is tried once a ttl and not all the time.
@@ -66,27 +70,26 @@ where
     P: Pool + Clone + Send + 'static,
     E: From<Error> + Display,
 {
-    let mut given_back = GivenBack(Some((pool, job)));
-    // To the very end: that the job is ended takes as long as it takes.
-    let mut renewal = Some(Renewal::start(pool, job));
-    let ended = match watch(&mut renewal, job, work).await {
-        Ok(Ok(result)) => match end(pool, job, Ending::Complete).await {
+    let mut give_back = GiveBack(Some((pool, job)));
+    // The renewal goes on until the job is ended, however long that takes.
+    let ended = match watch(pool, job, work).await {
+        Ok((Ok(result), _renewal)) => match end(pool, job, How::Complete).await {
             Ok(()) => Ok(result),
             Err(error) => Err(error.into()),
         },
-        Ok(Err(error)) => {
-            let message = error.to_string();
-            let ending = match on_err {
-                OnErr::Fail if T::FailedAt::COLUMN.is_some() => Ending::Fail(&message),
-                OnErr::Fail | OnErr::Release => Ending::Release,
+        Ok((Err(error), _renewal)) => {
+            let message = error.to_string().replace('\0', "\u{FFFD}");
+            let how = match on_err {
+                OnErr::Fail if T::FailedAt::COLUMN.is_some() => How::Fail(&message),
+                OnErr::Fail | OnErr::Release => How::Release,
             };
             // The work's own error is not lost to what becomes of the claim.
-            drop(end(pool, job, ending).await);
+            drop(end(pool, job, how).await);
             Err(error)
         }
         Err(lost) => Err(lost.into()),
     };
-    given_back.0 = None;
+    give_back.0 = None;
     ended
 }
 
@@ -142,70 +145,86 @@ where
     T: Claim,
     P: Pool + Clone + Send + 'static,
 {
-    let result = watch(&mut Some(Renewal::start(pool, job)), job, work).await?;
-    // What has kept its thread could not be dropped.
-    if !job.is_finished() && job.is_expired() {
+    let (result, _) = watch(pool, job, work).await?;
+    // Work that blocks its thread could not be dropped.
+    if !job.is_finished() && job.hold().is_expired() {
         return Err(job.lost());
     }
     Ok(result)
 }
 
-/// Works until the claim is lost: until then it is renewed, and until it is ended.
-async fn watch<T: Claim, R>(
-    renewal: &mut Option<Renewal>,
+/// Works until the claim is lost, renewed by a task that ends with this future.
+async fn watch<T: Claim, P, R>(
+    pool: &P,
     job: &Claimed<T>,
     work: impl Future<Output = R>,
-) -> Result<R, Error> {
-    let mut work = pin!(work);
-    let mut deadline = job.deadline();
-    let mut alarm = pin!(sleep_until(deadline.into()));
-    poll_fn(|context| {
-        if let Some(lost) = lost(renewal, job, context) {
-            return Poll::Ready(Err(lost));
-        }
-        // Each renewal has moved it; the alarm is set anew once it rings.
-        while alarm.as_mut().poll(context).is_ready() && job.deadline() > deadline {
-            deadline = job.deadline();
-            alarm.as_mut().reset(deadline.into());
-        }
-        if let Poll::Ready(result) = work.as_mut().poll(context) {
-            return Poll::Ready(Ok(result));
-        }
-        // The work may have tried to end the job, and been refused.
-        match lost(renewal, job, context) {
-            Some(lost) => Poll::Ready(Err(lost)),
-            None => Poll::Pending,
-        }
-    })
-    .await
+) -> Result<(R, Renewal), Error>
+where
+    P: Pool + Clone + Send + 'static,
+{
+    let renewal = Renewal::start(pool, job);
+    match renewal::watch(job.hold(), None, || (), work).await {
+        Ok(result) => Ok((result, renewal)),
+        Err(Stop::Unanswered) => Err(job.unknown(no_answer())),
+        Err(Stop::Lost | Stop::Exceeded) => Err(job.lost()),
+    }
 }
 
-/// Why the claim is nothing to work under any more. Once it was ended there is nothing to lose, nor to renew.
-fn lost<T: Claim>(
-    renewal: &mut Option<Renewal>,
-    job: &Claimed<T>,
-    context: &mut Context<'_>,
-) -> Option<Error> {
-    let is_ended = renewal.as_mut()?.is_ended(context);
-    match job.end() {
-        End::No if is_ended || job.is_overdue() => return Some(job.lost()),
-        // Where the statement has ended the job, renewals are refused before its answer is here.
-        End::Asked if job.is_overdue() => return Some(job.unknown(no_answer())),
-        // Refused since, so it was committed.
-        End::Inside(_) if is_ended => *renewal = None,
-        End::Yes => *renewal = None,
-        End::No | End::Asked | End::Inside(_) => {}
+/// The task that renews a claim, until dropped.
+struct Renewal(JoinHandle<()>);
+
+impl Renewal {
+    fn start<T, P>(pool: &P, job: &Claimed<T>) -> Self
+    where
+        T: Claim,
+        P: Pool + Clone + Send + 'static,
+    {
+        let row = Renewed {
+            pool: pool.clone(),
+            job: job.share(),
+        };
+        // A renewal that comes too late would be none; one after the other without a pause would keep a connection busy.
+        let every = T::RENEW.min(job.ttl() / 2).max(SHORTEST);
+        Self(tokio::spawn(async move {
+            renewal::renew_until_lost(&row, every).await;
+        }))
     }
-    None
+}
+
+impl Drop for Renewal {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Renewed<T, P> {
+    pool: P,
+    job: Claimed<T>,
+}
+
+impl<T: Claim, P: Pool + Send + Sync> Renew for Renewed<T, P> {
+    fn hold(&self) -> &Hold {
+        self.job.hold()
+    }
+
+    async fn renew(&self, left: Duration) -> Result<bool, Error> {
+        renewal::round_trip(&self.pool, self, Dedicated::Doubted, T::RENEW, left).await
+    }
+}
+
+impl<T: Claim, P: Pool + Send + Sync> Step for Renewed<T, P> {
+    async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
+        renew_on(conn, &self.job).await
+    }
 }
 
 /// Gives the job back when its work is dropped, not when it panics.
-struct GivenBack<'a, T, P>(Option<(&'a P, &'a Claimed<T>)>)
+struct GiveBack<'a, T, P>(Option<(&'a P, &'a Claimed<T>)>)
 where
     T: Claim,
     P: Pool + Clone + Send + 'static;
 
-impl<T, P> Drop for GivenBack<'_, T, P>
+impl<T, P> Drop for GiveBack<'_, T, P>
 where
     T: Claim,
     P: Pool + Clone + Send + 'static,
@@ -213,11 +232,11 @@ where
     fn drop(&mut self) {
         if let Some((pool, job)) = self.0.take()
             && !std::thread::panicking()
-            && job.end() != End::Yes
+            && job.hold().end() != End::Done
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let (pool, job) = (pool.clone(), job.share());
-            runtime.spawn(async move { drop(end(&pool, &job, Ending::Release).await) });
+            runtime.spawn(async move { drop(end(&pool, &job, How::Release).await) });
         }
     }
 }

@@ -1,6 +1,6 @@
-//! How a claim's statement reaches the server.
+//! How does a claim's statement reach the server?
 
-use super::claimed::Taken;
+use super::claimed::Returned;
 use super::table::Claim;
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -11,15 +11,15 @@ use diesel_async::{AsyncConnectionCore, AsyncPgConnection, RunQueryDsl};
 
 use crate::driver::depth;
 
-/// How often a statement on its own is sent that meets another one under a stricter level. Whom it meets has got on, and each
-/// time there is one less of them.
+/// How often a statement is sent again after a conflict under a stricter level. Each conflict means that another statement has
+/// succeeded.
 const TRIES: usize = 100;
 
 /// Sends a statement that claims rows.
 pub(super) async fn take<T, Q>(
     conn: &mut AsyncPgConnection,
     statement: &Q,
-) -> QueryResult<Vec<Taken<T>>>
+) -> QueryResult<Vec<Returned<T>>>
 where
     T: Claim,
     Q: Query<SqlType = Untyped> + QueryFragment<Pg> + QueryId + Send + Sync,
@@ -34,7 +34,7 @@ where
     RunQueryDsl::load(statement, conn).await
 }
 
-/// Sends a statement that changes the row of a claim. Whether it is ours still.
+/// Sends a statement that changes the row of a claim. Whether the claim was still held.
 pub(super) async fn change<Q>(conn: &mut AsyncPgConnection, statement: &Q) -> QueryResult<bool>
 where
     Q: QueryFragment<Pg> + QueryId + Send + Sync,

@@ -17,18 +17,17 @@ use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text, Untyped};
 use diesel::{Column, QueryResult};
 use fragment::{MILLISECONDS, NOW, NOW_AND, Out, push_order, terminal};
-use std::marker::PhantomData;
 
 /// Claims the rows that come first, and passes over those that somebody has locked.
 ///
 /// How many stands in the text: with a parameter, the plan for any value is one for a tenth of the table.
-pub(super) struct Next<'a, T: Claim, const ONE: bool> {
+pub(super) struct Next<'a, T: Claim> {
     pub(super) parts: Parts<T>,
     pub(super) taker: Taker<'a>,
     pub(super) limit: u32,
 }
 
-impl<T: Claim, const ONE: bool> QueryFragment<Pg> for Next<'_, T, ONE> {
+impl<T: Claim> QueryFragment<Pg> for Next<'_, T> {
     fn walk_ast<'b>(&'b self, mut out: Out<'_, 'b>) -> QueryResult<()> {
         let (parts, out) = (&self.parts, &mut out);
         parts.push_locked(out)?;
@@ -46,13 +45,8 @@ impl<T: Claim, const ONE: bool> QueryFragment<Pg> for Next<'_, T, ONE> {
     }
 }
 
-impl<T: Claim, const ONE: bool> Query for Next<'_, T, ONE> {
+impl<T: Claim> Query for Next<'_, T> {
     type SqlType = Untyped;
-}
-
-impl<T: Claim, const ONE: bool> QueryId for Next<'_, T, ONE> {
-    type QueryId = Next<'static, T, ONE>;
-    const HAS_STATIC_QUERY_ID: bool = ONE;
 }
 
 /// Claims the row of a key.
@@ -81,11 +75,6 @@ impl<T: Claim, K: Bound> Query for ByKey<'_, T, K> {
     type SqlType = Untyped;
 }
 
-impl<T: Claim, K: Bound> QueryId for ByKey<'_, T, K> {
-    type QueryId = ByKey<'static, T, K::QueryId>;
-    const HAS_STATIC_QUERY_ID: bool = K::HAS_STATIC_QUERY_ID;
-}
-
 /// Has a claim last for its ttl from now.
 pub(super) struct Renew<'a, T: Claim, K> {
     pub(super) parts: Parts<T>,
@@ -105,42 +94,26 @@ impl<T: Claim, K: Bound> QueryFragment<Pg> for Renew<'_, T, K> {
     }
 }
 
-impl<T: Claim, K: Bound> QueryId for Renew<'_, T, K> {
-    type QueryId = Renew<'static, T, K::QueryId>;
-    const HAS_STATIC_QUERY_ID: bool = K::HAS_STATIC_QUERY_ID;
-}
-
 /// How a claim ends.
-pub(super) trait End: Send + Sync + 'static {
-    const HOW: How;
-}
-
-pub(super) enum How {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum How<'a> {
     Complete,
-    Fail,
+    Fail(&'a str),
     Release,
 }
 
-macro_rules! ends {
-    ($($how:ident)*) => {$(
-        pub(super) struct $how;
-        impl End for $how { const HOW: How = How::$how; }
-    )*};
-}
-
-ends!(Complete Fail Release);
+/// What a statement sets beside the claim's own columns: a changeset of Diesel's.
+pub(super) type Changes<'a> = &'a (dyn QueryFragment<Pg> + Send + Sync);
 
 /// Ends a claim.
-pub(super) struct Finish<'a, T: Claim, K, E, S = Nothing> {
+pub(super) struct Finish<'a, T: Claim, K> {
     pub(super) parts: Parts<T>,
     pub(super) held: Held<'a, K>,
-    pub(super) end: PhantomData<E>,
-    pub(super) message: &'a str,
-    /// What else is set.
-    pub(super) changes: S,
+    pub(super) how: How<'a>,
+    pub(super) changes: Option<Changes<'a>>,
 }
 
-impl<T: Claim, K: Bound, E: End, S: Changes> QueryFragment<Pg> for Finish<'_, T, K, E, S> {
+impl<T: Claim, K: Bound> QueryFragment<Pg> for Finish<'_, T, K> {
     fn walk_ast<'b>(&'b self, mut out: Out<'_, 'b>) -> QueryResult<()> {
         let (parts, out) = (&self.parts, &mut out);
         parts.push_held(&self.held, out)?;
@@ -148,9 +121,9 @@ impl<T: Claim, K: Bound, E: End, S: Changes> QueryFragment<Pg> for Finish<'_, T,
         out.push_sql("NULL, ");
         out.push_identifier(T::LockedBy::NAME)?;
         out.push_sql(" = NULL");
-        let at = match E::HOW {
+        let at = match self.how {
             How::Complete => T::CompletedAt::COLUMN,
-            How::Fail => T::FailedAt::COLUMN,
+            How::Fail(_) => T::FailedAt::COLUMN,
             How::Release => None,
         };
         if let Some(at) = at {
@@ -159,54 +132,36 @@ impl<T: Claim, K: Bound, E: End, S: Changes> QueryFragment<Pg> for Finish<'_, T,
             out.push_sql(" = ");
             out.push_sql(NOW);
         }
-        if let (How::Fail, Some(column)) = (E::HOW, T::ErrorMessage::COLUMN) {
+        if let (How::Fail(message), Some(column)) = (&self.how, T::ErrorMessage::COLUMN) {
             out.push_sql(", ");
             out.push_identifier(column)?;
             out.push_sql(" = ");
-            out.push_bind_param::<Text, _>(self.message)?;
+            out.push_bind_param::<Text, _>(*message)?;
         }
-        self.changes.push(out)?;
+        if let Some(changes) = self.changes
+            && !changes.is_noop(&Pg)?
+        {
+            out.push_sql(", ");
+            changes.walk_ast(out.reborrow())?;
+        }
         parts.push_still_held(out)
     }
 }
 
-impl<T: Claim, K: Bound, E: End, S: Changes> QueryId for Finish<'_, T, K, E, S> {
-    type QueryId = Finish<'static, T, K::QueryId, E>;
-    const HAS_STATIC_QUERY_ID: bool = K::HAS_STATIC_QUERY_ID && S::ARE_FIXED;
-}
-
-/// What a statement sets beside the lease's own columns.
-pub(super) trait Changes: Send + Sync {
-    /// Whether their text is always the same.
-    const ARE_FIXED: bool;
-
-    fn push<'b>(&'b self, out: &mut Out<'_, 'b>) -> QueryResult<()>;
-}
-
-pub(super) struct Nothing;
-
-impl Changes for Nothing {
-    const ARE_FIXED: bool = true;
-
-    fn push<'b>(&'b self, _: &mut Out<'_, 'b>) -> QueryResult<()> {
-        Ok(())
-    }
-}
-
-/// A changeset of Diesel's.
-pub(super) struct With<S>(pub(super) S);
-
-impl<S: QueryFragment<Pg> + Send + Sync> Changes for With<S> {
-    const ARE_FIXED: bool = false;
-
-    fn push<'b>(&'b self, out: &mut Out<'_, 'b>) -> QueryResult<()> {
-        if !self.0.is_noop(&Pg)? {
-            out.push_sql(", ");
-            self.0.walk_ast(out.reborrow())?;
+/// Looked up by its text, not by its type, as Diesel's own updates are.
+macro_rules! by_text {
+    ($($statement:ident<$($parameter:ident),+>)*) => {$(
+        impl<$($parameter),+> QueryId for $statement<'_, $($parameter),+>
+        where
+            T: Claim,
+        {
+            type QueryId = ();
+            const HAS_STATIC_QUERY_ID: bool = false;
         }
-        Ok(())
-    }
+    )*};
 }
+
+by_text!(Next<T> ByKey<T, K> Renew<T, K> Finish<T, K>);
 
 /// The name of the state.
 pub(super) fn push_state<'b, T: Claim>(

@@ -1,5 +1,6 @@
-//! What is a row that can be claimed: its table, its columns, its key, and the order in which it is claimed.
+//! Which rows can be claimed: of which table, by which columns and key, and in which order?
 
+use crate::renewal::DEFAULT_TTL;
 use diesel::deserialize::{FromSqlRow, Result};
 use diesel::expression::{AsExpression, TypedExpressionType};
 use diesel::pg::Pg;
@@ -44,7 +45,7 @@ pub trait Claim: Sized + Send + Sync + 'static {
     /// Which row comes first. Without an order it is that of the key.
     const ORDER: &'static [Order<Self::Table>] = &[];
     /// How long a claim lasts: whole milliseconds, at least one, at most ten years.
-    const TTL: Duration = Duration::from_secs(60);
+    const TTL: Duration = DEFAULT_TTL;
     /// How often [`run`](super::run) and [`keep`](super::keep) renew it: a third of [`TTL`](Self::TTL), and at most half of it.
     const RENEW: Duration = third(Self::TTL);
 

@@ -1,4 +1,4 @@
-//! Claiming: the rows that come first, or the one of a key.
+//! How is a row claimed: the one that comes first, or the one of a key?
 
 use super::claimed::Claimed;
 use super::send;
@@ -43,8 +43,8 @@ where
     T: Claim,
     C: Connection,
 {
-    let taken = take_next::<T, C, true>(conn, worker, 1).await?;
-    Ok(taken.into_iter().next())
+    let rows = take_next(conn, worker, 1).await?;
+    Ok(rows.into_iter().next())
 }
 
 /// Claims the rows that come first, at most so many: cheaper a row than [`next`], where a row is little work.
@@ -54,8 +54,8 @@ where
 ///
 /// # Locking
 ///
-/// As [`next`], with `LIMIT limit`. The number stands in the statement's text, so each number that is used is prepared once a
-/// connection: use few.
+/// As [`next`], with `LIMIT limit`. The number is in the statement's text, and each text is prepared once a connection: use few
+/// different ones.
 ///
 /// # Errors
 ///
@@ -86,27 +86,23 @@ where
     if limit == 0 {
         return Ok(Vec::new());
     }
-    take_next::<T, C, false>(conn, worker, limit).await
+    take_next(conn, worker, limit).await
 }
 
-async fn take_next<T, C, const ONE: bool>(
-    conn: &mut C,
-    worker: &str,
-    limit: u32,
-) -> Result<Vec<Claimed<T>>, Error>
+async fn take_next<T, C>(conn: &mut C, worker: &str, limit: u32) -> Result<Vec<Claimed<T>>, Error>
 where
     T: Claim,
     C: Connection,
 {
-    let statement = Next::<T, ONE> {
+    let statement = Next::<T> {
         parts: Parts::new(),
         taker: Taker::of::<T>(worker),
         limit,
     };
     let sent = Instant::now();
-    let taken = send::take(conn.pg(), &statement).await;
-    let taken = taken.map_err(Error::Database)?.into_iter();
-    Ok(taken.map(|row| Claimed::new(row, sent)).collect())
+    let rows = send::take(conn.pg(), &statement).await;
+    let rows = rows.map_err(Error::Database)?.into_iter();
+    Ok(rows.map(|row| Claimed::new(row, sent)).collect())
 }
 
 /// Claims the row of a key, if it is available or expired; `None` when there is no such row, or it is claimed or done.
@@ -157,7 +153,7 @@ where
         key,
     };
     let sent = Instant::now();
-    let taken = send::take(conn.pg(), &statement).await;
-    let taken = taken.map_err(Error::Database)?.into_iter().next();
-    Ok(taken.map(|row| Claimed::new(row, sent)))
+    let rows = send::take(conn.pg(), &statement).await;
+    let row = rows.map_err(Error::Database)?.into_iter().next();
+    Ok(row.map(|row| Claimed::new(row, sent)))
 }

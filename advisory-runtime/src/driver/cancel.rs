@@ -41,11 +41,6 @@ where
     .is_ok()
 }
 
-/// Whether the session was told a process id that no process has, as by a pooler.
-pub(crate) fn is_pooled(token: &CancelToken) -> bool {
-    CancelKey::of(token).is_some_and(|key| !key.is_of_a_process())
-}
-
 /// Sends a cancel request for what the session runs, and waits for nothing.
 ///
 /// None is sent behind a pooler, which makes up the process id that its clients are told: pgbouncer 1.18 loses the request when the

@@ -9,8 +9,9 @@ impl fmt::Display for Error {
             Self::NotAvailable { lock } => {
                 write!(
                     f,
-                    "advisory lock `{lock}` is held by another session, and the call does not wait: try again later, or give it \
-                     a `wait`"
+                    "{} is held by another session, and the call does not wait: try again later, or give it \
+                     a `wait`",
+                    Subject(lock)
                 )
             }
             Self::QueueFull { lock, limit } => write!(
@@ -19,8 +20,9 @@ impl fmt::Display for Error {
             ),
             Self::SelfDeadlock { lock } => write!(
                 f,
-                "advisory lock `{lock}` is held by this task itself, on another connection: pass that connection to this call, or take the \
-                 lock once"
+                "{} is held by this task itself, on another connection: pass that connection to this call, or take the \
+                 lock once",
+                Subject(lock)
             ),
             Self::Cancelled { lock, .. } => write!(
                 f,
@@ -29,11 +31,13 @@ impl fmt::Display for Error {
             ),
             Self::InTransaction { lock } => write!(
                 f,
-                "advisory lock `{lock}` was asked for inside an open transaction: call the function outside of it"
+                "{} was asked for inside an open transaction: call the function outside of it",
+                Subject(lock)
             ),
             Self::Standby { lock } => write!(
                 f,
-                "advisory lock `{lock}` was asked for on a standby, whose locks nobody on the primary sees: connect to the primary"
+                "{} was asked for on a standby, whose locks nobody on the primary sees: connect to the primary",
+                Subject(lock)
             ),
             Self::PooledSession { lock } => write!(
                 f,
@@ -49,8 +53,9 @@ impl fmt::Display for Error {
             Self::TimedOut { lock, waited, .. } => {
                 write!(
                     f,
-                    "advisory lock `{lock}` is held by another session: gave up after {waited:.1?}; `cargo advisory locks` shows by \
-                     which"
+                    "{} is held by another session: gave up after {waited:.1?}; `cargo advisory locks` shows by \
+                     which",
+                    Subject(lock)
                 )
             }
             Self::Deadlock { lock, .. } => write!(
@@ -80,8 +85,9 @@ impl fmt::Display for Error {
             ),
             Self::BrokenConnection { lock } => write!(
                 f,
-                "advisory lock `{lock}`: this connection is closed, since an earlier locked call on it was dropped before its end or \
-                 the connection was lost; take another one from the pool, or connect again"
+                "{}: this connection is closed, since an earlier locked call on it was dropped before its end or \
+                 the connection was lost; take another one from the pool, or connect again",
+                Subject(lock)
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
             Self::HoldExceeded { .. }
@@ -92,6 +98,8 @@ impl fmt::Display for Error {
             Self::KeyTooLong { .. }
             | Self::InvalidLease { .. }
             | Self::InvalidTable { .. }
+            | Self::InvalidHolder { .. }
+            | Self::NoRuntime { .. }
             | Self::MissingTable { .. }
             | Self::NotInTransaction { .. } => self.fmt_lease(f),
         }
@@ -104,13 +112,19 @@ impl Error {
         match self {
             Self::HoldExceeded { lock, max_hold } => write!(
                 f,
-                "the call under advisory lock `{lock}` took longer than {max_hold:?}: its open transaction was rolled back; do less \
-                 under the lock, or raise `max_hold`"
+                "the call under {} took longer than {max_hold:?}: its open transaction was rolled back; do less \
+                 under the lock, or raise `max_hold`",
+                Subject(lock)
             ),
             Self::LockLost { lock, .. } => write!(
                 f,
-                "`{lock}` was lost before the work under it had ended: somebody else may have run beside it, so look at what \
-                 it wrote before you run it again"
+                "{} was lost before the work under it had ended: somebody else may have run beside it, so look at what \
+                 it wrote before you run it again",
+                if lock.starts_with(LEASE) {
+                    Subject(lock).to_string()
+                } else {
+                    format!("`{lock}`")
+                }
             ),
             Self::RolledBack { lock, .. } => write!(
                 f,
@@ -137,11 +151,21 @@ impl Error {
         match self {
             Self::KeyTooLong { lock, bytes, max } => write!(
                 f,
-                "the key of `{lock}` has {bytes} bytes, and a lease's key has at most {max}: put a hash of the long part into it"
+                "the key of {} has {bytes} bytes, and a lease's key has at most {max}: put a hash of the long part into it",
+                Subject(lock)
             ),
-            Self::InvalidLease { lock, reason } => write!(f, "`{lock}` can't be leased: {reason}"),
+            Self::InvalidLease { lock, reason } | Self::NoRuntime { lock, reason } => {
+                let pattern = lock.strip_prefix(LEASE).unwrap_or(lock);
+                write!(f, "`{pattern}` can't be leased: {reason}")
+            }
             Self::InvalidTable { table, reason } => {
                 write!(f, "the lease table `{table}`: {reason}")
+            }
+            Self::InvalidHolder { reason, .. } => {
+                write!(
+                    f,
+                    "the name of this holder of leases can't be used: {reason}"
+                )
             }
             Self::MissingTable { table, .. } => write!(
                 f,
@@ -150,10 +174,26 @@ impl Error {
             ),
             Self::NotInTransaction { lock } => write!(
                 f,
-                "a write under the fencing token of `{lock}` needs a transaction: call `fence` first inside one"
+                "a write under the fencing token of {} needs a transaction: call `fence` or `complete` inside one",
+                Subject(lock)
             ),
             // Said above.
             _ => Ok(()),
+        }
+    }
+}
+
+/// How the names of leases begin.
+pub(crate) const LEASE: &str = "lease ";
+
+/// A lock as its messages call it.
+struct Subject<'l>(&'l str);
+
+impl fmt::Display for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.strip_prefix(LEASE) {
+            Some(key) => write!(f, "lease `{key}`"),
+            None => write!(f, "advisory lock `{}`", self.0),
         }
     }
 }

@@ -21,7 +21,7 @@ pub enum Event<'e> {
     Renewed(&'e Lease),
     /// A renewal failed, and is tried again until the lease expires.
     RenewalFailed(&'e Lease, &'e Error),
-    /// It is not held any more, though nobody here released it. Its body is dropped.
+    /// It is not held any more, and nobody here released it. Its body is dropped.
     Lost(&'e Lease),
     /// It was released, or left to be taken for its `keep`.
     Released(&'e Lease),

@@ -1,8 +1,6 @@
-//! A write that happens only while its fencing token is current.
+//! How is a write made to happen only under a lease, and the lease's end in the same commit?
 
-use super::answer::flag;
-use super::sql::HELD;
-use super::statement::{Value, push_value};
+use super::statement::{Value, count, push_value};
 use super::{Lease, Table};
 use crate::driver::depth;
 use crate::{Connection, Error};
@@ -11,7 +9,9 @@ use diesel::expression::is_aggregate;
 use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
+use diesel::result::Error as DieselError;
 use diesel::sql_types::Bool;
+use diesel_async::AsyncPgConnection;
 
 impl Lease {
     /// Makes the rest of the open transaction happen only under this lease: it is refused when the token is not current any more,
@@ -54,26 +54,72 @@ impl Lease {
     /// }
     /// ```
     pub async fn fence<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
-        let lock = || self.name();
         let conn = conn.pg();
+        self.require_transaction(conn)?;
+        let fenced = count(conn, &self.table.named.texts.fence, self.values()).await;
+        if fenced.map_err(Error::Database)? > 0 {
+            return Ok(());
+        }
+        self.hold.lose();
+        Err(self.lost_because(None))
+    }
+
+    /// Marks the work as done, in the transaction that writes its results: both are committed, or neither is. The key stays taken
+    /// for the request's `keep`, and nobody runs the work again in that time, wherever this process dies.
+    ///
+    /// This is the only way to do something *once*. With `keep` alone, a process that dies between its commit and the end of the call
+    /// leaves a key that is free after the ttl, and the work runs again. Call it last in the transaction: it ends the lease, so a
+    /// [`fence`](Self::fence) behind it is refused. If the transaction is rolled back, the lease goes on.
+    ///
+    /// # Locking
+    ///
+    /// One round trip: the row is marked as kept, if the token is still current, and is locked until the transaction ends. Others are
+    /// refused in that time, also past the expiry. `synchronous_commit` is forced for the transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LockLost`] when the token is not current any more: roll back. [`Error::InvalidLease`] without a `keep`;
+    /// [`Error::NotInTransaction`]; [`Error::Database`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping it leaves the transaction to whoever has it.
+    ///
+    /// # Examples
+    ///
+    /// The guide's page on [leases](crate::guide::leases) has one.
+    pub async fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
+        let conn = conn.pg();
+        self.require_transaction(conn)?;
+        let Some(keep) = self.keep else {
+            return Err(Error::InvalidLease {
+                lock: self.name(),
+                reason: "`complete` needs `keep`: how long the key stays taken",
+            });
+        };
+        let ending = self.hold.ending();
+        let text = &self.table.named.texts.keep;
+        if self.table.change(conn, self, text, keep).await? {
+            ending.done(true);
+            return Ok(());
+        }
+        drop(ending);
+        self.hold.lose();
+        Err(self.lost_because(None))
+    }
+
+    fn require_transaction(&self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
+        let lock = self.name();
         match depth(conn) {
-            Ok(Some(_)) => {}
-            Ok(None) => return Err(Error::NotInTransaction { lock: lock() }),
-            Err(_) => return Err(Error::BrokenConnection { lock: lock() }),
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(Error::NotInTransaction { lock }),
+            Err(_) => Err(Error::BrokenConnection { lock }),
         }
-        let statement = flag(&self.table.0.texts.fence, self.values());
-        let rows = self.table.rows(conn, statement).await;
-        match rows {
-            Ok(rows) if rows.iter().any(|row| row == HELD) => Ok(()),
-            Ok(_) => {
-                self.standing.lose();
-                Err(Error::LockLost {
-                    lock: lock(),
-                    source: None,
-                })
-            }
-            Err(error) => Err(Error::Database(error)),
-        }
+    }
+
+    pub(super) fn lost_because(&self, source: Option<DieselError>) -> Error {
+        let lock = self.name();
+        Error::LockLost { lock, source }
     }
 
     /// A condition for one statement: `diesel::update(reports).filter(lease.is_current())` changes nothing when the token is not
@@ -92,8 +138,8 @@ impl Lease {
     /// # diesel::table! { report (id) { id -> BigInt, state -> Text } }
     ///
     /// async fn publish(conn: &mut AsyncPgConnection, lease: &Lease) -> QueryResult<bool> {
-    ///     let own = report::table.filter(lease.is_current());
-    ///     Ok(diesel::update(own).set(report::state.eq("published")).execute(conn).await? > 0)
+    ///     let current = report::table.filter(lease.is_current());
+    ///     Ok(diesel::update(current).set(report::state.eq("published")).execute(conn).await? > 0)
     /// }
     /// ```
     #[must_use]
@@ -109,7 +155,7 @@ impl Lease {
 #[derive(Clone, Debug)]
 pub struct IsCurrent {
     table: Table,
-    values: [Value<'static>; 3],
+    values: [Value<'static>; 2],
 }
 
 impl Expression for IsCurrent {
@@ -132,7 +178,7 @@ impl QueryId for IsCurrent {
 impl QueryFragment<Pg> for IsCurrent {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         // Other values of the statement can stand before these, so each is written where its number would.
-        let mut rest = self.table.0.texts.is_current.as_str();
+        let mut rest = self.table.named.texts.is_current.as_str();
         for (index, value) in self.values.iter().enumerate() {
             let mark = format!("${}", index + 1);
             let Some((before, behind)) = rest.split_once(&mark) else {

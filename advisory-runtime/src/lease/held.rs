@@ -1,4 +1,4 @@
-//! A lease that is renewed in the background, and the body that runs under it.
+//! How does a body run under a lease that is renewed in the background, and how does the lease end?
 
 use super::keeper::Finish;
 use super::{Lease, running};
@@ -6,17 +6,16 @@ use crate::Error;
 use crate::debug::LockSet;
 use crate::expansion::Fallible;
 use crate::observe::{Outcome, Telemetry};
-use std::future::poll_fn;
-use std::pin::pin;
+use crate::renewal::{End, Stop, watch};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// A lease that is renewed until it is finished or dropped.
 ///
-/// A drop releases it in the background, as does a panic; where the process dies, it expires.
+/// It borrows nothing: store it in a struct, or move it to a task. Dropping it releases the lease in the background, as does a panic;
+/// if the process dies, the lease expires.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
 pub struct Held {
@@ -25,8 +24,8 @@ pub struct Held {
     max_hold: Option<Duration>,
     keep: Option<Duration>,
     since: Instant,
-    pub(super) trail: Option<Telemetry>,
-    /// What it is in the order of locks.
+    pub(super) telemetry: Option<Telemetry>,
+    /// Its place in the order of locks.
     pub(super) taken: Option<Arc<LockSet>>,
 }
 
@@ -43,12 +42,12 @@ impl Held {
             max_hold,
             keep,
             since: Instant::now(),
-            trail: None,
+            telemetry: None,
             taken: None,
         }
     }
 
-    /// The lease, for the body: its token, and what makes a write conditional on it.
+    /// The lease, for the body: its token, and the writes that are conditional on it.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
         &self.lease
@@ -78,69 +77,47 @@ impl Held {
     pub async fn run<F: Future>(&mut self, body: F) -> Result<F::Output, Error> {
         let outcome = self.watch(body).await;
         if matches!(outcome, Err(Error::HoldExceeded { .. })) {
-            // The body is dropped, so nothing runs under it; gone when the function returns.
+            // The body is dropped, so nothing runs under it any more.
             drop(self.end(None).await);
         }
         if let Err(error) = &outcome
-            && let Some(mut trail) = self.trail.take()
+            && let Some(mut telemetry) = self.telemetry.take()
         {
-            trail.record_end(Err(error));
+            telemetry.record_end(Err(error));
         }
         outcome
     }
 
     async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
-        let standing = &self.lease.standing;
-        let margin = standing.margin();
+        let hold = &self.lease.hold;
         // Past the end of all time is no bound.
-        let until = self
+        let limit = self
             .max_hold
-            .and_then(|max_hold| self.since.checked_add(max_hold));
-        let mut body = pin!(body);
-        loop {
-            // Asked for before the state is looked at, so that no change between is missed.
-            let mut changed = pin!(standing.changed.notified());
-            changed.as_mut().enable();
-            let deadline = standing.deadline();
-            let wake = deadline.checked_sub(margin).unwrap_or(deadline);
-            let wake = until.map_or(wake, |until| until.min(wake));
-            let mut timer = pin!(tokio::time::sleep_until(wake));
-            let result = poll_fn(|context| {
-                if standing.is_over_within(margin) {
-                    return Poll::Ready(Some(Err(self.lost())));
-                }
-                if until.is_some_and(|until| Instant::now() >= until) {
-                    return Poll::Ready(Some(Err(self.exceeded())));
-                }
-                #[cfg(feature = "tracing")]
-                let _entered = self.trail.as_ref().map(|trail| trail.span().entered());
-                let taken = self.taken.as_ref();
-                let running = taken.map(|taken| running::enter(&self.lease, taken));
-                let polled = body.as_mut().poll(context);
-                drop(running);
-                if let Poll::Ready(result) = polled {
-                    return Poll::Ready(Some(if standing.is_over() {
-                        Err(self.lost())
-                    } else if until.is_some_and(|until| Instant::now() >= until) {
-                        Err(self.exceeded())
-                    } else {
-                        Ok(result)
-                    }));
-                }
-                let is_changed = changed.as_mut().poll(context).is_ready();
-                if is_changed || timer.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(None);
-                }
-                Poll::Pending
-            })
-            .await;
-            if let Some(result) = result {
-                return result;
-            }
+            .and_then(|limit| self.since.checked_add(limit));
+        let enter = || {
+            #[cfg(feature = "tracing")]
+            let span = self
+                .telemetry
+                .as_ref()
+                .map(|telemetry| telemetry.span().entered());
+            #[cfg(not(feature = "tracing"))]
+            let span = ();
+            let taken = self.taken.as_ref();
+            (span, taken.map(|taken| running::enter(&self.lease, taken)))
+        };
+        match watch(hold, limit, enter, body).await {
+            Err(Stop::Exceeded) => Err(Error::HoldExceeded {
+                lock: self.lease.name(),
+                max_hold: self.max_hold.unwrap_or_default(),
+            }),
+            // What has kept its thread could not be dropped.
+            Ok(result) if !hold.is_over() || hold.end() != End::Open => Ok(result),
+            _ => Err(self.lost()),
         }
     }
 
-    /// Releases the lease, or leaves the key taken for the request's `keep` when the result is `Ok`.
+    /// Releases the lease, or leaves the key taken for the request's `keep` if the result is `Ok`. After
+    /// [`Lease::complete`] there is nothing left to do.
     ///
     /// # Locking
     ///
@@ -149,9 +126,9 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// The body's own error as it is. For an `Ok` [`Error::LockLost`] when the lease was lost before the body had returned, or
-    /// when it could not be kept: then the key may be free too early. A release that does not reach the server is none: the lease
-    /// was held while the body ran, and ends by itself.
+    /// The body's own error as it is. For an `Ok` [`Error::LockLost`] when the lease was lost before the body had returned, when
+    /// somebody else has the key by now, or when it could not be kept: then the key may be free too early. A release that does not
+    /// reach the server is no error: the lease was held while the body ran, and ends by itself.
     ///
     /// # Cancel safety
     ///
@@ -161,10 +138,10 @@ impl Held {
     }
 
     async fn finished<R: Fallible>(mut self, result: R) -> Result<R, Error> {
-        let trail = self.trail.take();
+        let telemetry = self.telemetry.take();
         let ended = self.ended(result).await;
-        if let Some(mut trail) = trail {
-            trail.record_end(match &ended {
+        if let Some(mut telemetry) = telemetry {
+            telemetry.record_end(match &ended {
                 Ok(result) if result.is_ok() => Ok(Outcome::Done),
                 Ok(_) => Ok(Outcome::Failed),
                 Err(error) => Err(error),
@@ -175,22 +152,19 @@ impl Held {
 
     async fn ended<R: Fallible>(mut self, result: R) -> Result<R, Error> {
         let keep = self.keep.filter(|_| result.is_ok());
-        let standing = &self.lease.standing;
-        let (was_held, deadline) = (!standing.is_over(), standing.deadline());
+        let hold = Arc::clone(&self.lease.hold);
+        let is_complete = hold.end() != End::Open;
+        let was_held = is_complete || !hold.is_over();
+        // Kept already, unless the transaction of `complete` was rolled back.
         let ended = self.end(keep).await;
-        if !result.is_ok() {
+        if !result.is_ok() || is_complete {
             return Ok(result);
         }
-        // What is over on the server though not here was taken away while the body ran.
-        let is_taken = || Instant::now() < deadline;
         match ended {
             _ if !was_held => Err(self.lost()),
-            Ok(false) if keep.is_some() || is_taken() => Err(self.lost()),
-            Err(error) if keep.is_some() => Err(Error::LockLost {
-                lock: self.lease.name(),
-                source: Some(error.into()),
-            }),
-            Ok(_) | Err(_) => Ok(result),
+            Ok(false) => Err(self.lost()),
+            Err(error) if keep.is_some() => Err(self.lease.lost_because(Some(error.into()))),
+            Ok(true) | Err(_) => Ok(result),
         }
     }
 
@@ -208,17 +182,7 @@ impl Held {
     }
 
     fn lost(&self) -> Error {
-        Error::LockLost {
-            lock: self.lease.name(),
-            source: self.lease.standing.reason(),
-        }
-    }
-
-    fn exceeded(&self) -> Error {
-        Error::HoldExceeded {
-            lock: self.lease.name(),
-            max_hold: self.max_hold.unwrap_or_default(),
-        }
+        self.lease.lost_because(self.lease.hold.reason())
     }
 }
 

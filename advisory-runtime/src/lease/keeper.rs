@@ -1,20 +1,21 @@
-//! The task behind a lease: it waits for it, renews it, and releases it, also when nobody waits for the answer any more.
+//! The task behind a lease: acquires it, renews it, and releases it, also when nobody waits for the answer any more.
 //!
-//! One task from the first try on, so that a grant whose caller is gone meanwhile is released like any other.
+//! One task from the first try on, so that a grant whose caller is gone is released like any other.
 
-use super::acquire::Grant;
-use super::patience::{Patience, Refusal};
-use super::{Event, Lease, Leases, Request};
-use crate::driver::Driver;
-use crate::pool::{self, BESIDE, Pool};
-use crate::{Connection, Error};
-use diesel_async::AsyncPgConnection;
+use super::backoff::Backoff;
+use super::steps::random;
+use super::store::{Asked, Step, Store, is_unreachable};
+use super::{Event, FencingToken, Lease, Leases, Request};
+use crate::Error;
+use crate::renewal::{Hold, Renew, renew_until_lost};
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 /// How a lease ends.
 #[derive(Debug)]
@@ -24,119 +25,110 @@ pub(super) struct Finish {
     pub(super) reply: oneshot::Sender<Result<bool, Error>>,
 }
 
-/// What is done with a lease in one round trip.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    Renew(Duration),
-    Release,
-    Keep(Duration),
-}
-
-/// A server that does not answer for so long is not reached.
-const UNANSWERED: Duration = Duration::from_secs(10);
-
-pub(super) async fn keep<P: Pool + Clone + Send + 'static>(
-    leases: Leases<P>,
+pub(super) async fn run<S: Store>(
+    leases: Leases<S>,
     request: Request,
     mut ready: oneshot::Sender<Result<Lease, Error>>,
-    mut finished: oneshot::Receiver<Finish>,
+    finished: oneshot::Receiver<Finish>,
 ) {
-    let lease = match acquire(&leases, &request, &mut ready).await {
+    let asked = Asked {
+        grant_id: random(),
+        is_sent: AtomicBool::new(false),
+        request,
+    };
+    let mut is_unanswered = false;
+    let lease = match acquire(&leases, &asked, &mut ready, &mut is_unanswered).await {
         Some(Ok(lease)) => lease,
-        Some(Err(error)) => {
-            if error.is_busy() {
-                let (lock, waited) = (&request.name(), waited(&error));
-                leases.tell(Event::Busy { lock, waited });
+        refused => {
+            if let Some(Err(error)) = refused {
+                tell_busy(&leases, &asked, &error);
+                drop(ready.send(Err(error)));
             }
-            drop(ready.send(Err(error)));
+            if is_unanswered {
+                release(&leases, &possible_grant(&leases, &asked)).await;
+            }
             return;
         }
-        None => return,
     };
     leases.tell(Event::Acquired(&lease));
     if ready.send(Ok(lease.clone())).is_err() {
-        return end(&leases, &lease, None, None).await;
+        return release(&leases, &lease).await;
     }
-    let finish = renew(&leases, &lease, &request, &mut finished).await;
-    let (keep, reply) = finish.map_or((None, None), |finish| (finish.keep, Some(finish.reply)));
-    end(&leases, &lease, keep, reply).await;
+    match renew(&leases, &lease, &asked.request, finished).await {
+        Some(finish) => end(&leases, &lease, finish.keep, Some(finish.reply)).await,
+        None => release(&leases, &lease).await,
+    }
 }
 
-fn waited(error: &Error) -> Duration {
-    match error {
+fn tell_busy<S: Store>(leases: &Leases<S>, asked: &Asked, error: &Error) {
+    let waited = match error {
         Error::TimedOut { waited, .. } => *waited,
-        _ => Duration::ZERO,
-    }
+        Error::NotAvailable { .. } => Duration::ZERO,
+        _ => return,
+    };
+    let lock = &asked.request.name();
+    leases.tell(Event::Busy { lock, waited });
 }
 
 /// `None` when nobody wants it any more.
-async fn acquire<P: Pool + Clone + Send + 'static>(
-    leases: &Leases<P>,
-    request: &Request,
+async fn acquire<S: Store>(
+    leases: &Leases<S>,
+    asked: &Asked,
     ready: &mut oneshot::Sender<Result<Lease, Error>>,
+    is_unanswered: &mut bool,
 ) -> Option<Result<Lease, Error>> {
-    let mut patience = Patience::new(request);
+    let mut backoff = Backoff::new(&asked.request);
+    let is_sent = || asked.is_sent.load(Ordering::Relaxed);
     loop {
-        match attempt(leases, &patience, request, ready).await? {
-            Ok(Ok(grant)) => {
-                return Some(Ok(grant.lease(&leases.table, request, patience.waited())));
+        asked.is_sent.store(false, Ordering::Relaxed);
+        let tried = leases.store.attempt(&leases.table, asked, backoff.left());
+        // What is on its way is waited for.
+        let tried = unless_closed(ready, is_sent, tried).await?;
+        *is_unanswered = match &tried {
+            Err(error) => *is_unanswered || is_sent() && is_unreachable(error),
+            Ok(_) => false,
+        };
+        let pause = async {
+            match tried {
+                Ok(Ok(lease)) => return Ok(Some(lease.after(backoff.waited()))),
+                Ok(Err(refusal)) => backoff.pause(refusal).await?,
+                Err(error) if is_unreachable(&error) => backoff.pause_after(error).await?,
+                Err(error) => return Err(error),
             }
-            Ok(Err(refusal)) => {
-                let waited = unless_closed(ready, patience.wait(refusal)).await?;
-                if let Err(error) = waited {
-                    return Some(Err(error));
-                }
-            }
+            Ok(None)
+        };
+        match unless_closed(ready, || false, pause).await? {
+            Ok(None) => {}
+            Ok(Some(lease)) => return Some(Ok(lease)),
             Err(error) => return Some(Err(error)),
         }
     }
 }
 
-/// One try; `None` when nobody wants it any more.
-async fn attempt<P: Pool + Clone + Send + 'static>(
-    leases: &Leases<P>,
-    patience: &Patience,
-    request: &Request,
-    ready: &mut oneshot::Sender<Result<Lease, Error>>,
-) -> Option<Result<Result<Grant, Refusal>, Error>> {
-    #[cfg(feature = "testing")]
-    if let Some(memory) = leases.pool.memory() {
-        return Some(Ok(memory.attempt(request, &leases.table.0.holder)));
-    }
-    // Borrowed for one try: who waits holds no connection.
-    let borrowed = unless_closed(ready, connection(leases, patience, request)).await?;
-    Some(match borrowed {
-        Ok(mut conn) => leases.table.attempt(conn.pg(), request).await,
-        Err(error) => Err(error),
-    })
-}
-
-async fn connection<'p, P: Pool>(
-    leases: &'p Leases<P>,
-    patience: &Patience,
-    request: &Request,
-) -> Result<P::Lent<'p>, Error> {
-    let Some(bound) = patience.left() else {
-        return leases.pool.connection().await;
-    };
-    match timeout(bound, leases.pool.connection()).await {
-        Ok(borrowed) => borrowed,
-        Err(_) => Err(Error::TimedOut {
-            lock: request.name(),
-            waited: patience.waited(),
-            source: None,
-        }),
+/// A lease that may have been granted without an answer, to release it.
+fn possible_grant<S: Store>(leases: &Leases<S>, asked: &Asked) -> Lease {
+    Lease {
+        table: leases.table.clone(),
+        lock: asked.request.name(),
+        key_hash: asked.request.key_hash(),
+        grant_id: asked.grant_id,
+        token: FencingToken(0),
+        waited: Duration::ZERO,
+        keep: None,
+        is_test: false,
+        hold: Arc::new(Hold::new(Instant::now(), asked.request.ttl)),
     }
 }
 
-/// What the future gives, unless nobody waits for the lease any more.
+/// The future's output, unless nobody waits for the lease any more and the future may be dropped.
 async fn unless_closed<T>(
     ready: &mut oneshot::Sender<Result<Lease, Error>>,
+    is_sent: impl Fn() -> bool,
     future: impl Future<Output = T>,
 ) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|context| {
-        if ready.poll_closed(context).is_ready() {
+        if !is_sent() && ready.poll_closed(context).is_ready() {
             return Poll::Ready(None);
         }
         future.as_mut().poll(context).map(Some)
@@ -145,155 +137,92 @@ async fn unless_closed<T>(
 }
 
 /// Renews until the lease is to end; `None` when it was dropped.
-async fn renew<P: Pool + Clone + Send + 'static>(
-    leases: &Leases<P>,
+async fn renew<S: Store>(
+    leases: &Leases<S>,
     lease: &Lease,
     request: &Request,
-    finished: &mut oneshot::Receiver<Finish>,
+    mut finished: oneshot::Receiver<Finish>,
 ) -> Option<Finish> {
-    let (every, standing) = (request.every(), &lease.standing);
-    // So that there are several tries before the expiry.
-    let again = (every / 4).clamp(Duration::from_millis(1), Duration::from_secs(1));
-    let mut next = Instant::now() + every;
-    loop {
-        if let Ok(finish) = unless(sleep_until(next), &mut *finished).await {
-            return finish;
-        }
-        if standing.is_over() {
-            break;
-        }
-        let sent = Instant::now();
-        let left = standing.deadline().saturating_duration_since(sent);
-        match step(leases, lease, Step::Renew(request.ttl), every, left).await {
-            Ok(true) => {
-                leases.tell(Event::Renewed(lease));
-                next = sent + every;
-            }
-            Ok(false) => break,
-            Err(error) => {
-                leases.tell(Event::RenewalFailed(lease, &error));
-                standing.blame(error);
-                next = Instant::now() + again;
-            }
-        }
-    }
-    standing.lose();
-    leases.tell(Event::Lost(lease));
-    finished.await.ok()
-}
-
-/// The finish, once it is there, or an error when the time has come.
-async fn unless(
-    time: impl Future<Output = ()>,
-    finished: &mut oneshot::Receiver<Finish>,
-) -> Result<Option<Finish>, ()> {
-    let (mut time, mut finished) = (pin!(time), pin!(finished));
+    let renewal = Renewal {
+        leases,
+        lease,
+        request,
+    };
+    let mut renewed = pin!(renew_until_lost(&renewal, request.every()));
+    let mut is_over = false;
     poll_fn(|context| {
-        if let Poll::Ready(finish) = finished.as_mut().poll(context) {
-            return Poll::Ready(Ok(finish.ok()));
+        if let Poll::Ready(finish) = pin!(&mut finished).poll(context) {
+            return Poll::Ready(finish.ok());
         }
-        time.as_mut().poll(context).map(|()| Err(()))
+        if !is_over && renewed.as_mut().poll(context).is_ready() {
+            is_over = true;
+            if lease.hold.is_lost() {
+                leases.tell(Event::Lost(lease));
+            }
+        }
+        Poll::Pending
     })
     .await
 }
 
-/// Releases, as long as it makes a difference. Who waits is told after the first try.
-async fn end<P: Pool + Clone + Send + 'static>(
-    leases: &Leases<P>,
+struct Renewal<'r, S> {
+    leases: &'r Leases<S>,
+    lease: &'r Lease,
+    request: &'r Request,
+}
+
+impl<S: Store> Renew for Renewal<'_, S> {
+    fn hold(&self) -> &Hold {
+        &self.lease.hold
+    }
+
+    async fn renew(&self, left: Duration) -> Result<bool, Error> {
+        let step = Step::Renew(self.request.ttl);
+        let store = &self.leases.store;
+        let renewed = store.step(self.lease, step, self.request.every(), left);
+        let is_held = renewed.await?;
+        if is_held {
+            self.leases.tell(Event::Renewed(self.lease));
+        }
+        Ok(is_held)
+    }
+
+    fn failed(&self, error: &Error) {
+        self.leases.tell(Event::RenewalFailed(self.lease, error));
+    }
+}
+
+async fn release<S: Store>(leases: &Leases<S>, lease: &Lease) {
+    end(leases, lease, None, None).await;
+}
+
+/// Releases or keeps, for as long as it makes a difference. A caller is answered after the first try.
+async fn end<S: Store>(
+    leases: &Leases<S>,
     lease: &Lease,
     keep: Option<Duration>,
     mut reply: Option<oneshot::Sender<Result<bool, Error>>>,
 ) {
-    let deadline = lease.standing.deadline();
+    let (expires, was_lost) = (lease.hold.expires(), lease.hold.is_lost());
+    let step = keep.map_or(Step::Release, Step::Keep);
     let mut pause = Duration::from_millis(50);
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let outcome = match keep {
-            Some(keep) => step(leases, lease, Step::Keep(keep), left, left).await,
-            None => step(leases, lease, Step::Release, left, left).await,
-        };
-        let failed = match &outcome {
-            Ok(true) => {
-                leases.tell(Event::Released(lease));
-                false
-            }
-            Ok(false) => false,
-            Err(error) => {
-                leases.tell(Event::ReleaseFailed(lease, error));
-                true
-            }
-        };
+        let left = expires.saturating_duration_since(Instant::now());
+        let outcome = leases.store.step(lease, step, left, left).await;
+        match &outcome {
+            Ok(true) if !was_lost => leases.tell(Event::Released(lease)),
+            Ok(_) => {}
+            Err(error) => leases.tell(Event::ReleaseFailed(lease, error)),
+        }
+        let is_done = outcome.is_ok();
         if let Some(reply) = reply.take() {
             drop(reply.send(outcome));
         }
         let next = Instant::now() + pause;
-        if !failed || next >= deadline {
+        if is_done || next >= expires {
             return;
         }
         sleep_until(next).await;
         pause = (pause * 2).min(Duration::from_secs(5));
-    }
-}
-
-/// One round trip: on a connection that the pool lends at once, else on one of its own.
-async fn step<P: Pool + Clone + Send + 'static>(
-    leases: &Leases<P>,
-    lease: &Lease,
-    step: Step,
-    every: Duration,
-    left: Duration,
-) -> Result<bool, Error> {
-    #[cfg(feature = "testing")]
-    if let Some(memory) = leases.pool.memory() {
-        return Ok(match step {
-            Step::Renew(ttl) => memory.renew(lease, ttl),
-            Step::Release => memory.release(lease),
-            Step::Keep(keep) => memory.keep(lease, keep),
-        });
-    }
-    let answer = UNANSWERED.min(left / 2).max(Duration::from_millis(5));
-    let patience = if lease.is_test {
-        answer
-    } else {
-        pool::patience(every)
-    };
-    let mut is_sent = false;
-    if let Ok(Ok(mut conn)) = timeout(patience, leases.pool.connection()).await {
-        is_sent = true;
-        match timeout(answer, run(leases, lease, step, conn.pg())).await {
-            Ok(Ok(done)) => return Ok(done),
-            // Whoever borrows it next must not wait for what does not answer.
-            _ => conn.pg().status().set_in_error(),
-        }
-    }
-    if lease.is_test {
-        let only =
-            "a lease of a test transaction needs its connection, and the pool did not lend it";
-        return Err(Error::Pool(only.into()));
-    }
-    let beside = async {
-        let _one = BESIDE.acquire().await;
-        let mut conn = leases.pool.dedicated().await?;
-        run(leases, lease, step, &mut conn).await
-    };
-    match timeout(answer.max(Duration::from_millis(100)), beside).await {
-        // The release that was not answered has happened.
-        Ok(Ok(false)) if is_sent && matches!(step, Step::Release) => Ok(true),
-        Ok(done) => done,
-        Err(late) => Err(Error::Pool(Box::new(late))),
-    }
-}
-
-async fn run<P>(
-    leases: &Leases<P>,
-    lease: &Lease,
-    step: Step,
-    conn: &mut AsyncPgConnection,
-) -> Result<bool, Error> {
-    let table = &leases.table;
-    match step {
-        Step::Renew(ttl) => table.renew(conn, lease, ttl).await,
-        Step::Release => table.release(conn, lease).await,
-        Step::Keep(keep) => table.keep(conn, lease, keep).await,
     }
 }

@@ -1,9 +1,9 @@
-//! The lease table and a pool: what renews and releases by itself.
+//! How is a lease acquired that renews and releases by itself?
 
-use super::keeper::keep;
-use super::{Event, Held, Lease, Request, Row, Table, running};
+use super::queries::Which;
+use super::store::Store;
+use super::{Event, Held, Lease, Request, Row, Table, keeper, running};
 use crate::observe::Telemetry;
-use crate::pool::Pool;
 use crate::{Error, LockKey, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// How long a pool or server may take to say whether a call waits for itself: at least, and at most.
+/// How long the server may take to say whether a call waits for itself: at least, and at most.
 const SOON: Duration = Duration::from_secs(1);
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -20,15 +20,15 @@ pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 
 /// The lease table, and the pool whose connections reach it.
 ///
-/// A lease takes a connection only for each round trip. Where the pool does not lend one at once to a renewal or a release, because
-/// bodies hold them all, a connection is opened beside the pool, and closed again; at most two at a time in a process.
+/// A lease takes a connection only for each round trip. If a renewal or a release gets none from the pool soon, because bodies hold
+/// them all, a connection is opened beside the pool and closed again; at most two at a time in a process.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// use advisory_runtime::{Error, Pool, lease::{Leases, Table}};
+/// use advisory_runtime::{Error, lease::{Leases, Store, Table}};
 ///
-/// # async fn f<P: Pool + Clone + Send + 'static>(pool: P) -> Result<(), Error> {
+/// # async fn f<S: Store>(pool: S) -> Result<(), Error> {
 /// let leases = Leases::new(pool).table(Table::new().held_by("worker-7")?);
 /// for row in leases.list().await? {
 ///     println!("{} holds token {} for {:?}", row.holder, row.token, row.remaining);
@@ -37,13 +37,13 @@ pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Leases<P> {
+pub struct Leases<S> {
     pub(super) table: Table,
-    pub(super) pool: P,
+    pub(super) store: S,
     pub(super) observer: Option<Observer>,
 }
 
-impl<P> std::fmt::Debug for Leases<P> {
+impl<S> std::fmt::Debug for Leases<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Leases")
             .field("table", &self.table.name())
@@ -51,12 +51,12 @@ impl<P> std::fmt::Debug for Leases<P> {
     }
 }
 
-impl<P: Pool + Clone + Send + 'static> Leases<P> {
+impl<S: Store> Leases<S> {
     /// Leases in `public.advisory_lease`.
-    pub fn new(pool: P) -> Self {
+    pub fn new(store: S) -> Self {
         Self {
             table: Table::new(),
-            pool,
+            store,
             observer: None,
         }
     }
@@ -79,13 +79,14 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// # Locking
     ///
-    /// As [`Table::acquire`], on a connection that the pool lends for each try. Then an `UPDATE` each third of the ttl, and one for
+    /// As [`Table::acquire`], on a connection of the pool for each try. Then an `UPDATE` each third of the ttl, and one for
     /// the release.
     ///
     /// # Errors
     ///
-    /// As [`Table::acquire`], and [`Error::Pool`]: when no connection comes within the request's wait it is [`Error::TimedOut`].
-    /// Outside of a tokio runtime [`Error::Pool`]. [`Error::SelfDeadlock`] in debug builds, where the body that asks stands under it.
+    /// As [`Table::acquire`]. [`Error::Pool`] when the pool gives no connection or the server no answer within the request's wait; once
+    /// a try has met a holder, it tries on to the end of the wait, which is [`Error::TimedOut`] then. [`Error::NoRuntime`] outside of
+    /// a tokio runtime with a timer. [`Error::SelfDeadlock`] in debug builds, if the body that asks runs under the lease.
     ///
     /// # Cancel safety
     ///
@@ -94,9 +95,9 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     /// # Examples
     ///
     /// ```no_run
-    /// use advisory_runtime::{Error, Pool, lease::{Leases, Request}};
+    /// use advisory_runtime::{Error, lease::{Leases, Request, Store}};
     ///
-    /// # async fn f<P: Pool + Clone + Send + 'static>(leases: Leases<P>) -> Result<(), Error> {
+    /// # async fn f<S: Store>(leases: Leases<S>) -> Result<(), Error> {
     /// let mut held = leases.acquire(Request::text("report:2026-11")).await?;
     /// let result = held.run(async { Ok::<_, Error>(()) }).await?;
     /// held.finish(result).await
@@ -107,19 +108,19 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
         &self,
         request: impl Into<Request>,
     ) -> impl Future<Output = Result<Held, Error>> {
-        self.followed(request.into().made_here())
+        self.followed(request.into().with_origin())
     }
 
-    async fn followed(&self, request: Request) -> Result<Held, Error> {
-        let mut trail = Telemetry::new(request.lock, "lease", "exclusive");
+    pub(super) async fn followed(&self, request: Request) -> Result<Held, Error> {
+        let mut telemetry = Telemetry::new(request.lock, "lease", "exclusive");
         match self.acquired(request).await {
             Ok(mut held) => {
-                trail.record_acquired(held.lease().waited());
-                held.trail = Some(trail);
+                telemetry.record_acquired(held.lease().waited());
+                held.telemetry = Some(telemetry);
                 Ok(held)
             }
             Err(error) => {
-                trail.record_refusal(&error);
+                telemetry.record_refusal(&error);
                 Err(error)
             }
         }
@@ -127,44 +128,43 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
 
     async fn acquired(&self, request: Request) -> Result<Held, Error> {
         request.check()?;
+        let runtime = runtime(&request)?;
         let taken = running::asked(&request);
-        let own = running::held_by_this_task(&request);
-        if !own.is_empty() && Box::pin(self.holds_one(own, request.wait)).await {
+        let running = running::held_by_this_task(&request);
+        if !running.is_empty() && Box::pin(self.holds_one(running, request.wait)).await {
             let lock = request.name();
             return Err(Error::SelfDeadlock { lock });
         }
-        let runtime = Handle::try_current().map_err(|error| Error::Pool(Box::new(error)))?;
         let (ready, granted) = oneshot::channel();
         let (finish, finished) = oneshot::channel();
-        let (limit, stays) = (request.max_hold, request.keep);
-        drop(runtime.spawn(keep(self.clone(), request, ready, finished)));
-        match granted.await {
-            Ok(granted) => {
-                let mut held = Held::new(granted?, finish, limit, stays);
-                held.taken = taken;
-                Ok(held)
-            }
-            Err(ended) => Err(Error::Pool(Box::new(ended))),
-        }
+        let (lock, limit, keep) = (request.name(), request.max_hold, request.keep);
+        drop(runtime.spawn(keeper::run(self.clone(), request, ready, finished)));
+        let Ok(granted) = granted.await else {
+            let reason = "the runtime is shutting down";
+            return Err(Error::NoRuntime { lock, reason });
+        };
+        let mut held = Held::new(granted?, finish, limit, keep);
+        held.taken = taken;
+        Ok(held)
     }
 
-    /// Whether one of these is held in this table, and not in another one or another database. Where the pool does not say so soon,
-    /// the call waits as any other.
-    async fn holds_one(&self, own: Vec<Lease>, wait: Wait) -> bool {
-        // Most often nothing else would come of the wait, so a slow server has the time to say so.
-        let patience = match wait {
+    /// Whether one of these is held in this table, and not in another one or another database. Without an answer, the call waits as
+    /// any other.
+    async fn holds_one(&self, running: Vec<Lease>, wait: Wait) -> bool {
+        // Most often the wait would be in vain, so a slow server gets the time to say so.
+        let limit = match wait {
             Wait::For(wait) => wait.clamp(SOON, SLOW),
             Wait::Session | Wait::Never | Wait::Forever => SLOW,
         };
         let asked = async {
-            for lease in &own {
+            for lease in &running {
                 if self.holds(lease).await.unwrap_or(false) {
                     return true;
                 }
             }
             false
         };
-        let asked = tokio::time::timeout(patience, asked).await;
+        let asked = tokio::time::timeout(limit, asked).await;
         asked.unwrap_or(false)
     }
 
@@ -178,26 +178,9 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// Cancel safe: it only reads.
     pub async fn find(&self, key: impl LockKey) -> Result<Option<Row>, Error> {
-        let text = key.rendered();
-        #[cfg(feature = "testing")]
-        if let Some(memory) = self.pool.memory() {
-            return Ok(memory.find(super::table::sha256(&text)));
-        }
-        let mut conn = self.pool.connection().await?;
-        self.table.find_text(&mut conn, &text).await
-    }
-
-    /// [`Table::is_held`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    pub async fn is_held(&self, key: impl LockKey) -> Result<bool, Error> {
-        Ok(self.find(key).await?.is_some())
+        let which = Which::Key(advisory_pattern::sha256(&key.rendered()));
+        let rows = self.store.rows(&self.table, which).await?;
+        Ok(rows.into_iter().next())
     }
 
     /// [`Table::holds`], on a connection of the pool.
@@ -210,12 +193,7 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// Cancel safe: it only reads.
     pub async fn holds(&self, lease: &Lease) -> Result<bool, Error> {
-        #[cfg(feature = "testing")]
-        if let Some(memory) = self.pool.memory() {
-            return Ok(memory.holds(lease));
-        }
-        let mut conn = self.pool.connection().await?;
-        self.table.holds(&mut conn, lease).await
+        self.store.holds(&self.table, lease).await
     }
 
     /// [`Table::list`], on a connection of the pool.
@@ -228,32 +206,20 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// Cancel safe: it only reads.
     pub async fn list(&self) -> Result<Vec<Row>, Error> {
-        #[cfg(feature = "testing")]
-        if let Some(memory) = self.pool.memory() {
-            return Ok(memory.list());
-        }
-        let mut conn = self.pool.connection().await?;
-        self.table.list(&mut conn).await
+        self.store.rows(&self.table, Which::All).await
     }
 
-    /// [`Table::list_of`], on a connection of the pool.
+    /// [`Table::sweep`], on a connection of the pool.
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find).
+    /// As [`Table::sweep`], and [`Error::Pool`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it only reads.
-    pub async fn list_of(&self, holder: &str) -> Result<Vec<Row>, Error> {
-        #[cfg(feature = "testing")]
-        if let Some(memory) = self.pool.memory() {
-            let mut rows = memory.list();
-            rows.retain(|row| row.holder == holder);
-            return Ok(rows);
-        }
-        let mut conn = self.pool.connection().await?;
-        self.table.list_of(&mut conn, holder).await
+    /// Cancel safe: some rows are removed and some are not.
+    pub async fn sweep(&self) -> Result<usize, Error> {
+        self.store.sweep(&self.table).await
     }
 
     /// [`Table::set_up`], on a connection of the pool.
@@ -266,12 +232,7 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     ///
     /// Cancel safe: the table is there or not.
     pub async fn set_up(&self) -> Result<(), Error> {
-        #[cfg(feature = "testing")]
-        if self.pool.memory().is_some() {
-            return Ok(());
-        }
-        let mut conn = self.pool.connection().await?;
-        self.table.set_up(&mut conn).await
+        self.store.set_up(&self.table).await
     }
 
     pub(super) fn tell(&self, event: Event<'_>) {
@@ -283,64 +244,19 @@ impl<P: Pool + Clone + Send + 'static> Leases<P> {
     }
 }
 
-/// What `pool = …` takes: a pool of bb8 or deadpool, whose leases are in `public.advisory_lease`, or [`Leases`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` gives a lease no connections",
-    label = "expected a pool of bb8 or deadpool, or `advisory_runtime::lease::Leases`",
-    note = "enable the feature `bb8` or `deadpool` of `advisory-runtime`; for a pool of your own write `Leases::new(pool)`"
-)]
-pub trait Source {
-    /// The pool.
-    type Pool: Pool + Clone + Send + 'static;
-
-    /// The leases.
-    fn leases(&self) -> Leases<Self::Pool>;
-}
-
-impl<P: Pool + Clone + Send + 'static> Source for Leases<P> {
-    type Pool = P;
-
-    fn leases(&self) -> Self {
-        self.clone()
+/// The runtime that a lease is renewed on. Asked before anything is sent.
+fn runtime(request: &Request) -> Result<Handle, Error> {
+    let lock = request.name();
+    let Ok(runtime) = Handle::try_current() else {
+        let reason = "there is no tokio runtime";
+        return Err(Error::NoRuntime { lock, reason });
+    };
+    // tokio says it in no other way.
+    let timer = catch_unwind(|| drop(tokio::time::sleep_until(tokio::time::Instant::now())));
+    if timer.is_err() {
+        let reason =
+            "the tokio runtime has no timer: call `enable_time` or `enable_all` on its builder";
+        return Err(Error::NoRuntime { lock, reason });
     }
-}
-
-impl<S: Source + ?Sized> Source for &S {
-    type Pool = S::Pool;
-
-    fn leases(&self) -> Leases<S::Pool> {
-        S::leases(self)
-    }
-}
-
-impl<S: Source + ?Sized> Source for Arc<S> {
-    type Pool = S::Pool;
-
-    fn leases(&self) -> Leases<S::Pool> {
-        S::leases(self)
-    }
-}
-
-#[cfg(feature = "bb8")]
-impl Source for diesel_async::pooled_connection::bb8::Pool<diesel_async::AsyncPgConnection> {
-    type Pool = Self;
-
-    fn leases(&self) -> Leases<Self> {
-        Leases::new(self.clone())
-    }
-}
-
-#[cfg(feature = "deadpool")]
-impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::AsyncPgConnection> {
-    type Pool = Self;
-
-    fn leases(&self) -> Leases<Self> {
-        Leases::new(self.clone())
-    }
-}
-
-/// What the attribute's expansion calls.
-#[doc(hidden)]
-pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
-    source.leases().followed(request).await
+    Ok(runtime)
 }

@@ -1,50 +1,57 @@
-//! A lease table in memory, for unit tests of what runs under a lease.
+//! Leases in memory, for unit tests of what runs under a lease.
 //!
-//! It promises what the table of the database does, by tokio's clock: `tokio::time::pause` makes a lease of a day end at once.
+//! They promise what the table of a database does, by tokio's clock: after `tokio::time::pause` a lease of a day can end at once.
 
-use super::acquire::{Grant, random};
-use super::{FencingToken, Lease, Leases, Request, Row};
-use crate::lease::patience::Refusal;
-use crate::{Error, Pool};
-use diesel_async::AsyncPgConnection;
+use super::backoff::Refusal;
+use super::queries::Which;
+use super::store::{Asked, Step, Store};
+use super::{FencingToken, Lease, Leases, Row, Table};
+use crate::Error;
+use crate::renewal::Hold;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// A table of leases in memory, in place of a pool: see [`Leases::in_memory`]. A copy is the same table.
+/// A table of leases in memory, instead of a pool: see [`Leases::in_memory`]. A copy is the same table.
 #[derive(Clone, Debug, Default)]
-pub struct InMemory {
-    rows: Arc<Mutex<HashMap<[u8; 32], Memory>>>,
+pub struct InMemory(Arc<Mutex<Rows>>);
+
+#[derive(Debug, Default)]
+struct Rows {
+    last_token: i64,
+    by_key: HashMap<[u8; 32], Entry>,
 }
 
-/// One key's row, which stays.
 #[derive(Debug)]
-struct Memory {
-    /// None after a release and while it is kept.
-    grant_id: Option<i64>,
+struct Entry {
+    grant_id: i64,
+    is_kept: bool,
     token: i64,
-    holder: String,
+    pattern: &'static str,
+    holder: Arc<str>,
     since: SystemTime,
     until: Instant,
 }
 
-impl Memory {
-    fn is_held(&self) -> bool {
+impl Entry {
+    fn is_valid(&self) -> bool {
         Instant::now() < self.until
     }
 
-    fn row(&self, key_hash: [u8; 32]) -> Option<Row> {
+    fn row(&self, key_hash: [u8; 32]) -> Row {
         let remaining = self.until.saturating_duration_since(Instant::now());
-        self.is_held().then(|| Row {
+        Row {
             key_hash,
-            key: None,
-            holder: self.holder.clone(),
             token: FencingToken(self.token),
+            pattern: Some(self.pattern.to_owned()).filter(|pattern| !pattern.is_empty()),
+            key: None,
+            holder: self.holder.to_string(),
+            is_kept: self.is_kept,
             acquired_at: self.since,
             expires_at: SystemTime::now() + remaining,
             remaining,
-        })
+        }
     }
 }
 
@@ -52,8 +59,9 @@ impl Leases<InMemory> {
     /// Leases in a new table in memory, for unit tests that need no database.
     ///
     /// Functions of `scope = "lease"` run on it as on the database's: one holder a key, tokens that grow, `wait`, `keep`, renewal in the
-    /// background, expiry. Time is tokio's, so that a test can pause and advance it. What takes a connection of its own still needs
-    /// one; [`Lease::fence`] and [`Lease::is_current`] ask the database's table, which knows nothing of this one.
+    /// background, expiry. Time is tokio's, so that a test can pause and advance it. Code that takes a connection of its own still
+    /// needs one; [`Lease::fence`], [`Lease::complete`] and [`Lease::is_current`] ask the database's table, which knows nothing of
+    /// this one.
     ///
     /// # Examples
     ///
@@ -61,21 +69,21 @@ impl Leases<InMemory> {
     /// use advisory_runtime::lease::{Leases, Source};
     /// use advisory_runtime::{Error, advisory_lock};
     ///
-    /// struct Webhooks<S> {
+    /// struct Reports<S> {
     ///     leases: S, // a pool in the program
     /// }
     ///
-    /// impl<S: Source> Webhooks<S> {
-    ///     #[advisory_lock(key = "webhook:<id>", scope = "lease", pool = self.leases, keep = "24h", wait = "never", on_held = Ok(false))]
-    ///     async fn handle(&self, id: &str) -> Result<bool, Error> {
+    /// impl<S: Source> Reports<S> {
+    ///     #[advisory_lock(key = "report:<month>", scope = "lease", pool = self.leases, keep = "24h", wait = "never", on_held = Ok(false))]
+    ///     async fn send(&self, month: &str) -> Result<bool, Error> {
     ///         Ok(true)
     ///     }
     /// }
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let webhooks = Webhooks { leases: Leases::in_memory() };
-    /// assert!(webhooks.handle("evt_1").await.unwrap());
-    /// assert!(!webhooks.handle("evt_1").await.unwrap(), "once is once");
+    /// let reports = Reports { leases: Leases::in_memory() };
+    /// assert!(reports.send("2026-11").await.unwrap());
+    /// assert!(!reports.send("2026-11").await.unwrap(), "kept for a day");
     /// # });
     /// ```
     #[must_use]
@@ -84,103 +92,111 @@ impl Leases<InMemory> {
     }
 }
 
-/// Lends nothing: leases ask it in place of a connection.
-impl Pool for InMemory {
-    type Lent<'p> = &'p mut AsyncPgConnection;
-
-    async fn connection(&self) -> Result<Self::Lent<'_>, Error> {
-        let none = "leases in memory have no connection: give the body one of a database, or none";
-        Err(Error::Pool(none.into()))
-    }
-
-    fn memory(&self) -> Option<&InMemory> {
-        Some(self)
-    }
-}
-
 impl InMemory {
-    fn rows(&self) -> MutexGuard<'_, HashMap<[u8; 32], Memory>> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn attempt(&self, request: &Request, holder: &str) -> Result<Grant, Refusal> {
-        let (key_hash, grant_id, sent) = (request.key_hash(), random(), Instant::now());
-        let mut rows = self.rows();
-        let before = rows.get(&key_hash);
-        if let Some(held) = before.filter(|row| row.is_held()) {
-            return Err(Refusal::Held {
-                left: held.until - sent,
-                lock_timeout: None,
-            });
-        }
-        let token = before.map_or(0, |row| row.token) + 1;
-        let row = Memory {
-            grant_id: Some(grant_id),
-            token,
-            holder: holder.to_owned(),
-            since: SystemTime::now(),
-            until: sent + request.ttl,
-        };
-        rows.insert(key_hash, row);
-        Ok(Grant {
-            key_hash,
-            grant_id,
-            token: FencingToken(token),
-            sent,
-            is_test: false,
-        })
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What only the holder may do.
-    fn own(&self, lease: &Lease, change: impl FnOnce(&mut Memory)) -> bool {
+    fn change(&self, lease: &Lease, change: impl FnOnce(&mut Entry) -> bool) -> bool {
         let mut rows = self.rows();
-        let row = rows.get_mut(&lease.key_hash);
-        let own = row.filter(|row| row.grant_id == Some(lease.grant_id) && row.is_held());
-        own.map(change).is_some()
+        let entry = rows.by_key.get_mut(&lease.key_hash);
+        let ours = entry.filter(|entry| entry.grant_id == lease.grant_id);
+        ours.is_some_and(change)
     }
+}
 
-    pub(super) fn renew(&self, lease: &Lease, ttl: Duration) -> bool {
-        let sent = Instant::now();
-        let is_held = self.own(lease, |row| row.until = row.until.max(sent + ttl));
-        if is_held {
-            lease.standing.extend(sent, ttl);
-        } else {
-            lease.standing.lose();
+impl Store for InMemory {
+    async fn attempt(
+        &self,
+        table: &Table,
+        asked: &Asked,
+        _: Option<Duration>,
+    ) -> Result<Result<Lease, Refusal>, Error> {
+        let (request, sent) = (&asked.request, Instant::now());
+        let key_hash = request.key_hash();
+        let mut rows = self.rows();
+        if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
+            return Ok(Err(Refusal::held(entry.until - sent, None)));
         }
-        is_held
+        rows.last_token += 1;
+        let entry = Entry {
+            grant_id: asked.grant_id,
+            is_kept: false,
+            token: rows.last_token,
+            pattern: request.lock,
+            holder: Arc::clone(&table.holder),
+            since: SystemTime::now(),
+            until: sent + request.ttl,
+        };
+        let token = FencingToken(entry.token);
+        rows.by_key.insert(key_hash, entry);
+        Ok(Ok(Lease {
+            table: table.clone(),
+            lock: request.name(),
+            key_hash,
+            grant_id: asked.grant_id,
+            token,
+            waited: Duration::ZERO,
+            keep: request.keep,
+            is_test: false,
+            hold: Arc::new(Hold::new(sent, request.ttl)),
+        }))
     }
 
-    pub(super) fn release(&self, lease: &Lease) -> bool {
-        self.keep(lease, Duration::ZERO)
+    async fn step(
+        &self,
+        lease: &Lease,
+        step: Step,
+        _: Duration,
+        _: Duration,
+    ) -> Result<bool, Error> {
+        let now = Instant::now();
+        let done = self.change(lease, |entry| {
+            let (is_valid, was_kept) = (entry.is_valid(), entry.is_kept);
+            match step {
+                Step::Renew(ttl) if is_valid && !was_kept => {
+                    entry.until = entry.until.max(now + ttl);
+                }
+                Step::Release if !was_kept => entry.until = entry.until.min(now),
+                Step::Keep(keep) if is_valid => (entry.is_kept, entry.until) = (true, now + keep),
+                _ => return false,
+            }
+            true
+        });
+        match step {
+            Step::Renew(ttl) if done => lease.hold.renewed(now, ttl),
+            _ => lease.hold.lose(),
+        }
+        Ok(done)
     }
 
-    pub(super) fn keep(&self, lease: &Lease, keep: Duration) -> bool {
-        let until = Instant::now() + keep;
-        let mut rows = self.rows();
-        let row = rows.get_mut(&lease.key_hash);
-        // Who asks again keeps it anew.
-        let kept = row.filter(|row| row.token == lease.token.0 && row.is_held());
-        let is_kept = kept.map(|row| (row.grant_id, row.until) = (None, until));
-        lease.standing.lose();
-        is_kept.is_some()
+    async fn holds(&self, _: &Table, lease: &Lease) -> Result<bool, Error> {
+        Ok(self.change(lease, |entry| entry.is_valid() && !entry.is_kept))
     }
 
-    pub(super) fn holds(&self, lease: &Lease) -> bool {
-        self.own(lease, |_| ())
-    }
-
-    pub(super) fn find(&self, key_hash: [u8; 32]) -> Option<Row> {
-        self.rows().get(&key_hash)?.row(key_hash)
-    }
-
-    /// Those that are held, soonest to expire first.
-    pub(super) fn list(&self) -> Vec<Row> {
+    async fn rows(&self, _: &Table, which: Which) -> Result<Vec<Row>, Error> {
         let rows = self.rows();
-        let mut held: Vec<Row> = rows
-            .iter()
-            .filter_map(|(hash, row)| row.row(*hash))
-            .collect();
-        held.sort_by_key(|row| row.remaining);
-        held
+        let valid = rows.by_key.iter().filter(|(hash, entry)| {
+            let is_asked = match which {
+                Which::Key(key) => **hash == key,
+                Which::All => true,
+            };
+            is_asked && entry.is_valid()
+        });
+        let mut valid: Vec<Row> = valid.map(|(hash, entry)| entry.row(*hash)).collect();
+        valid.sort_by_key(|row| row.remaining);
+        Ok(valid)
+    }
+
+    async fn sweep(&self, _: &Table) -> Result<usize, Error> {
+        let mut rows = self.rows();
+        let before = rows.by_key.len();
+        rows.by_key.retain(|_, entry| entry.is_valid());
+        Ok(before - rows.by_key.len())
+    }
+
+    async fn set_up(&self, _: &Table) -> Result<(), Error> {
+        Ok(())
     }
 }

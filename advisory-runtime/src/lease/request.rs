@@ -1,17 +1,18 @@
-//! What is asked for: which key, for how long, and how it is held.
+//! What does a call ask for: which key, for how long, and how is it held?
 
-use super::table::sha256;
+use crate::error::LEASE;
+use crate::renewal::{DEFAULT_TTL, SHORTEST_TTL};
 use crate::request::Origin;
 use crate::{Error, LockKey, Wait};
+use advisory_pattern::sha256;
 use std::borrow::Cow;
+use std::fmt::Write;
 use std::time::Duration;
 
 /// The longest rendered key, in bytes.
 pub const LONGEST_KEY: usize = 512;
 
-/// A grant lasts so long unless it is said otherwise.
-const TTL: Duration = Duration::from_secs(60);
-/// The server's times end; nobody leases for longer.
+/// The server's times end.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// One acquisition of one lease, before it is sent.
@@ -42,7 +43,7 @@ pub struct Request {
     pub(super) keep: Option<Duration>,
     pub(super) wait: Wait,
     pub(super) max_hold: Option<Duration>,
-    pub(super) made: Origin,
+    pub(super) origin: Origin,
 }
 
 impl Request {
@@ -70,30 +71,31 @@ impl Request {
         Self {
             lock,
             key,
-            ttl: TTL,
+            ttl: DEFAULT_TTL,
             renew: None,
             keep: None,
             wait: Wait::Session,
             max_hold: None,
-            made: Origin::here(),
+            origin: Origin::here(),
         }
     }
 
-    /// How long a grant lasts when it is not renewed, by the server's clock, in whole milliseconds, rounded up. 60 seconds unless
-    /// it is said. A holder that is killed keeps others out for so long.
+    /// How long a grant lasts when it is not renewed, by the server's clock, in whole milliseconds, rounded up: 60 seconds unless you
+    /// set it, and at least 100 milliseconds. A holder that is killed keeps others out for this time.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How often it is renewed; a third of the ttl unless it is said. Shorter than the ttl.
+    /// How often it is renewed: every third of the ttl unless you set it. Shorter than the ttl.
     pub fn renew(mut self, renew: Duration) -> Self {
         self.renew = Some(renew);
         self
     }
 
-    /// How long the key stays taken after an `Ok`, so that "once" is once: a second instance that ticks late does not run again.
-    /// After an error, a panic and a drop it is free at once.
+    /// How long the key stays taken after an `Ok`: a second instance that ticks late does not run again. After an error, a panic and a
+    /// drop it is free at once. If the process dies before the end of the call, the work runs again after the ttl; for *once* call
+    /// [`Lease::complete`](super::Lease::complete).
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = Some(keep);
         self
@@ -112,10 +114,10 @@ impl Request {
         self
     }
 
-    /// By the caller, unless it is known where.
+    /// Where the call is, unless the request says it.
     #[cfg_attr(debug_assertions, track_caller)]
-    pub(super) fn made_here(mut self) -> Self {
-        self.made = self.made.or(&Origin::here());
+    pub(super) fn with_origin(mut self) -> Self {
+        self.origin = self.origin.or(&Origin::here());
         self
     }
 
@@ -127,17 +129,15 @@ impl Request {
         self.renew.unwrap_or(self.ttl / 3)
     }
 
-    /// What errors call it: its pattern, else the start of the hash that the table has. Never its text.
+    /// Its name in errors: its pattern, else the start of the hash in the table. Never its text.
     pub(super) fn name(&self) -> Cow<'static, str> {
-        if self.lock.is_empty() {
-            let hash = super::statement::hex(&self.key_hash()[..6]);
-            format!("lease {hash}…").into()
-        } else {
-            self.lock.into()
+        match self.lock {
+            "" => format!("{LEASE}{}…", hex(&self.key_hash()[..6])).into(),
+            pattern => format!("{LEASE}{pattern}").into(),
         }
     }
 
-    /// What can be known without the server.
+    /// Checks what needs no server.
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = |reason| {
             let lock = self.name();
@@ -153,16 +153,15 @@ impl Request {
         if self.key.contains('\0') {
             return wrong("its key has a NUL character, which PostgreSQL's texts have not");
         }
-        if self.ttl.is_zero() {
-            return wrong("`ttl` is zero: write how long a grant lasts, such as 60 seconds");
+        if self.ttl < SHORTEST_TTL {
+            return wrong(
+                "`ttl` is too short to be renewed in time: write at least 100 milliseconds",
+            );
         }
         lasts(self.ttl, || self.name())?;
         lasts(self.keep.unwrap_or_default(), || self.name())?;
         if self.renew == Some(Duration::ZERO) {
             return wrong("`renew` is zero: leave it out for a third of `ttl`");
-        }
-        if self.every().is_zero() {
-            return wrong("`ttl` is too short to be renewed: write at least a millisecond");
         }
         if self.every() >= self.ttl {
             return wrong("`renew` is not shorter than `ttl`: leave it out for a third of it");
@@ -175,13 +174,13 @@ impl<K: LockKey> From<K> for Request {
     fn from(key: K) -> Self {
         let request = Self::new(key);
         Self {
-            made: request.made.clone().without_place(),
+            origin: request.origin.clone().without_place(),
             ..request
         }
     }
 }
 
-/// Whether the server's times have room for so long.
+/// Checks that the server's times have room for it.
 pub(super) fn lasts(time: Duration, lock: impl FnOnce() -> Cow<'static, str>) -> Result<(), Error> {
     if time <= LONGEST {
         return Ok(());
@@ -196,4 +195,13 @@ pub(super) fn lasts(time: Duration, lock: impl FnOnce() -> Cow<'static, str>) ->
 pub(super) fn milliseconds(duration: Duration) -> i64 {
     let rounded = duration.as_nanos().div_ceil(1_000_000);
     i64::try_from(rounded).unwrap_or(i64::MAX)
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a `String` cannot fail.
+        let _: std::fmt::Result = write!(digits, "{byte:02x}");
+    }
+    digits
 }

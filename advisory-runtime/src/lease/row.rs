@@ -1,20 +1,27 @@
-//! A lease as the table has it.
+//! What does the table say of a lease?
 
 use super::FencingToken;
+use super::statement::RowColumns;
+use diesel::pg::Pg;
+use diesel::prelude::Queryable;
 use std::time::{Duration, SystemTime};
 
-/// A lease that somebody holds, as the server sees it: every time is the server's own.
+/// A lease that somebody holds, or a key that is kept, as the server sees it: every time is the server's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
     /// The SHA-256 of the key's text.
     pub key_hash: [u8; 32],
-    /// The key's text, where the table keeps it ([`Table::with_text`](super::Table::with_text)) and it was not released.
-    pub key: Option<String>,
-    /// Who holds it, as it calls itself.
-    pub holder: String,
     /// The grant's token.
     pub token: FencingToken,
+    /// The key's pattern, such as `report:<month>`; `None` for a key that was given as a text.
+    pub pattern: Option<String>,
+    /// The key's text, if the table keeps it ([`Table::with_text`](super::Table::with_text)) and the lease is held.
+    pub key: Option<String>,
+    /// Who holds it, or has held it, by its own account.
+    pub holder: String,
+    /// The work is done, and nobody holds the key: it is taken until it expires.
+    pub is_kept: bool,
     /// When it was granted.
     pub acquired_at: SystemTime,
     /// When it ends unless it is renewed.
@@ -24,44 +31,46 @@ pub struct Row {
 }
 
 impl Row {
-    /// Reads what the statements of this crate write, and `None` from what they do not.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let mut next = || words.next();
-        let key_hash = bytes(next()?)?.try_into().ok()?;
-        let token = FencingToken(next()?.parse().ok()?);
-        let holder = String::from_utf8(bytes(next()?.strip_prefix('h')?)?).ok()?;
-        let key = match next()?.strip_prefix('k')? {
-            "" => None,
-            digits => Some(String::from_utf8(bytes(digits)?).ok()?),
-        };
-        let acquired_at = time(next()?)?;
-        let expires_at = time(next()?)?;
-        let remaining = micros(next()?)?;
-        Some(Self {
-            key_hash,
+    /// How long ago it was granted, by the server's clock.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        let granted = self.expires_at.duration_since(self.acquired_at);
+        granted.unwrap_or_default().saturating_sub(self.remaining)
+    }
+}
+
+impl Queryable<RowColumns, Pg> for Row {
+    type Row = (
+        Vec<u8>,
+        i64,
+        Option<String>,
+        Option<String>,
+        String,
+        bool,
+        i64,
+        i64,
+        i64,
+    );
+
+    fn build(row: Self::Row) -> diesel::deserialize::Result<Self> {
+        let (key_hash, token, pattern, key, holder, is_kept, acquired, expires, left) = row;
+        let key_hash = <[u8; 32]>::try_from(key_hash);
+        let time = |since| SystemTime::UNIX_EPOCH.checked_add(micros(since));
+        Ok(Self {
+            key_hash: key_hash.map_err(|_| "a key's hash has 32 bytes")?,
+            token: FencingToken(token),
+            pattern,
             key,
             holder,
-            token,
-            acquired_at,
-            expires_at,
-            remaining,
+            is_kept,
+            acquired_at: time(acquired).ok_or("a time that this system does not have")?,
+            expires_at: time(expires).ok_or("a time that this system does not have")?,
+            remaining: micros(left),
         })
     }
 }
 
-fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.map(byte).collect()
-}
-
-fn time(digits: &str) -> Option<SystemTime> {
-    SystemTime::UNIX_EPOCH.checked_add(micros(digits)?)
-}
-
 /// What is over counts as nothing.
-pub(super) fn micros(digits: &str) -> Option<Duration> {
-    let micros: i64 = digits.parse().ok()?;
-    Some(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+pub(super) fn micros(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }

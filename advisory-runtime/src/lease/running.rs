@@ -1,10 +1,11 @@
-//! Which leases a running body stands under, in debug builds: a call inside it that waits for one of them waits for itself.
+//! Under which leases does a body run, in debug builds? A call inside it that waits for one of them waits for itself.
 
 use super::{Lease, Request};
 use crate::Wait;
 use crate::debug::LockSet;
 use crate::debug::order;
 use crate::debug::self_deadlock::{Mark, mark};
+use crate::error::LEASE;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -38,18 +39,15 @@ impl Drop for Entered {
     }
 }
 
-/// What a request is in the order of locks, in which it is recorded.
+/// Records a request in the order of locks.
 pub(super) fn asked(request: &Request) -> Option<Arc<LockSet>> {
     if !cfg!(debug_assertions) {
         return None;
     }
-    let name = request.name();
     // Its text can be personal data.
-    let text = match name.strip_prefix("lease ") {
-        Some(hash) if request.lock.is_empty() => hash.to_owned().into(),
-        _ => name,
-    };
-    let taken = LockSet::lease(request.key_hash(), text, request.made.place());
+    let name = request.name();
+    let text = name.strip_prefix(LEASE).unwrap_or(&name).to_owned().into();
+    let taken = LockSet::lease(request.key_hash(), text, request.origin.place());
     if !request.is_try() {
         order::asked(None, &[], &taken);
     }

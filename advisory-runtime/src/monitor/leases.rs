@@ -1,20 +1,20 @@
-//! The leases beside the locks.
+//! Which leases are held, and which keys are kept?
 
 use super::names::{Name, Names};
 use crate::lease::{Row, Table};
 use crate::{Connection, Error};
 
-/// A lease that somebody holds.
+/// A lease that somebody holds, or a key that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
-    /// Who holds it, its token, and when it expires.
+    /// Who holds it, its pattern and token, and when it expires.
     pub row: Row,
-    /// What it is called: known where its key has no placeholders, or where the table keeps the keys' text.
+    /// The locks it can be, of those that the inventory has.
     pub names: Vec<Name>,
 }
 
-/// Lists every lease of a table that is held, soonest to expire first. It reads the whole table.
+/// Lists every lease of a table that is held and every key that is kept, soonest to expire first. It reads the whole table.
 ///
 /// # Errors
 ///
@@ -32,9 +32,9 @@ pub async fn leases<C: Connection>(
 }
 
 pub(super) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {
-    let shown = rows.into_iter().map(|row| Lease {
-        names: names.of_lease(row.key_hash, row.key.as_deref()),
+    let leases = rows.into_iter().map(|row| Lease {
+        names: names.of_lease(&row),
         row,
     });
-    shown.collect()
+    leases.collect()
 }

@@ -187,20 +187,19 @@ impl Names {
         names
     }
 
-    /// The names of a lease, by the SHA-256 of its key's text, or by the text where the table keeps it.
+    /// The names of a lease, by its pattern, or by the SHA-256 or the text of its key.
     #[cfg(feature = "diesel-async")]
-    pub(super) fn of_lease(&self, key_hash: [u8; 32], text: Option<&str>) -> Vec<Name> {
-        let leased = || {
-            let site_keys = self.site_keys.iter();
-            site_keys.filter(|known| known.space != KeySpace::Advisory)
-        };
+    pub(super) fn of_lease(&self, row: &crate::lease::Row) -> Vec<Name> {
+        let site_keys = self.site_keys.iter();
+        let leased = site_keys.filter(|known| known.space != KeySpace::Advisory);
         let mut names = Vec::new();
-        for known in leased() {
+        for known in leased {
             let constant = known.key.text().constant();
-            let is_it = match (constant, text) {
-                (Some(constant), _) => advisory_pattern::sha256(&constant) == key_hash,
-                (None, Some(text)) => overlap(&known.language, &language_of(text)),
-                (None, None) => false,
+            let is_it = match (constant, &row.pattern, &row.key) {
+                (Some(constant), ..) => advisory_pattern::sha256(&constant) == row.key_hash,
+                (None, Some(pattern), _) => known.written == *pattern,
+                (None, None, Some(text)) => overlap(&known.language, &language_of(text)),
+                (None, None, None) => false,
             };
             if is_it {
                 add(&mut names, Certainty::Certain, &known.written, [known]);

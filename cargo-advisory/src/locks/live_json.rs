@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use advisory_runtime::monitor::{
-    Activity, Backend, Certainty, Holder, HolderId, Lease, Lock, Name, Scope, Waiter,
+    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Lock, Name, Scope, Waiter,
 };
 use advisory_runtime::{Key, Mode};
 use serde_json::{Value, json};
@@ -55,6 +55,7 @@ fn value(snapshot: &Snapshot) -> Value {
         "locks": shown.collect::<Vec<_>>(),
         "backends": locks.backends.iter().map(backend).collect::<Vec<_>>(),
         "leases": leases.map(|leases| leases.iter().map(lease).collect::<Vec<_>>()),
+        "claims": snapshot.claims.iter().map(|(table, row)| claim(table, row)).collect::<Vec<_>>(),
     })
 }
 
@@ -176,12 +177,23 @@ fn lease(lease: &Lease) -> Value {
     let row = &lease.row;
     json!({
         "key_hash": hex(&row.key_hash),
+        "pattern": row.pattern,
         "key": row.key,
+        "is_kept": row.is_kept,
         "names": lease.names.iter().map(name).collect::<Vec<_>>(),
         "holder": row.holder,
         "token": row.token.get(),
         "acquired_at_ms": since(row.acquired_at),
         "expires_at_ms": since(row.expires_at),
+        "remaining_ms": millis(row.remaining),
+    })
+}
+
+fn claim(table: &str, row: &ClaimedRow) -> Value {
+    json!({
+        "table": table,
+        "row": row.key,
+        "locked_by": row.locked_by,
         "remaining_ms": millis(row.remaining),
     })
 }

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_runtime::monitor::{
-    Activity, Backend, Certainty, Holder, HolderId, Lease, Lock, Locks, Name, Scope, State,
+    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Lock, Locks, Name, Scope,
+    State,
 };
 use advisory_runtime::{Key, Mode};
 
@@ -28,8 +29,13 @@ const LOCKS: Columns<8> = Columns {
     styles: [KEY, BOLD, PLAIN, BOLD, PLAIN, PLAIN, PLAIN, DIM],
     narrowest: NARROWEST,
 };
-const LEASES: Columns<5> = Columns {
-    heads: ["LEASE", "HOLDER", "TOKEN", "HELD FOR", "EXPIRES IN"],
+const LEASES: Columns<6> = Columns {
+    heads: ["LEASE", "HOLDER", "STATE", "TOKEN", "AGE", "EXPIRES IN"],
+    styles: [KEY, PLAIN, PLAIN, PLAIN, PLAIN, BOLD],
+    narrowest: NARROWEST,
+};
+const CLAIMS: Columns<5> = Columns {
+    heads: ["CLAIMS ON", "ROW", "WORKER", "STATE", "EXPIRES IN"],
     styles: [KEY, PLAIN, PLAIN, PLAIN, BOLD],
     narrowest: NARROWEST,
 };
@@ -48,8 +54,11 @@ pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
         .collect();
     table(&mut text, &LOCKS, &shortened(&rows, width), width);
     let leases = snapshot.leases.iter().flatten().map(lease);
-    let leases: Vec<[String; 5]> = leases.collect();
+    let leases: Vec<[String; 6]> = leases.collect();
     table(&mut text, &LEASES, &leases, width);
+    let claims = snapshot.claims.iter().map(|(table, row)| claim(table, row));
+    let claims: Vec<[String; 5]> = claims.collect();
+    table(&mut text, &CLAIMS, &claims, width);
     for note in notes(snapshot) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{note}");
@@ -239,21 +248,37 @@ pub(crate) fn scope_and_mode(holder: &Holder) -> String {
     }
 }
 
-fn lease(lease: &Lease) -> [String; 5] {
+fn lease(lease: &Lease) -> [String; 6] {
     let row = &lease.row;
     let named = names(&lease.names);
-    let label = match (&row.key, named.is_empty()) {
-        (Some(text), _) => one_line(text),
-        (None, false) => named,
-        (None, true) => format!("{}…", hex(&row.key_hash[..8])),
+    let label = match (&row.key, &row.pattern, named.is_empty()) {
+        (Some(text), ..) => one_line(text),
+        (None, _, false) => named,
+        (None, Some(pattern), true) => one_line(pattern),
+        (None, None, true) => format!("{}…", hex(&row.key_hash[..8])),
     };
-    let since = row.expires_at.duration_since(row.acquired_at);
-    let held = since.unwrap_or_default().checked_sub(row.remaining);
+    let state = if row.is_kept { "kept" } else { "held" };
     [
         label,
         one_line(&row.holder),
+        state.to_owned(),
         row.token.to_string(),
-        held.map(short).unwrap_or_default(),
+        short(row.age()),
+        short(row.remaining),
+    ]
+}
+
+fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
+    let state = if row.remaining.is_zero() {
+        "expired"
+    } else {
+        "running"
+    };
+    [
+        one_line(table),
+        one_line(&row.key),
+        one_line(&row.locked_by),
+        state.to_owned(),
         short(row.remaining),
     ]
 }

@@ -10,7 +10,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::programs::{Said, booking_service, file, inventory, run};
+use crate::programs::{Said, advisory, booking_service, file, inventory, run};
 
 /// The number of the fixture's fixed lock.
 pub(crate) const CLEANUP: i64 = 42_424_242;
@@ -120,6 +120,42 @@ async fn locks_are_shown_by_name_with_who_waits_below_them() {
     drop(waiting.await.unwrap());
 }
 
+/// Patterns and never values, and what is held, kept and claimed apart.
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_and_claims_are_shown_with_their_names_and_states() {
+    let db = Database::create().await;
+    let table = Table::new().held_by("worker-7").unwrap();
+    let mut conn = db.connect().await;
+    table.set_up(&mut conn).await.unwrap();
+    let leased = |id: &str| Request::rendered("report:<month>", format!("report:{id}"));
+    table.acquire(&mut conn, leased("2026-10")).await.unwrap();
+    let kept = table.acquire(&mut conn, leased("2026-11")).await.unwrap();
+    let day = Duration::from_secs(86_400);
+    assert!(table.keep(&mut conn, &kept, day).await.unwrap());
+    db.run(
+        "CREATE TABLE jobs (tenant int, no int, locked_until timestamptz, locked_by text, PRIMARY KEY (tenant, no)); \
+         INSERT INTO jobs VALUES (1, 7, clock_timestamp() + interval '1 hour', 'one#u'), \
+         (1, 8, clock_timestamp() - interval '1 hour', 'two#u'), (1, 9, NULL, NULL)",
+    )
+    .await;
+    let shown = locks(&db, &["--claims", "public.jobs"]).await.out;
+    for row in [
+        ["report:<month>", "worker-7", "held"],
+        ["report:<month>", "worker-7", "kept"],
+        ["public.jobs", "1, 7", "running"],
+        ["public.jobs", "1, 8", "expired"],
+    ] {
+        let has = |line: &str| row.iter().all(|part| line.contains(part));
+        assert!(shown.lines().any(has), "{row:?}: {shown}");
+    }
+    assert!(!shown.contains("2026"), "values: {shown}");
+    assert!(!shown.contains("1, 9"), "{shown}");
+    let found = advisory(&["key", "report:2026-10"]).out;
+    let (_, query) = found.rsplit_once("its row:\n").unwrap();
+    let row = diesel_async::RunQueryDsl::execute(diesel::sql_query(query), &mut conn);
+    assert_eq!(row.await.unwrap(), 1, "{query}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn json_has_every_member_of_the_schema() {
     let db = Database::create().await;
@@ -155,6 +191,8 @@ async fn json_has_every_member_of_the_schema() {
     assert_eq!(backend["application"], "job");
     assert_eq!(backend["comment"], "nightly:<day>");
     assert_eq!(value["leases"][0]["token"], 1);
+    assert_eq!(value["leases"][0]["is_kept"], false);
+    assert_eq!(value["leases"][0]["pattern"], Value::Null);
     assert!(value["leases"][0]["remaining_ms"].as_u64().unwrap() > 0);
     drop(job);
     drop(waiting.await.unwrap());

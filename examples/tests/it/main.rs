@@ -17,6 +17,7 @@ mod cleanup_scheduler;
 mod fenced_report;
 mod generate_events;
 mod hot_key;
+mod leader;
 mod sync_workers;
 
 /// What names a server to use.

@@ -12,7 +12,7 @@ use std::process::Command;
 const WHAT: &str = "claims behind a pooler";
 
 /// Since 1.21, as `PgBouncer 1.25.2` says of itself.
-fn tracks_prepared_statements() -> bool {
+pub(crate) fn tracks_prepared_statements() -> bool {
     let said = Command::new("pgbouncer").arg("--version").output();
     let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
     let minor = said.ok().and_then(|said| {

@@ -148,9 +148,9 @@ async fn work_that_returns_after_its_claim_was_lost_is_told_so() {
 struct Counted(bb8::Pool<AsyncPgConnection>);
 
 impl Pool for Counted {
-    type Lent<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
+    type Connection<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
 
-    async fn connection(&self) -> Result<Self::Lent<'_>, Error> {
+    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
         self.0.connection().await
     }
 }

@@ -125,17 +125,17 @@ async fn now_in_a_body_is_from_before_the_wait_and_the_clock_is_not() {
 #[tokio::test]
 async fn tokens_go_on_where_those_of_another_program_ended() {
     let page = include_str!("../../../advisory-runtime/docs/moving.md");
-    let (_, rest) = page.split_once("INSERT INTO").unwrap();
+    let (_, rest) = page.split_once("SELECT setval").unwrap();
     let (statement, _) = rest.split_once(';').unwrap();
     let db = lease::database().await;
     db.run(&format!(
         "CREATE TABLE syncguard_fence_counters (fence_key text PRIMARY KEY, fence bigint NOT NULL DEFAULT 0, key_debug text);
          INSERT INTO syncguard_fence_counters VALUES ('fence:report:2026-11', 4711, 'report:2026-11'), ('fence:new', 0, NULL);
-         INSERT INTO {statement}"
+         SELECT setval{statement}"
     ))
     .await;
     let mut conn = db.connect().await;
-    for (key, token) in [("report:2026-11", 4712), ("new", 1)] {
+    for (key, token) in [("report:2026-11", 4712), ("new", 4713)] {
         let request = LeaseRequest::text(key);
         let lease = Table::new().acquire(&mut conn, request).await.unwrap();
         assert_eq!(lease.token().get(), token, "{key}");

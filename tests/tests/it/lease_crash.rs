@@ -93,8 +93,8 @@ async fn no_token_is_issued_twice_though_the_server_crashes_between_the_grants()
         let mut conn = connect(&server).await;
         forgotten += counted - number(&mut conn, "SELECT n FROM counter").await;
         released += i64::from(table.holds(&mut conn, &last).await.unwrap());
-        let fence = number(&mut conn, "SELECT fence FROM advisory_lease").await;
-        assert_eq!(fence, last.token().get(), "round {round}");
+        let token = number(&mut conn, "SELECT token FROM advisory_lease").await;
+        assert_eq!(token, last.token().get(), "round {round}");
     }
     eprintln!(
         "{} tokens over 4 crashes, none twice; forgotten: {forgotten} other commits, {released} releases",

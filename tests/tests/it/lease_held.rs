@@ -253,8 +253,11 @@ async fn errors_say_what_to_do() {
         "{error:?}"
     );
     for (wrong, why) in [
-        (key("k").ttl(Duration::ZERO), "`ttl` is zero"),
-        (key("k").ttl(Duration::from_nanos(2)), "at least a milli"),
+        (key("k").ttl(Duration::ZERO), "at least 100 milli"),
+        (
+            key("k").ttl(Duration::from_millis(99)),
+            "at least 100 milli",
+        ),
         (key("k").ttl(Duration::MAX), "at most 100 years"),
         (key("k").keep(Duration::MAX), "at most 100 years"),
         (key("k").renew(Duration::from_secs(60)), "not shorter"),

@@ -57,7 +57,7 @@ async fn until_expired(db: &Database) {
 /// The token of the last grant, and the expiry in microseconds, whether it has passed or not.
 async fn granted(db: &Database) -> [i64; 2] {
     let until = "SELECT (extract(epoch FROM expires_at) * 1000000)::int8 FROM advisory_lease";
-    let fence = "SELECT fence FROM advisory_lease";
+    let fence = "SELECT token FROM advisory_lease";
     [db.count(fence).await, db.count(until).await]
 }
 
@@ -154,7 +154,7 @@ async fn a_killed_holders_key_is_free_at_its_expiry_and_not_before() {
         "killed, taken over after {:.1?} of {TTL:?}",
         since.elapsed()
     );
-    assert_eq!(next.token().get(), token + 1);
+    assert!(next.token().get() > token);
     let acquired = acquired(&db).await;
     assert!(acquired >= until, "{acquired} {until}");
 }
@@ -238,7 +238,7 @@ async fn a_holder_that_is_stopped_in_a_fenced_transaction_keeps_others_out_until
         since.elapsed()
     );
     assert!(refused > 0);
-    assert_eq!(next.token().get(), token + 1);
+    assert!(next.token().get() > token);
     let acquired = acquired(&db).await;
     assert!(acquired >= until, "{acquired} {until}");
     // Its locks are free a moment before it is gone from the list.

@@ -173,7 +173,7 @@ async fn watched(
 }
 
 #[advisory_lock(key = "leased-watch:<room>", scope = "lease", pool = leases)]
-async fn leased<P: advisory_runtime::Pool + Clone + Send + 'static>(
+async fn leased<P: advisory_runtime::lease::Store>(
     leases: &Leases<P>,
     room: i64,
 ) -> QueryResult<i64> {

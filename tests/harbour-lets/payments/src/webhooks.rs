@@ -1,7 +1,7 @@
 //! What the provider tells us, at least once.
 
-use advisory_runtime::lease::Leases;
-use advisory_runtime::{Pool, advisory_lock};
+use advisory_runtime::advisory_lock;
+use advisory_runtime::lease::{Leases, Store};
 use async_trait::async_trait;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
@@ -27,7 +27,7 @@ pub struct Webhooks<P, E> {
     pub effect: E,
 }
 
-impl<P: Pool + Clone + Send + Sync + 'static, E: Effect> Webhooks<P, E> {
+impl<P: Store, E: Effect> Webhooks<P, E> {
     /// Handles each webhook once, also when it is delivered twice.
     #[advisory_lock(
         key = "webhook:<webhook.id>",

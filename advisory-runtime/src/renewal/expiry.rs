@@ -1,9 +1,9 @@
-//! Until when may this process believe in what expires on the server?
+//! Until when may this process rely on a row that expires on the server?
 
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// A time by two clocks, since one of them stands still while a machine sleeps, and the other one can be set.
+/// A time on two clocks: the steady one stops while a machine sleeps, and the wall clock can be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
     steady: Instant,
@@ -11,9 +11,8 @@ pub(crate) struct Expiry {
 }
 
 impl Expiry {
-    /// So long after a grant was asked for: the server counts from a later moment.
-    pub(crate) fn after(sent: impl Into<Instant>, ttl: Duration) -> Self {
-        let sent = sent.into();
+    /// `ttl` after the statement was sent. The server counts from a later moment.
+    pub(crate) fn after(sent: Instant, ttl: Duration) -> Self {
         let passed = sent.elapsed();
         Self {
             steady: sent + ttl,
@@ -25,7 +24,7 @@ impl Expiry {
         self.steady
     }
 
-    /// What a renewal makes of it. One that was sent before another one takes nothing back.
+    /// The later of the two: a renewal never shortens.
     pub(crate) fn extended(self, renewed: Self) -> Self {
         if renewed.steady > self.steady {
             renewed
@@ -34,7 +33,7 @@ impl Expiry {
         }
     }
 
-    /// Whether one of the clocks says so.
+    /// Whether either clock says that less than `margin` is left.
     pub(crate) fn is_over_within(self, margin: Duration) -> bool {
         Instant::now() + margin >= self.steady || SystemTime::now() + margin >= self.wall
     }

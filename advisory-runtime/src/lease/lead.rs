@@ -1,0 +1,218 @@
+//! How does one process of several lead?
+
+use super::backoff::chance;
+use super::store::is_unreachable;
+use super::{FencingToken, Lease, Request, Source};
+use crate::{Error, Wait};
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// A time in which this process leads. A copy is the same term.
+#[derive(Clone, Debug)]
+pub struct Term(Lease);
+
+impl Term {
+    /// The fencing token: larger in each later term, whichever process leads in it.
+    #[must_use]
+    pub const fn token(&self) -> FencingToken {
+        self.0.token()
+    }
+
+    /// Whether this process leads, by its own pessimistic clock; see [`Lease::is_held`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.is_held()
+    }
+
+    /// Resolves when the term ends: for tasks that the body has spawned, which are not dropped with it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    pub async fn lost(&self) {
+        self.0.lost().await;
+    }
+
+    /// The lease, to [`fence`](Lease::fence) what is written in this term.
+    #[must_use]
+    pub const fn lease(&self) -> &Lease {
+        &self.0
+    }
+}
+
+/// Campaigns for ever: waits until the key is free, runs the body while this process leads, and campaigns again.
+///
+/// The body is dropped before the lease is lost. After its `Ok` the leadership is given up, and this process campaigns again when the
+/// others had a chance. While the server cannot be reached, it tries on. To give the leadership up when the process shuts down, use
+/// [`lead_until`]; dropping this future gives it up in the background, which a runtime that ends may not carry out.
+///
+/// # Locking
+///
+/// As [`Leases::acquire`](super::Leases::acquire). The request's `wait` and `keep` do not count.
+///
+/// # Errors
+///
+/// The body's own. [`Error::InvalidLease`], [`Error::KeyTooLong`], [`Error::MissingTable`], [`Error::NoRuntime`] and what the server
+/// refuses for another reason: trying again would not help.
+///
+/// # Cancel safety
+///
+/// Cancel safe in that nothing is left: the body is dropped, and the lease is released in the background.
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::lease::{self, Request};
+/// use advisory_runtime::{Error, Pool as _};
+/// use diesel_async::pooled_connection::bb8::Pool;
+/// use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+/// use std::time::Duration;
+///
+/// async fn run(pool: Pool<AsyncPgConnection>) -> Result<std::convert::Infallible, Error> {
+///     lease::lead(&pool, Request::text("cleanup").ttl(Duration::from_secs(15)), async |term| {
+///         let mut minute = tokio::time::interval(Duration::from_secs(60));
+///         loop {
+///             minute.tick().await;
+///             let mut conn = pool.connection().await?;
+///             conn.transaction(async |conn| {
+///                 term.lease().fence(conn).await?; // refused when another process leads by now
+///                 diesel::sql_query("DELETE FROM session WHERE expires < now()").execute(conn).await?;
+///                 Ok::<_, Error>(())
+///             })
+///             .await?;
+///         }
+///     })
+///     .await
+/// }
+/// ```
+pub async fn lead<E, F>(
+    source: &impl Source,
+    request: impl Into<Request>,
+    mut body: impl FnMut(Term) -> F,
+) -> Result<Infallible, E>
+where
+    E: From<Error>,
+    F: Future<Output = Result<(), E>>,
+{
+    let request = request.into().wait(Wait::Forever);
+    let campaign = Campaign::new(source, request);
+    loop {
+        campaign.term(pending(), &mut body).await?;
+    }
+}
+
+/// As [`lead`], until `shutdown` resolves: then the body is dropped, the leadership is given up at once, and `Ok` is returned when the
+/// server has been told.
+///
+/// # Locking
+///
+/// As [`lead`].
+///
+/// # Errors
+///
+/// As [`lead`].
+///
+/// # Cancel safety
+///
+/// As [`lead`].
+///
+/// # Examples
+///
+/// The guide's page on [leader election](crate::guide::leadership) has one.
+pub async fn lead_until<E, F>(
+    source: &impl Source,
+    request: impl Into<Request>,
+    shutdown: impl Future<Output = ()>,
+    mut body: impl FnMut(Term) -> F,
+) -> Result<(), E>
+where
+    E: From<Error>,
+    F: Future<Output = Result<(), E>>,
+{
+    let mut shutdown = pin!(shutdown);
+    let request = request.into().wait(Wait::Forever);
+    let campaign = Campaign::new(source, request);
+    while !campaign.term(shutdown.as_mut(), &mut body).await? {}
+    Ok(())
+}
+
+struct Campaign<S: Source> {
+    leases: super::Leases<S::Store>,
+    request: Request,
+}
+
+impl<S: Source> Campaign<S> {
+    fn new(source: &S, mut request: Request) -> Self {
+        request.keep = None;
+        Self {
+            leases: source.leases(),
+            request,
+        }
+    }
+
+    /// Campaigns and leads once. Whether `shutdown` has ended it.
+    async fn term<E: From<Error>, F: Future<Output = Result<(), E>>>(
+        &self,
+        shutdown: impl Future<Output = ()>,
+        body: &mut impl FnMut(Term) -> F,
+    ) -> Result<bool, E> {
+        let mut shutdown = pin!(shutdown);
+        // Boxed, as what follows: a campaign lasts for long, and should not be large in its caller.
+        let acquired = Box::pin(self.leases.acquire(self.request.clone()));
+        let Some(acquired) = unless(shutdown.as_mut(), acquired).await else {
+            return Ok(true);
+        };
+        let mut held = match acquired {
+            Ok(held) => held,
+            Err(error) if error.is_busy() || is_unreachable(&error) || is_standby(&error) => {
+                return Ok(self.pause(shutdown).await);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let term = Term(held.lease().clone());
+        let Some(led) = unless(shutdown.as_mut(), Box::pin(held.run(body(term)))).await else {
+            drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
+            return Ok(true);
+        };
+        match led {
+            Ok(result) => {
+                // Lost or not: there is nothing to keep.
+                drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
+                result?;
+            }
+            Err(Error::LockLost { .. } | Error::HoldExceeded { .. }) => drop(held),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.pause(shutdown).await)
+    }
+
+    /// Leaves the others a chance. Whether `shutdown` came.
+    async fn pause(&self, shutdown: impl Future<Output = ()>) -> bool {
+        let pause = self.request.every().min(Duration::from_secs(1));
+        let until = Instant::now() + pause.mul_f64(0.5 + 0.5 * chance());
+        unless(pin!(shutdown), sleep_until(until)).await.is_none()
+    }
+}
+
+/// The future's output, or `None` when the shutdown comes first.
+async fn unless<T>(
+    mut shutdown: Pin<&mut impl Future<Output = ()>>,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        if shutdown.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        future.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+const fn is_standby(error: &Error) -> bool {
+    matches!(error, Error::Standby { .. })
+}

@@ -1,0 +1,185 @@
+//! Who holds which key, and what does a refused statement mean? And the removal of rows that have expired.
+
+use super::sql::{IS_STANDBY, SWEPT};
+use super::statement::{RowColumns, Statement, Value, count, is_conflict};
+use super::steps::require_no_transaction;
+use super::{Row, Table};
+use crate::error::is_connection_lost;
+use crate::{Connection, Error, LockKey};
+use advisory_pattern::sha256;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use std::borrow::Cow;
+
+impl Table {
+    /// Who holds the lease on a key, or that it is kept; `None` when it is free. To act on the answer acquire the lease: a moment
+    /// later it can be another's.
+    ///
+    /// # Locking
+    ///
+    /// `SELECT … WHERE key_hash = $1 AND expires_at > clock_timestamp()`, by the server's clock. It locks nothing and waits for nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MissingTable`] (42P01), [`Error::Database`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use advisory_runtime::{Error, lease::Table};
+    /// # use diesel_async::AsyncPgConnection;
+    /// async fn who(conn: &mut AsyncPgConnection) -> Result<Option<String>, Error> {
+    ///     let row = Table::new().find_text(conn, "report:2026-11").await?;
+    ///     Ok(row.map(|row| format!("{} for {:?}", row.holder, row.remaining)))
+    /// }
+    /// ```
+    pub async fn find<C: Connection>(
+        &self,
+        conn: &mut C,
+        key: impl LockKey,
+    ) -> Result<Option<Row>, Error> {
+        self.find_text(conn, &key.rendered()).await
+    }
+
+    /// As [`find`](Self::find), by the key's text, byte for byte as the pattern renders it.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn find_text<C: Connection>(
+        &self,
+        conn: &mut C,
+        key: &str,
+    ) -> Result<Option<Row>, Error> {
+        let rows = self.rows(conn.pg(), Which::Key(sha256(key))).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Every lease that is held and every key that is kept, soonest to expire first. It reads the whole table: for administrators.
+    /// With names beside the rows it is [`monitor::leases`](crate::monitor::leases).
+    ///
+    /// # Locking
+    ///
+    /// `SELECT … WHERE expires_at > clock_timestamp()`. It locks nothing and waits for nobody.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
+        self.rows(conn.pg(), Which::All).await
+    }
+
+    pub(super) async fn rows(
+        &self,
+        conn: &mut AsyncPgConnection,
+        which: Which,
+    ) -> Result<Vec<Row>, Error> {
+        let texts = &self.named.texts;
+        let rows: Result<Vec<Row>, _> = match which {
+            Which::Key(hash) => {
+                let values = [Value::Hash(hash)];
+                let find: Statement<'_, 1, RowColumns> = Statement::new(&texts.find, values);
+                RunQueryDsl::load(find, conn).await
+            }
+            Which::All => RunQueryDsl::load(self.all(), conn).await,
+        };
+        match rows {
+            Ok(rows) => Ok(sorted(rows)),
+            Err(error) => Err(self.explain(conn, error, self.name().into()).await),
+        }
+    }
+
+    fn all(&self) -> Statement<'_, 0, RowColumns> {
+        Statement::new(&self.named.texts.list, [])
+    }
+
+    /// [`list`](Self::list) on a connection of Diesel's own.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn list_blocking(&self, conn: &mut diesel::PgConnection) -> Result<Vec<Row>, Error> {
+        let rows = diesel::RunQueryDsl::load(self.all(), conn);
+        rows.map(sorted).map_err(Error::Database)
+    }
+
+    /// Removes all rows that have expired, and says how many. Acquisitions do it too, a few at a time; call this nightly if a table
+    /// that was large once should shrink soon.
+    ///
+    /// # Locking
+    ///
+    /// `DELETE` of at most 10,000 rows in each statement, until none is left. Rows that somebody has locked are passed over.
+    ///
+    /// # Errors
+    ///
+    /// As [`renew`](Self::renew).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: some are removed and some are not.
+    pub async fn sweep<C: Connection>(&self, conn: &mut C) -> Result<usize, Error> {
+        let conn = conn.pg();
+        require_no_transaction(conn, || self.name().into())?;
+        let mut all = 0;
+        loop {
+            match count(conn, &self.named.texts.sweep, [Value::Number(SWEPT)]).await {
+                Ok(0) => return Ok(all),
+                Ok(rows) => all += rows,
+                Err(error) if is_conflict(&error) => {}
+                Err(error) => return Err(self.explain(conn, error, self.name().into()).await),
+            }
+        }
+    }
+
+    /// What a refused statement means.
+    pub(super) async fn explain(
+        &self,
+        conn: &mut AsyncPgConnection,
+        error: DieselError,
+        lock: Cow<'static, str>,
+    ) -> Error {
+        let DieselError::DatabaseError(kind, _) = &error else {
+            return Error::Database(error);
+        };
+        let question = match kind {
+            DatabaseErrorKind::ReadOnlyTransaction => IS_STANDBY,
+            DatabaseErrorKind::Unknown => &self.named.texts.is_missing,
+            _ => return Error::Database(error),
+        };
+        let is_so = match count(conn, question, []).await {
+            Ok(rows) => rows > 0,
+            // The server has ended the session, as at a restart.
+            Err(lost) if is_connection_lost(&lost) => return Error::Database(lost),
+            Err(_) => false,
+        };
+        match kind {
+            DatabaseErrorKind::ReadOnlyTransaction if is_so => Error::Standby { lock },
+            DatabaseErrorKind::Unknown if is_so => {
+                let (table, source) = (self.name(), error);
+                Error::MissingTable { table, source }
+            }
+            _ => Error::Database(error),
+        }
+    }
+}
+
+/// Which rows of the table.
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    Key([u8; 32]),
+    All,
+}
+
+fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by_key(|row| row.expires_at);
+    rows
+}

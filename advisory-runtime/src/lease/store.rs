@@ -1,0 +1,169 @@
+//! Where are leases: in a table of a database, reached through a pool, or in memory?
+
+use super::backoff::{LAST_TRY, Refusal};
+use super::queries::Which;
+use super::{Lease, Request, Row, Table};
+use crate::pool::Pool;
+use crate::renewal::{self, Borrowed, Dedicated, UNANSWERED};
+use crate::{Connection, Error};
+use diesel_async::AsyncPgConnection;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// What the holder does with a lease in one round trip.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Renew(Duration),
+    Release,
+    Keep(Duration),
+}
+
+/// What a call asks for, the same in each of its tries.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Asked {
+    pub(super) request: Request,
+    pub(super) grant_id: i64,
+    /// Whether the current try is on its way to the server.
+    pub(super) is_sent: AtomicBool,
+}
+
+/// Where leases are: a pool of bb8 or deadpool, a [`Pool`] of your own, or [`InMemory`](super::InMemory).
+pub trait Store: Clone + Send + Sync + 'static {
+    /// One try, in at most `within`.
+    #[doc(hidden)]
+    fn attempt(
+        &self,
+        table: &Table,
+        asked: &Asked,
+        within: Option<Duration>,
+    ) -> impl Future<Output = Result<Result<Lease, Refusal>, Error>> + Send;
+
+    /// In at most `left`, which is what is left of the lease.
+    #[doc(hidden)]
+    fn step(
+        &self,
+        lease: &Lease,
+        step: Step,
+        every: Duration,
+        left: Duration,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    #[doc(hidden)]
+    fn holds(
+        &self,
+        table: &Table,
+        lease: &Lease,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    #[doc(hidden)]
+    fn rows(
+        &self,
+        table: &Table,
+        which: Which,
+    ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
+
+    #[doc(hidden)]
+    fn sweep(&self, table: &Table) -> impl Future<Output = Result<usize, Error>> + Send;
+
+    #[doc(hidden)]
+    fn set_up(&self, table: &Table) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+impl<P: Pool + Clone + Send + 'static> Store for P {
+    async fn attempt(
+        &self,
+        table: &Table,
+        asked: &Asked,
+        within: Option<Duration>,
+    ) -> Result<Result<Lease, Refusal>, Error> {
+        let since = Instant::now();
+        // For one try: a call that waits holds no connection.
+        let conn = match within {
+            Some(within) => match timeout(within, self.connection()).await {
+                Ok(conn) => conn?,
+                Err(_) => return Err(late("the pool gave no connection", within)),
+            },
+            None => self.connection().await?,
+        };
+        let mut borrowed = Borrowed::new(conn);
+        let Some(conn) = borrowed.pg() else {
+            return Ok(Err(Refusal::Unreachable));
+        };
+        let answer = within.map_or(UNANSWERED, |within| {
+            within.saturating_sub(since.elapsed()).max(LAST_TRY)
+        });
+        asked.is_sent.store(true, Ordering::Relaxed);
+        let tried = table.attempt(conn, &asked.request, asked.grant_id);
+        match timeout(answer, tried).await {
+            Ok(tried) => {
+                borrowed.answered();
+                tried
+            }
+            Err(_) => Err(late("the server gave no answer", answer)),
+        }
+    }
+
+    async fn step(
+        &self,
+        lease: &Lease,
+        step: Step,
+        every: Duration,
+        left: Duration,
+    ) -> Result<bool, Error> {
+        let dedicated = if lease.is_test {
+            Dedicated::Useless
+        } else {
+            Dedicated::Trusted
+        };
+        let of = StepOf { lease, step };
+        renewal::round_trip(self, &of, dedicated, every, left).await
+    }
+
+    async fn holds(&self, table: &Table, lease: &Lease) -> Result<bool, Error> {
+        table.holds(&mut self.connection().await?, lease).await
+    }
+
+    async fn rows(&self, table: &Table, which: Which) -> Result<Vec<Row>, Error> {
+        table.rows(self.connection().await?.pg(), which).await
+    }
+
+    async fn sweep(&self, table: &Table) -> Result<usize, Error> {
+        table.sweep(&mut self.connection().await?).await
+    }
+
+    async fn set_up(&self, table: &Table) -> Result<(), Error> {
+        table.set_up(&mut self.connection().await?).await
+    }
+}
+
+struct StepOf<'l> {
+    lease: &'l Lease,
+    step: Step,
+}
+
+impl renewal::Step for StepOf<'_> {
+    async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
+        let (table, lease) = (&self.lease.table, self.lease);
+        match self.step {
+            Step::Renew(ttl) => table.renew(conn, lease, ttl).await,
+            Step::Release => table.release(conn, lease).await,
+            Step::Keep(keep) => table.keep(conn, lease, keep).await,
+        }
+    }
+}
+
+/// Whether the server did not answer, rather than refuse.
+pub(super) fn is_unreachable(error: &Error) -> bool {
+    match error {
+        Error::Pool(_) | Error::BrokenConnection { .. } => true,
+        Error::Database(error) => crate::error::is_connection_lost(error),
+        _ => false,
+    }
+}
+
+fn late(what: &str, within: Duration) -> Error {
+    Error::Pool(format!("{what} within {within:.1?}").into())
+}

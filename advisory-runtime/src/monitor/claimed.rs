@@ -1,0 +1,67 @@
+//! Which rows of a table are claimed, and by which workers? For tables that are known by name alone.
+
+use crate::{Connection, Error};
+use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel_async::RunQueryDsl;
+use std::time::Duration;
+
+/// A row that a worker has claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClaimedRow {
+    /// The values of its primary key.
+    pub key: String,
+    /// The worker's name, `#`, and a UUID of this claim.
+    pub locked_by: String,
+    /// How long the claim lasts unless it is renewed; zero if it has expired and nobody has taken it over.
+    pub remaining: Duration,
+}
+
+#[derive(diesel::QueryableByName)]
+#[diesel(check_for_backend(diesel::pg::Pg))]
+struct Answer {
+    #[diesel(sql_type = Nullable<Text>)]
+    key: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    locked_by: Option<String>,
+    #[diesel(sql_type = BigInt)]
+    remaining: i64,
+}
+
+/// Lists the claimed rows of a table, `table` or `schema.table`, soonest to expire first, at most a thousand. The table has the
+/// columns `locked_until` and `locked_by`. Without an index on them it reads the whole table: for administrators.
+///
+/// # Errors
+///
+/// [`Error::Database`], such as for a table without these columns.
+///
+/// # Cancel safety
+///
+/// Cancel safe: it only reads.
+pub async fn claimed_rows<C: Connection>(
+    conn: &mut C,
+    table: &str,
+) -> Result<Vec<ClaimedRow>, Error> {
+    let quoted = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
+    let parts: Vec<String> = table.splitn(2, '.').map(quoted).collect();
+    let table = parts.join(".");
+    let literal = table.replace('\'', "''");
+    // An operator that stands first on the `search_path` changes nothing of who holds what.
+    let query = diesel::sql_query(format!(
+        "SELECT (SELECT pg_catalog.string_agg(pg_catalog.jsonb_extract_path_text(pg_catalog.to_jsonb(t),CAST(a.attname AS pg_catalog.text)),\
+         ', ' ORDER BY k.n) FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum,n) \
+         JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum \
+         WHERE i.indisprimary AND i.indrelid OPERATOR(pg_catalog.=) CAST('{literal}' AS pg_catalog.regclass)) AS key,locked_by,\
+         CAST(pg_catalog.date_part('epoch',locked_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
+         OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8) AS remaining \
+         FROM {table} AS t WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT 1000"
+    ));
+    let rows: Result<Vec<Answer>, _> = query.load(conn.pg()).await;
+    let rows = rows.map_err(Error::Database)?.into_iter();
+    let rows = rows.map(|row| ClaimedRow {
+        key: row.key.unwrap_or_default(),
+        locked_by: row.locked_by.unwrap_or_default(),
+        remaining: Duration::from_micros(u64::try_from(row.remaining).unwrap_or(0)),
+    });
+    Ok(rows.collect())
+}

@@ -1,0 +1,180 @@
+//! Busy means that somebody holds the key: not that a pool is exhausted, a server does not answer, or a runtime is missing.
+
+use crate::lease::{database, expire, key};
+use advisory_runtime::lease::{Leases, Request, Store, Table};
+use advisory_runtime::{Error, Wait};
+use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(300);
+const GENEROUS: Duration = Duration::from_secs(60);
+
+fn waits(wait: Duration) -> Request {
+    Request::text("k").wait(wait)
+}
+
+async fn is_pools_failure<S: Store>(leases: Leases<S>, wait: Wait) {
+    let error = leases.acquire(Request::text("k").wait(wait)).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert!(!error.is_busy());
+}
+
+#[tokio::test]
+async fn an_exhausted_pool_is_not_a_busy_key() {
+    let db = database().await;
+    let pool = db.deadpool(1);
+    let conn = pool.get().await.unwrap();
+    is_pools_failure(Leases::new(pool.clone()), Wait::For(SHORT)).await;
+    drop(conn);
+    let pool = db.bb8(1).await;
+    let conn = pool.get().await.unwrap();
+    is_pools_failure(Leases::new(pool.clone()), Wait::For(SHORT)).await;
+    drop(conn);
+    let row = Leases::new(pool).list().await.unwrap();
+    assert_eq!(row, [], "nobody was granted it");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_not_a_busy_key_and_what_it_granted_is_released() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::new(proxy.url());
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    let conn: [_; 2] = [pool.get().await.unwrap(), pool.get().await.unwrap()];
+    drop(conn);
+    // The acquisition's statement is prepared.
+    let leases = Leases::new(pool);
+    let first = leases.acquire(key("other")).await.unwrap();
+    first.finish(Ok::<_, Error>(())).await.unwrap();
+    proxy.stop_forwarding();
+    is_pools_failure(leases.clone(), Wait::For(SHORT)).await;
+    proxy.resume_forwarding();
+    // What may have been granted behind its back is released, long before its ttl of a minute is over.
+    let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
+    db.until_empty(Duration::from_secs(30), "a release", held)
+        .await;
+    drop(leases.acquire(waits(GENEROUS)).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_was_lost_is_found_by_the_next_try_or_released() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::new(proxy.url());
+    let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
+    proxy.cut_after_forwarding("WITH free AS");
+    let error = leases.acquire(waits(GENEROUS)).await.unwrap_err();
+    assert!(!error.is_busy(), "{error:?}");
+    let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
+    db.until_empty(Duration::from_secs(30), "a release", held)
+        .await;
+}
+
+#[tokio::test]
+async fn a_lease_that_was_lost_is_not_ok_because_its_release_failed_at_first() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::new(proxy.url());
+    let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
+    let mut other = db.connect().await;
+    for forgets in ["a take-over", "a fail-over"] {
+        let held = leases.acquire(Request::text("k")).await.unwrap();
+        if forgets == "a take-over" {
+            expire(&db).await;
+            Table::new().acquire(&mut other, key("k")).await.unwrap();
+        } else {
+            db.run("DELETE FROM advisory_lease").await;
+        }
+        // The release does not come through on the pool's connection, and is sent again on another one.
+        proxy.cut_before("LEAST");
+        let ended = held.finish(Ok::<_, Error>(())).await;
+        assert!(
+            matches!(ended, Err(Error::LockLost { .. })),
+            "{forgets}: {ended:?}"
+        );
+        db.run("DELETE FROM advisory_lease").await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_outlasts_a_restart_of_the_server() {
+    if !owns_server() {
+        return left_out("restart", "the server is not our own");
+    }
+    let server = OwnServer::start().await;
+    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    let table = Table::new();
+    table.set_up(&mut conn).await.unwrap();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    let manager = AsyncDieselConnectionManager::new(server.url());
+    let leases = Leases::new(Pool::builder(manager).max_size(1).build().unwrap());
+    let waiting = tokio::spawn(async move { leases.acquire(waits(GENEROUS)).await });
+    crate::lease::until_refused(&mut conn).await;
+    drop(conn);
+    for mode in ["fast", "immediate"] {
+        server.stop(mode).await;
+        server.start_again().await;
+    }
+    assert!(!waiting.is_finished(), "it has given up");
+    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    // A crash may have forgotten nothing: the grant was durable.
+    assert!(table.release(&mut conn, &lease).await.unwrap());
+    let next = waiting.await.unwrap().unwrap();
+    assert!(next.lease().token() > lease.token());
+}
+
+#[test]
+fn without_a_runtime_or_its_timer_nothing_is_sent() {
+    let everything = tokio::runtime::Runtime::new().unwrap();
+    let (db, pool) = everything.block_on(async {
+        let db = database().await;
+        let pool = db.deadpool(1);
+        drop(pool.get().await.unwrap());
+        (db, pool)
+    });
+    let leases = Arc::new(Leases::new(pool));
+    let timeless = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
+    let error = timeless.block_on(leases.acquire(key("k"))).unwrap_err();
+    assert!(matches!(error, Error::NoRuntime { .. }), "{error:?}");
+    assert!(error.to_string().contains("enable_time"), "{error}");
+    let error = poll_once(leases.acquire(key("k"))).unwrap_err();
+    assert!(matches!(error, Error::NoRuntime { .. }), "{error:?}");
+    let rows = everything.block_on(db.count("SELECT count(*) FROM advisory_lease"));
+    assert_eq!(rows, 0);
+    // Its connections end on their runtime.
+    let _entered = everything.enter();
+    drop(db);
+}
+
+/// Outside of any runtime.
+fn poll_once<T>(future: impl Future<Output = T>) -> T {
+    let waker = std::task::Waker::noop();
+    let mut context = std::task::Context::from_waker(waker);
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("it waits"),
+    }
+}
+
+#[tokio::test]
+async fn a_busy_lease_is_called_a_lease() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let _lease = table.acquire(&mut a, key("k")).await.unwrap();
+    let refused = table.acquire(&mut b, key("k")).await.unwrap_err();
+    let late = table.acquire(&mut b, waits(SHORT)).await.unwrap_err();
+    for error in [refused, late] {
+        assert!(error.is_busy(), "{error:?}");
+        let text = error.to_string();
+        assert!(text.starts_with("lease `"), "{text}");
+    }
+}

@@ -1,0 +1,255 @@
+//! `Lease::complete`: the effect is there exactly once, wherever the process dies; without it at least once.
+
+use crate::bookings::execute;
+use crate::lease::{database, expire, key};
+use crate::stopped::{Player, ROLE, URL};
+use advisory_runtime::lease::{Lease, Leases, Table};
+use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_tests::Database;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::env;
+use std::future::pending;
+use std::time::Duration;
+
+const GENEROUS: Duration = Duration::from_secs(60);
+
+/// A process that handles webhooks, and dies somewhere.
+struct Worker {
+    pool: Pool<AsyncPgConnection>,
+    /// Where it dies: it says so, and does nothing from then on.
+    dies: String,
+    completes: bool,
+}
+
+impl Worker {
+    fn new(url: &str, dies: &str, completes: bool) -> Self {
+        let manager = AsyncDieselConnectionManager::new(url);
+        Self {
+            pool: Pool::builder(manager).max_size(4).build().unwrap(),
+            dies: dies.to_owned(),
+            completes,
+        }
+    }
+
+    async fn at(&self, point: &str) -> Result<(), Error> {
+        if self.dies.starts_with(point) {
+            let mut conn = self.pool.connection().await?;
+            execute(&mut conn, "INSERT INTO said VALUES ('there')").await?;
+            pending::<()>().await;
+        }
+        Ok(())
+    }
+
+    #[advisory_lock(
+        key = "complete-webhook:<id>",
+        scope = "lease",
+        pool = self.pool,
+        keep = "24h",
+        wait = "never",
+        on_held = Ok(()),
+        handle = lease
+    )]
+    async fn handle(&self, id: &str) -> Result<(), Error> {
+        let mut conn = self.pool.connection().await?;
+        let credited = conn.transaction(async |conn| {
+            lease.fence(conn).await?;
+            execute(conn, "UPDATE account SET balance = balance + 1").await?;
+            if self.completes {
+                lease.complete(conn).await?;
+            }
+            self.at("before the commit").await
+        });
+        credited.await?;
+        drop(conn);
+        self.at("behind the commit").await
+    }
+}
+
+/// Does nothing unless another test calls it.
+#[tokio::test]
+async fn the_process_that_dies() {
+    let (Ok(role), Ok(url)) = (env::var(ROLE), env::var(URL)) else {
+        return;
+    };
+    let completes = !role.ends_with("without");
+    let worker = Worker::new(&url, &role, completes);
+    if role.starts_with("before the release") {
+        // The end of the call does not come through.
+        let leases = Leases::new(worker.pool.clone());
+        let held = leases.acquire(key("complete-webhook:evt").keep(GENEROUS * 60));
+        let mut held = held.await.unwrap();
+        let lease = held.lease().clone();
+        let body = held.run(credit(&worker, &lease));
+        body.await.unwrap().unwrap();
+        worker.at("before the release").await.unwrap();
+    }
+    worker.handle("evt").await.unwrap();
+}
+
+async fn credit(worker: &Worker, lease: &Lease) -> Result<(), Error> {
+    let mut conn = worker.pool.connection().await?;
+    let credited = conn.transaction(async |conn| {
+        execute(conn, "UPDATE account SET balance = balance + 1").await?;
+        lease.complete(conn).await
+    });
+    credited.await
+}
+
+async fn stage() -> Database {
+    let db = database().await;
+    db.run("CREATE TABLE said (what text); CREATE TABLE account AS SELECT 0::int8 AS balance")
+        .await;
+    db
+}
+
+/// Kills a process at the point, delivers the webhook again when its lease is over, and gives the balance.
+async fn balance_after(role: &str) -> i64 {
+    let db = stage().await;
+    let player = Player::start_in("lease_complete::the_process_that_dies", &db, role);
+    let missing = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM said)";
+    db.until_empty(GENEROUS, "the process at its point", missing)
+        .await;
+    drop(player);
+    let left = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
+                AND backend_type = 'client backend' AND state <> 'idle'";
+    db.until_empty(GENEROUS, "the end of its sessions", left)
+        .await;
+    // The ttl is over.
+    db.run("UPDATE advisory_lease SET expires_at = pg_catalog.clock_timestamp() WHERE NOT is_kept")
+        .await;
+    let again = Worker::new(db.url(), "nowhere", true);
+    for _ in 0..3 {
+        again.handle("evt").await.unwrap();
+    }
+    db.count("SELECT balance FROM account").await
+}
+
+#[tokio::test]
+async fn a_process_killed_anywhere_leaves_the_effect_exactly_once() {
+    for point in [
+        "before the commit",
+        "behind the commit",
+        "before the release",
+    ] {
+        assert_eq!(balance_after(point).await, 1, "{point}");
+    }
+}
+
+/// The control, and what every page says of a lease alone.
+#[tokio::test]
+async fn without_complete_a_process_killed_behind_its_commit_runs_again() {
+    assert_eq!(balance_after("behind the commit, without").await, 2);
+}
+
+#[tokio::test]
+async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_more() {
+    let db = stage().await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let request = key("k").keep(GENEROUS * 60);
+    let lease = table.acquire(&mut conn, request).await.unwrap();
+    let completed = conn.transaction(async |conn| {
+        lease.fence(conn).await?;
+        lease.complete(conn).await?;
+        // Others are kept out, also past the expiry, and wait for nobody.
+        db.run("SELECT 1").await;
+        let error = table.acquire(&mut other, key("k")).await.unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+        Ok::<_, Error>(())
+    });
+    completed.await.unwrap();
+    let row = table.find_text(&mut conn, "k").await.unwrap().unwrap();
+    assert!(row.is_kept && row.remaining > GENEROUS * 59, "{row:?}");
+    assert_eq!(row.token, lease.token());
+    assert!(!table.holds(&mut conn, &lease).await.unwrap());
+    assert!(!table.release(&mut conn, &lease).await.unwrap());
+    let fenced = conn.transaction(async |conn| lease.fence(conn).await);
+    assert!(matches!(fenced.await, Err(Error::LockLost { .. })));
+    let error = table.acquire(&mut other, key("k")).await.unwrap_err();
+    assert!(error.is_busy(), "{error:?}");
+}
+
+#[tokio::test]
+async fn complete_is_refused_without_a_keep_outside_a_transaction_and_after_a_take_over() {
+    let db = stage().await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let complete = async |conn: &mut AsyncPgConnection, lease: &Lease| {
+        conn.transaction(async |conn| lease.complete(conn).await)
+            .await
+            .unwrap_err()
+    };
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    let error = complete(&mut conn, &lease).await;
+    assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+    assert!(lease.is_held() && table.release(&mut conn, &lease).await.unwrap());
+    let lease = table.acquire(&mut conn, key("k").keep(GENEROUS)).await;
+    let lease = lease.unwrap();
+    let error = lease.complete(&mut conn).await.unwrap_err();
+    assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
+    expire(&db).await;
+    table.acquire(&mut other, key("k")).await.unwrap();
+    let error = complete(&mut conn, &lease).await;
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(!lease.is_held());
+}
+
+/// A renewal that waits for the row while `complete` is open learns that the lease has ended: the body goes on.
+#[tokio::test]
+async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
+    let db = stage().await;
+    let leases = Leases::new(db.deadpool(3));
+    let request = || key("k").keep(GENEROUS).renew(Duration::from_millis(20));
+    let waits = "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
+                 WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    let renews = "SELECT 'no' FROM pg_stat_activity \
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    for commits in [true, false] {
+        let mut held = leases.acquire(request()).await.unwrap();
+        let lease = held.lease().clone();
+        let mut conn = db.connect().await;
+        let body = async {
+            let ended = conn.transaction(async |conn| {
+                lease.complete(conn).await?;
+                db.until_empty(GENEROUS, "a renewal that waits", waits)
+                    .await;
+                if commits {
+                    return Ok(());
+                }
+                Err(Error::Database(diesel::result::Error::RollbackTransaction))
+            });
+            assert_eq!(ended.await.is_ok(), commits);
+            // The renewal gets its answer.
+            db.until_empty(GENEROUS, "its answer", renews).await;
+            tokio::task::yield_now().await;
+        };
+        held.run(body).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
+        // Kept either way: by `complete`, or as after each `Ok`.
+        let row = leases.list().await.unwrap().remove(0);
+        assert!(row.is_kept, "{row:?}");
+        db.run("DELETE FROM advisory_lease").await;
+    }
+}
+
+/// A transaction that is rolled back undoes `complete` too, and an error releases.
+#[tokio::test]
+async fn a_rollback_leaves_the_key_free_for_the_next_try() {
+    let db = stage().await;
+    let leases = Leases::new(db.deadpool(2));
+    let mut held = leases.acquire(key("k").keep(GENEROUS)).await.unwrap();
+    let lease = held.lease().clone();
+    let mut conn = db.connect().await;
+    let failed: Result<(), Error> = held
+        .run(conn.transaction(async |conn| {
+            lease.complete(conn).await?;
+            Err(Error::Database(diesel::NotFound))
+        }))
+        .await
+        .unwrap();
+    held.finish(failed).await.unwrap_err();
+    assert_eq!(leases.list().await.unwrap(), []);
+    drop(leases.acquire(key("k")).await.unwrap());
+}

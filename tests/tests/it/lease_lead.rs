@@ -1,0 +1,209 @@
+//! Leaders: one at a time, the next one in time, and a leadership that is given up at once. `examples/leader.rs` does it with processes.
+
+use crate::lease::{database, expire};
+use advisory_runtime::lease::{self, Held, Lease, Leases, Request, Source, Term};
+use advisory_runtime::{Error, Wait};
+use advisory_tests::{Database, OwnServer, left_out, owns_server};
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+const TTL: Duration = Duration::from_secs(3);
+
+fn campaign() -> Request {
+    Request::text("leader").ttl(TTL)
+}
+
+/// A process of its own, as far as leases are concerned: a pool, a task, and a shutdown.
+struct Candidate {
+    terms: mpsc::UnboundedReceiver<Term>,
+    shutdown: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Candidate {
+    fn start(source: impl Source + Send + Sync + 'static) -> Self {
+        let (told, terms) = mpsc::unbounded_channel();
+        let (shutdown, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            lease::lead_until(&source, campaign(), stopped, async |term| {
+                drop(told.send(term));
+                pending().await
+            })
+            .await
+        });
+        Self {
+            terms,
+            shutdown: Some(shutdown),
+            task,
+        }
+    }
+
+    async fn term(&mut self) -> Term {
+        let term = tokio::time::timeout(Duration::from_secs(60), self.terms.recv());
+        term.await.expect("it does not lead").unwrap()
+    }
+
+    async fn stop(mut self) {
+        self.shutdown.take().unwrap().send(()).unwrap();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+fn pool(db: &Database) -> Pool<AsyncPgConnection> {
+    db.deadpool(2)
+}
+
+#[tokio::test]
+async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
+    let db = database().await;
+    let mut first = Candidate::start(pool(&db));
+    let old = first.term().await;
+    let mut second = Candidate::start(pool(&db));
+    // Taken away: the body is dropped, and both campaign.
+    expire(&db).await;
+    old.lost().await;
+    assert!(!old.is_held());
+    let new = tokio::select! {
+        term = first.term() => term,
+        term = second.term() => term,
+    };
+    assert!(new.is_held() && new.token() > old.token());
+    let mut conn = db.connect().await;
+    let late = conn.transaction(async |conn| old.lease().fence(conn).await);
+    assert!(matches!(late.await, Err(Error::LockLost { .. })));
+    // Whoever leads gives it up, and says so when it is free.
+    first.stop().await;
+    second.stop().await;
+    assert_eq!(Leases::new(pool(&db)).list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_shutdown_gives_the_leadership_up_at_once() {
+    let db = database().await;
+    let mut leader = Candidate::start(pool(&db));
+    let term = leader.term().await;
+    leader.stop().await;
+    term.lost().await;
+    // Not after the ttl: nobody waits here.
+    let held = Leases::new(pool(&db))
+        .acquire(campaign().wait(Wait::Never))
+        .await;
+    assert!(held.unwrap().lease().token() > term.token());
+    // One that only campaigns has nothing to give up.
+    let busy = Leases::new(pool(&db)).acquire(campaign()).await.unwrap();
+    Candidate::start(pool(&db)).stop().await;
+    drop(busy);
+}
+
+#[tokio::test]
+async fn a_campaign_goes_on_over_restarts_of_the_server() {
+    if !owns_server() {
+        return left_out("restart", "the server is not our own");
+    }
+    let server = OwnServer::start().await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    Leases::new(pool.clone()).set_up().await.unwrap();
+    let mut leader = Candidate::start(pool);
+    let mut last = leader.term().await;
+    for mode in ["fast", "immediate"] {
+        server.stop(mode).await;
+        // Away for longer than the lease lasts.
+        last.lost().await;
+        server.start_again().await;
+        let next = leader.term().await;
+        assert!(next.token() > last.token());
+        last = next;
+    }
+    leader.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_returns_resigns_and_its_error_ends_the_campaign() {
+    let db = database().await;
+    let pool = pool(&db);
+    let tokens = std::sync::Mutex::new(Vec::new());
+    let request = campaign().ttl(Duration::from_millis(300));
+    let ended: Result<Infallible, Error> = lease::lead(&pool, request, async |term| {
+        let mut tokens = tokens.lock().unwrap();
+        tokens.push(term.token());
+        match tokens.len() {
+            3 => Err(Error::Database(diesel::NotFound)),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    assert!(matches!(ended, Err(Error::Database(diesel::NotFound))));
+    let tokens = tokens.into_inner().unwrap();
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+    assert_eq!(Leases::new(pool).list().await.unwrap(), []);
+    let empty = Database::create().await;
+    let ended: Result<Infallible, Error> =
+        lease::lead(&empty.deadpool(1), campaign(), async |_| Ok(())).await;
+    assert!(
+        matches!(ended, Err(Error::MissingTable { .. })),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn leases_in_memory_have_leaders_too() {
+    tokio::time::pause();
+    let leases = Leases::in_memory();
+    let (mut first, mut second) = (
+        Candidate::start(leases.clone()),
+        Candidate::start(leases.clone()),
+    );
+    let old = tokio::select! {
+        term = first.term() => term,
+        term = second.term() => term,
+    };
+    first.stop().await;
+    second.stop().await;
+    assert!(!old.is_held());
+    assert_eq!(leases.list().await.unwrap(), []);
+}
+
+/// A holder that keeps its lease beside what it is for.
+struct Exporter {
+    held: Held,
+}
+
+impl Exporter {
+    fn lease(&self) -> &Lease {
+        self.held.lease()
+    }
+}
+
+#[tokio::test]
+async fn a_held_lease_is_stored_in_a_struct_and_moved_to_a_task() {
+    let db = Arc::new(database().await);
+    let leases = Leases::new(pool(&db));
+    let exporter = {
+        let short_lived = leases.clone();
+        Exporter {
+            held: short_lived.acquire(campaign()).await.unwrap(),
+        }
+    };
+    let lease = exporter.lease().clone();
+    let export = tokio::spawn(async move {
+        let mut exporter = exporter;
+        let body = async { exporter.held.lease().token() };
+        let lease = exporter.held.lease().clone();
+        let token = body.await;
+        exporter.held.run(async {}).await.unwrap();
+        assert!(lease.is_held());
+        exporter.held.finish(Ok::<_, Error>(token)).await
+    });
+    assert_eq!(export.await.unwrap().unwrap(), lease.token());
+    lease.lost().await;
+    assert_eq!(leases.list().await.unwrap(), []);
+}

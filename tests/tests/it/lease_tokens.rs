@@ -1,0 +1,184 @@
+//! Tokens come from one sequence, and rows are deleted: a later grant of a key has the larger token all the same.
+
+use crate::bookings::execute;
+use crate::lease::{database, expire, key};
+use advisory_runtime::lease::Table;
+use advisory_runtime::{Error, lease};
+use advisory_tests::Database;
+use diesel_async::SimpleAsyncConnection;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Holds an insertion up, behind the number that it was given, until `pg_advisory_unlock(7)`.
+const HOLD_UP: &str = "
+    CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF NEW.holder = 'slow' THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NEW; END $$;
+    CREATE TRIGGER hold_up BEFORE INSERT ON advisory_lease FOR EACH ROW EXECUTE FUNCTION hold_up();
+    SELECT pg_advisory_lock(7)";
+
+/// The race in which a sequence alone is not enough: the slow one has its number, another is granted a larger one and ends, its row
+/// is swept, and the slow one inserts.
+#[tokio::test]
+async fn an_insertion_that_is_held_up_behind_its_number_keeps_later_ones_out() {
+    let db = database().await;
+    db.run(HOLD_UP).await;
+    let (mut slow, mut conn) = (db.connect().await, db.connect().await);
+    let slower = tokio::spawn(async move {
+        let table = Table::new().held_by("slow").unwrap();
+        table.acquire(&mut slow, key("k")).await
+    });
+    db.until_waiting(7).await;
+    let table = Table::new();
+    let refused = table.acquire(&mut conn, key("k")).await.unwrap_err();
+    assert!(refused.is_busy(), "{refused:?}");
+    // Another key is none of its business.
+    table.acquire(&mut conn, key("other")).await.unwrap();
+    db.run("SELECT pg_advisory_unlock(7)").await;
+    let first = slower.await.unwrap().unwrap();
+    assert!(table.release(&mut conn, &first).await.unwrap());
+    assert_eq!(table.sweep(&mut conn).await.unwrap(), 1);
+    let next = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert!(next.token() > first.token());
+}
+
+/// Grants, releases and sweeps of a few keys at once. Each holder writes its token into a list, under the key's lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_of_a_key_grow_while_rows_come_and_go() {
+    let db = Arc::new(database().await);
+    db.run("CREATE TABLE granted (n bigserial, key text, token int8)")
+        .await;
+    let mut tasks = JoinSet::new();
+    for task in 0..8 {
+        let db = Arc::clone(&db);
+        tasks.spawn(async move { come_and_go(&db, task).await });
+    }
+    let grants: usize = tasks.join_all().await.into_iter().sum();
+    let out_of_order = "SELECT count(*) FROM granted AS a JOIN granted AS b \
+                        ON a.key = b.key AND a.n < b.n AND a.token >= b.token";
+    assert_eq!(db.count(out_of_order).await, 0);
+    assert!(grants > 100, "{grants} grants show nothing");
+}
+
+async fn come_and_go(db: &Database, task: usize) -> usize {
+    let (mut conn, table, mut grants) = (db.connect().await, Table::new(), 0);
+    for round in 0..60 {
+        let text = format!("k{}", round % 3);
+        match table.acquire(&mut conn, key(&text)).await {
+            Ok(lease) => {
+                grants += 1;
+                let token = lease.token();
+                let note = format!("INSERT INTO granted (key, token) VALUES ('{text}', {token})");
+                execute(&mut conn, &note).await.unwrap();
+                assert!(table.release(&mut conn, &lease).await.unwrap());
+            }
+            Err(error) => assert!(error.is_busy(), "{error:?}"),
+        }
+        if (round + task).is_multiple_of(4) {
+            table.sweep(&mut conn).await.unwrap();
+        }
+    }
+    grants
+}
+
+#[tokio::test]
+async fn the_sequence_has_no_numbers_in_stock() {
+    let db = database().await;
+    let cached = "SELECT count(*) FROM pg_sequences WHERE sequencename = 'advisory_lease_token' AND cache_size = 1 AND NOT cycle";
+    assert_eq!(db.count(cached).await, 1);
+}
+
+#[tokio::test]
+async fn a_holder_whose_row_is_gone_is_refused() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    let old = table.acquire(&mut conn, key("k")).await.unwrap();
+    expire(&db).await;
+    let pool = db.deadpool(1);
+    assert_eq!(lease::sweep(&pool).await.unwrap(), 1);
+    assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
+    let fenced =
+        diesel_async::AsyncConnection::transaction(&mut conn, async |conn| old.fence(conn).await);
+    let error = fenced.await.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(!table.renew(&mut conn, &old, old.remaining()).await.unwrap());
+    assert!(!table.release(&mut conn, &old).await.unwrap());
+    let new = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert!(new.token() > old.token());
+}
+
+/// Each key once, as ids of events are.
+#[tokio::test]
+async fn a_table_of_keys_that_are_used_once_stays_small() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    for number in 0..2_000 {
+        let lease = table
+            .acquire(&mut conn, key(&format!("event:{number}")))
+            .await;
+        assert!(table.release(&mut conn, &lease.unwrap()).await.unwrap());
+    }
+    // One page of the table was looked at for each of them.
+    let rows = db.count("SELECT count(*) FROM advisory_lease").await;
+    assert!(rows < 400, "{rows} rows are left of 2,000");
+    table.sweep(&mut conn).await.unwrap();
+    assert_eq!(db.count("SELECT count(*) FROM advisory_lease").await, 0);
+}
+
+/// What is held, kept or written under is not removed.
+#[tokio::test]
+async fn a_sweep_leaves_what_is_taken_and_waits_for_nobody() {
+    let db = database().await;
+    let (mut conn, mut writer) = (db.connect().await, db.connect().await);
+    conn.batch_execute("SET lock_timeout = '10s'")
+        .await
+        .unwrap();
+    let table = Table::new();
+    let held = table.acquire(&mut conn, key("held")).await.unwrap();
+    let kept = table.acquire(&mut conn, key("kept")).await.unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    assert!(table.keep(&mut conn, &kept, hour).await.unwrap());
+    let fenced = table.acquire(&mut conn, key("fenced")).await.unwrap();
+    let written = diesel_async::AsyncConnection::transaction(&mut writer, async |writer| {
+        fenced.fence(writer).await?;
+        assert!(table.release(&mut conn, &fenced).await?);
+        assert_eq!(table.sweep(&mut conn).await?, 0);
+        Ok::<_, Error>(())
+    });
+    written.await.unwrap();
+    assert_eq!(table.sweep(&mut conn).await.unwrap(), 1);
+    assert!(table.holds(&mut conn, &held).await.unwrap());
+    let refused = table.sweep(&mut conn);
+    assert_eq!(refused.await.unwrap(), 0);
+    let inside = diesel_async::AsyncConnection::transaction(&mut conn, async |conn| {
+        table.sweep(conn).await.map(drop)
+    });
+    let error = inside.await.unwrap_err();
+    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+}
+
+/// A key whose row is being removed is free: nobody holds it.
+#[tokio::test]
+async fn a_key_whose_row_is_being_swept_is_not_busy() {
+    let db = database().await;
+    let (mut conn, mut sweeper) = (db.connect().await, db.connect().await);
+    let table = Table::new();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert!(table.release(&mut conn, &lease).await.unwrap());
+    sweeper
+        .batch_execute("BEGIN; DELETE FROM advisory_lease")
+        .await
+        .unwrap();
+    let pid = advisory_tests::pid_of(&mut conn).await;
+    let acquiring = tokio::spawn(async move { Table::new().acquire(&mut conn, key("k")).await });
+    let waits = format!(
+        "SELECT 'no' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = {pid} AND wait_event_type = 'Lock')"
+    );
+    let soon = std::time::Duration::from_secs(30);
+    db.until_empty(soon, "an acquisition that waits for the sweep", &waits)
+        .await;
+    sweeper.batch_execute("COMMIT").await.unwrap();
+    let next = acquiring.await.unwrap().unwrap();
+    assert!(next.token() > lease.token());
+}
