@@ -205,11 +205,11 @@ impl<C: Connection> Observer<C> {
     ///
     /// # Panics
     ///
-    /// When the call ends and was never seen to wait; when it does not wait in time.
+    /// When the call ends and was never seen to wait; when it does not wait in time. The observer's connection is closed then.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the call, and releases the lock.
+    /// Dropping it drops the call, and closes both connections.
     ///
     /// # Examples
     ///

@@ -12,6 +12,7 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
 ) -> Result<(), Error> {
+    held.phase = Phase::Open;
     if held.budget == Wait::Never {
         let checked = held.driver().execute(&session::check_pooler()).await;
         if let Err(source) = checked {

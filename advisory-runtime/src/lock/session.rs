@@ -13,6 +13,7 @@ pub(super) async fn acquire<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
 ) -> Result<(), Error> {
+    held.phase = Phase::Open;
     prepare(held, request).await?;
     let around = held.around();
     match held.send(session::acquire(request, around)).await {
@@ -48,6 +49,7 @@ async fn prepare<O: ?Sized, D: Driver>(
 }
 
 fn check_refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: DieselError) -> Error {
+    held.phase = Phase::Idle;
     if is_connection_lost(&source) {
         held.driver().status().set_in_error();
     }

@@ -69,13 +69,21 @@ fn gallery() -> Vec<Error> {
         },
         Error::BrokenConnection { lock: lock() },
         Error::KeyTooLong {
-            lock: lock(),
+            lock: "lease room:<room>".into(),
             bytes: 900,
             max: 512,
         },
         Error::InvalidLease {
             lock: lock(),
             reason: "a reason that names what to write",
+        },
+        Error::InvalidHolder {
+            holder: "worker".repeat(50),
+            reason: "it has more than 255 bytes",
+        },
+        Error::NoRuntime {
+            lock: lock(),
+            reason: "there is no tokio runtime",
         },
         Error::InvalidTable {
             table: "Leases".to_owned(),
@@ -85,7 +93,9 @@ fn gallery() -> Vec<Error> {
             table: "public.advisory_lease".to_owned(),
             source: source(),
         },
-        Error::NotInTransaction { lock: lock() },
+        Error::NotInTransaction {
+            lock: "lease room:<room>".into(),
+        },
         Error::Database(answer(
             "duplicate key value violates unique constraint \"booking_room_key\"",
         )),

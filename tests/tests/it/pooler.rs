@@ -382,6 +382,12 @@ async fn a_dropped_call_closes_its_connection_and_leaves_the_pooler_to_the_other
     let Some(bouncer) = bouncer(&db, 3).await else {
         return;
     };
+    // No cancel request is sent behind a pooler, so this is what ends a body's statement.
+    db.run(
+        "DO $$BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I SET client_connection_check_interval = 1000', \
+         pg_catalog.current_database()); END$$",
+    )
+    .await;
     let url = bouncer.url(&db);
     for is_waiting in [true, false, true, false] {
         let mut holder = db.connect().await;
