@@ -96,6 +96,7 @@ mod answer;
 mod event;
 mod fence;
 mod held;
+mod holding;
 mod keeper;
 mod leases;
 mod look;

@@ -86,6 +86,7 @@ fn gallery() -> Vec<Error> {
             source: source(),
         },
         Error::NotInTransaction { lock: lock() },
+        Error::NotHeld { lock: lock() },
         Error::Database(answer(
             "duplicate key value violates unique constraint \"booking_room_key\"",
         )),

@@ -41,6 +41,7 @@ mod exclusion;
 mod guide;
 mod hold;
 mod hold_settings;
+mod holding;
 mod hygiene;
 mod isolation;
 mod keys;
