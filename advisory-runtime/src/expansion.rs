@@ -68,6 +68,8 @@ pub mod blocking {
     pub use crate::lock::queue_blocking as queue;
 }
 #[cfg(feature = "diesel")]
+pub use crate::holding::{Handle, OfDeclaredLock};
+#[cfg(feature = "diesel")]
 pub use crate::request::{Isolation, Request, Wait, keyed, millis};
 #[cfg(feature = "diesel-async")]
 pub use crate::{

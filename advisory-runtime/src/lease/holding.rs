@@ -66,6 +66,7 @@ impl Held {
 impl Lease {
     /// For its message: a body under a declared lock gets a [`Handle`].
     #[doc(hidden)]
+    #[must_use]
     pub fn holding<H>(&self) -> H
     where
         for<'h> &'h Self: OfDeclaredLock,

@@ -98,6 +98,7 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
 impl Acquired {
     /// For its message: a body under a declared lock gets a [`Handle`].
     #[doc(hidden)]
+    #[must_use]
     pub fn holding<H>(&self) -> H
     where
         for<'h> &'h Self: OfDeclaredLock,
