@@ -1,6 +1,7 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
 mod body_connection;
+mod handle;
 mod lease;
 mod parts;
 mod rename_self;

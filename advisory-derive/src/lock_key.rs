@@ -111,6 +111,13 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                 #text
             }
         }
+        impl #generics #krate::DeclaredLock for #name #arguments #bounds {
+            type Lock = Self;
+
+            fn lock(&self) -> &Self {
+                self
+            }
+        }
     ))
 }
 

@@ -219,6 +219,12 @@ pub enum Error {
         /// The key pattern, or the key's hash.
         lock: Cow<'static, str>,
     },
+    /// [`Held::holding`](crate::Held::holding) was asked for a lock that the guard does not hold, or holds in shared mode only. No SQL
+    /// was sent.
+    NotHeld {
+        /// What was asked for: its key pattern.
+        lock: Cow<'static, str>,
+    },
     /// Any other answer of the database to the begin or to the commit, such as a deferred constraint; or a statement's of a
     /// body that returns this error. Nothing was committed.
     Database(DieselError),
@@ -300,6 +306,7 @@ impl std::error::Error for Error {
             | Self::InvalidHolder { .. }
             | Self::NoRuntime { .. }
             | Self::NotInTransaction { .. }
+            | Self::NotHeld { .. }
             | Self::BrokenConnection { .. } => None,
         }
     }

@@ -12,7 +12,7 @@ pub use crate::key::KeyWriter;
 pub use advisory_pattern::{Derivation, Filter};
 pub use core;
 pub use core::result::Result::{Err, Ok};
-pub use std::{boxed::Box, string::String};
+pub use std::{boxed::Box, string::String, vec::Vec};
 
 /// What a lock site leaves in the program: a static of flat bytes that the linker keeps, also where the function is never
 /// called. The text before the module's path, the path, which only the compiler knows, and the text behind it; `$rest` is the
@@ -67,6 +67,8 @@ pub mod blocking {
     pub use crate::blocking::{acquire_at, begin_at};
     pub use crate::lock::queue_blocking as queue;
 }
+#[cfg(feature = "diesel")]
+pub use crate::holding::{Handle, OfDeclaredLock};
 #[cfg(feature = "diesel")]
 pub use crate::request::{Isolation, Request, Wait, keyed, millis};
 #[cfg(feature = "diesel-async")]

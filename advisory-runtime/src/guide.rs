@@ -9,6 +9,7 @@
 //! | how long a call waits, and what that does to the pool | [`waiting`] |
 //! | what the body reads, at which isolation level | [`isolation`] |
 //! | what happens when locked functions call each other | [`nesting`] |
+//! | how a function is not to be called without its lock | [`holding`] |
 //! | whether it works with your pool, your pooler, your server | [`connections`] |
 //! | what a dropped future or a panic leaves behind | [`cancellation`] |
 //! | what `Ok` means, and what to do when the answer to a commit is lost | [`commits`] |
@@ -51,6 +52,7 @@ pages! {
     waiting = "waiting";
     isolation = "isolation";
     nesting = "nesting";
+    holding = "holding";
     connections = "connections";
     cancellation = "cancellation";
     commits = "commits";

@@ -31,6 +31,7 @@ mod event;
 mod fence;
 mod grant;
 mod held;
+mod holding;
 mod keeper;
 mod lead;
 mod leases;

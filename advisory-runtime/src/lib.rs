@@ -32,6 +32,7 @@
 //! | lock for a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
 //! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], which take a [`Request`] |
 //! | hold a key for longer than a connection | [`lease`]: for a time, under a token that grows |
+//! | require the lock of a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
 //! | share out the rows of a table | [`claim`]: jobs and checkpoints that one worker at a time takes, for so long |
 //! | see who holds what | [`monitor`], and [`guide::watching`] for spans and metrics |
 //! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
@@ -83,6 +84,7 @@ mod expansion;
 // Only where it is read: a user's program compiles none of it.
 #[cfg(doc)]
 pub mod guide;
+mod holding;
 pub mod inventory;
 mod key;
 #[cfg(feature = "diesel-async")]
@@ -112,6 +114,7 @@ pub mod testing;
 pub mod xact;
 
 pub use advisory_derive::{KeyPart, LockKey, lock_key};
+pub use holding::{DeclaredLock, DeclaredLocks, Holding, Shared};
 pub use key::{Key, KeyPart, KeyText, LockKey, shape};
 
 #[cfg(feature = "diesel")]

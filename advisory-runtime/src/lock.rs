@@ -8,6 +8,7 @@ mod body;
 mod finish;
 mod guard;
 mod hand_over;
+mod holding;
 mod nested;
 mod queue;
 mod refusal;

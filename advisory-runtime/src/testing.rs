@@ -13,13 +13,44 @@
 //! Whether locks are taken in one order is asserted by [`inventory::assert_lock_order`](crate::inventory::assert_lock_order).
 
 use crate::driver::Driver;
-use crate::{Connection, Key, LockKey, Request, session, sql};
+use crate::{Connection, DeclaredLock, Holding, Key, LockKey, Request, session, sql};
 use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
+
+/// Makes the witness of a lock that nobody holds, so that a function that takes a [`Holding`] is tested without a database.
+///
+/// For unit tests only: what it gives shows nothing. `holding(&key).shared()` is one for a function that takes a
+/// `Holding<'_, Shared<…>>`.
+///
+/// # Locking
+///
+/// None.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::{Holding, LockKey, testing};
+///
+/// #[derive(LockKey)]
+/// #[lock_key("slot:<room>")]
+/// struct SlotLock {
+///     room: i64,
+/// }
+///
+/// fn label(slot: Holding<'_, SlotLock>) -> String {
+///     format!("room {}", slot.key().room)
+/// }
+///
+/// assert_eq!(label(testing::holding(&SlotLock { room: 7 })), "room 7");
+/// ```
+#[must_use]
+pub fn holding<K: DeclaredLock>(key: &K) -> Holding<'_, K::Lock> {
+    Holding::new(key.lock())
+}
 
 /// Between two looks at the server.
 const PAUSE: Duration = Duration::from_millis(5);

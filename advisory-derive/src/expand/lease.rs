@@ -2,6 +2,7 @@
 //!
 //! The lease gives the body no connection, so the body runs with the function's own names.
 
+use super::handle::request_and_locks;
 use super::parts::Parts;
 use super::request::{at_start, options, typed, with_values};
 use crate::site::Site;
@@ -22,14 +23,13 @@ pub(crate) fn lease_steps(site: &Site, pool: &TokenStream, parts: &Parts) -> Tok
         handle,
         ..
     } = parts;
-    let key = key(site, private);
-    let (times, options) = (times(site, private), options(site, private));
+    let request = request(site, private);
     // The compiler reports here that a value is not a pool.
     let at = at_start(pool);
     let acquire = quote_spanned!(at=> #private::lease::acquire_at(&(#pool), request).await);
     let body = parts.async_body(&site.function.body.stream());
     quote_spanned!(here=>
-        let request = #key #times #options;
+        #request
         let mut held = match #acquire {
             #ok(held) => held,
             #err(error) => #refused,
@@ -44,6 +44,18 @@ pub(crate) fn lease_steps(site: &Site, pool: &TokenStream, parts: &Parts) -> Tok
             #err(error) => #converted,
         }
     )
+}
+
+/// A statement that sets the local `request`, and where the body can ask for a witness also `declared`.
+fn request(site: &Site, private: &TokenStream) -> TokenStream {
+    let here = Span::mixed_site();
+    let (times, options) = (times(site, private), options(site, private));
+    let declared = quote_spanned!(here=> #private::lease::Request::declared(&declared));
+    if let Some(request) = request_and_locks(site, private, &declared) {
+        return quote_spanned!(here=> #request let request = request #times #options;);
+    }
+    let key = key(site, private);
+    quote_spanned!(here=> let request = #key #times #options;)
 }
 
 /// An expression: a `Request` for the key's text. The values that compute it are dropped before the wait, so that the future is

@@ -1,5 +1,6 @@
 //! Tokens that the expansions of a lock and of a lease share.
 
+use super::handle::handle;
 use super::return_type::without_impl_trait;
 use crate::site::Site;
 use proc_macro2::{Span, TokenStream};
@@ -28,7 +29,6 @@ impl Parts {
         let output = without_impl_trait(&site.function.output);
         let at_output = site.function.output.span().resolved_at(here);
         let converted = quote_spanned!(at_output=> #private::returns::<#output>().convert(error));
-        let handle = site.args.handle.as_ref();
         Self {
             ok: quote_spanned!(here=> #private::Ok),
             err: quote_spanned!(here=> #private::Err),
@@ -37,7 +37,7 @@ impl Parts {
             } else {
                 quote_spanned!(here=> return #converted)
             },
-            handle: handle.map(|handle| quote_spanned!(here=> let #handle = held.acquired();)),
+            handle: handle(site),
             private,
             output,
             converted,

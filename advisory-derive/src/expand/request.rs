@@ -1,5 +1,6 @@
 //! The request that a site sends to the runtime: its keys, and its options.
 
+use super::handle::{Declared, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::Wait;
@@ -18,7 +19,11 @@ pub(crate) fn request(site: &Site, parts: &Parts) -> TokenStream {
     let options = options(site, &parts.private);
     // The time in the queue is subtracted from the wait.
     let mutable = site.args.queue.as_ref().map(|_| quote_spanned!(here=> mut));
-    quote_spanned!(here=> let #mutable request = #keys #options;)
+    if let Some(request) = request_and_locks(site, &parts.private, &keys) {
+        return quote_spanned!(here=> #request let #mutable request = request #options;);
+    }
+    let with = with_values(site);
+    quote_spanned!(here=> let #mutable request = { #with #keys } #options;)
 }
 
 /// Method calls for what differs from the default: an exclusive lock, with the session's own time-out.
@@ -70,39 +75,44 @@ pub(crate) fn with_values(site: &Site) -> TokenStream {
     quote_spanned!(here=> #(#with)*)
 }
 
-/// An expression: a `Request` for the keys. The values that compute them are dropped before the wait, so that the future is `Send`
-/// whatever their types are.
+/// Statements and an expression: a `Request` for the keys. The values that compute them are dropped before the wait, so that the
+/// future is `Send` whatever their types are; except the local `declared`, where the body can ask for its witnesses.
 fn keys(site: &Site, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {
         private, converted, ..
     } = parts;
     let krate = site.args.runtime();
-    let with = with_values(site);
+    let keeps_locks = keeps_locks(site);
     if let [SiteKey::Expression(key)] = site.keys.list.as_slice() {
         let at = at_start(key);
         let key = typed(key);
+        let declared = (!keeps_locks).then(|| quote_spanned!(at=> let declared = #key;));
         return quote_spanned!(at=>
-            {
-                #with
-                let declared = #key;
-                #private::Request::one(#krate::LockKey::pattern(&declared), #krate::LockKey::key(&declared))
-            }
+            #declared
+            #private::Request::one(#krate::LockKey::pattern(&declared), #krate::LockKey::key(&declared))
         );
     }
     if let [SiteKey::Each(keys)] = site.keys.list.as_slice() {
         let (at, max) = (at_start(keys), site.keys.max_keys);
         let written = keys.to_string();
+        let keys = if keeps_locks {
+            quote_spanned!(at=> &declared)
+        } else {
+            keys.clone()
+        };
         return quote_spanned!(at=>
-            {
-                #with
-                match #private::Request::counted(#keys, #written, #max) {
-                    #private::core::result::Result::Ok(request) => request,
-                    #private::core::result::Result::Err(error) => return #converted,
-                }
+            match #private::Request::counted(#keys, #written, #max) {
+                #private::core::result::Result::Ok(request) => request,
+                #private::core::result::Result::Err(error) => return #converted,
             }
         );
     }
+    let mut declared = keeps_locks.then(|| Declared::new(site));
+    let mut lock_key = |key: &TokenStream| match &mut declared {
+        Some(declared) => declared.next(),
+        None => typed(key),
+    };
     let names = site.keys.names(&site.function);
     let has_slice = site
         .keys
@@ -118,11 +128,11 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
     } else {
         String::new()
     };
-    let one = |key: &SiteKey| match key {
+    let mut one = |key: &SiteKey| match key {
         SiteKey::Pattern(pattern) => pattern.expression(&names, site.keys.derivation, &krate),
         SiteKey::Expression(key) | SiteKey::Each(key) => {
             let at = at_start(key);
-            let key = typed(key);
+            let key = lock_key(key);
             quote_spanned!(at=> #krate::LockKey::key(&#key))
         }
     };
@@ -131,24 +141,25 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
         // Each with its pattern, which for a declared lock only its type knows.
         let keys = site.keys.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => {
-                let (text, key) = (pattern.literal.value(), one(key));
+                let text = pattern.literal.value();
+                let key = pattern.expression(&names, site.keys.derivation, &krate);
                 quote_spanned!(here=> (#key, #text))
             }
             SiteKey::Expression(key) | SiteKey::Each(key) => {
                 let at = at_start(key);
-                let key = typed(key);
+                let key = lock_key(key);
                 quote_spanned!(at=> #private::keyed(&#key))
             }
         });
-        return quote_spanned!(here=> { #with #private::Request::each([#(#keys),*]) });
+        return quote_spanned!(here=> #private::Request::each([#(#keys),*]));
     }
     if !has_slice {
         let keys = site.keys.list.iter().map(one);
         let keys = quote_spanned!(here=> #(#keys),*);
         return if site.keys.list.len() == 1 {
-            quote_spanned!(here=> { #with #private::Request::one(#lock, #keys) })
+            quote_spanned!(here=> #private::Request::one(#lock, #keys))
         } else {
-            quote_spanned!(here=> { #with #private::Request::many(#lock, [#keys]) })
+            quote_spanned!(here=> #private::Request::many(#lock, [#keys]))
         };
     }
     let max = site.keys.max_keys;
@@ -160,14 +171,11 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
         }
     });
     quote_spanned!(here=>
-        {
-            #with
-            let mut keys = #private::Keys::new(#lock, #max);
-            #(#takes)*
-            match keys.finish() {
-                #private::core::result::Result::Ok(keys) => #private::Request::many(#lock, keys),
-                #private::core::result::Result::Err(error) => return #converted,
-            }
+        let mut keys = #private::Keys::new(#lock, #max);
+        #(#takes)*
+        match keys.finish() {
+            #private::core::result::Result::Ok(keys) => #private::Request::many(#lock, keys),
+            #private::core::result::Result::Err(error) => return #converted,
         }
     )
 }

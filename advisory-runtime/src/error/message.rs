@@ -6,6 +6,11 @@ use std::fmt;
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotHeld { lock } => write!(
+                f,
+                "no witness of `{lock}`: this guard does not hold it, or holds it in shared mode only; ask for a lock that its request \
+                 named, and for a shared one with `holding_shared`"
+            ),
             Self::NotAvailable { lock } => {
                 write!(
                     f,

@@ -96,6 +96,7 @@ fn gallery() -> Vec<Error> {
         Error::NotInTransaction {
             lock: "lease room:<room>".into(),
         },
+        Error::NotHeld { lock: lock() },
         Error::Database(answer(
             "duplicate key value violates unique constraint \"booking_room_key\"",
         )),

@@ -1,0 +1,105 @@
+//! What the body calls the lock, and the declared locks that its witnesses are of.
+//!
+//! The keys live as long as the body only where the body can ask for a witness: everywhere else they are dropped before the wait, and
+//! the expansion is shorter.
+
+use super::request::{at_start, typed, with_values};
+use crate::function::mentions;
+use crate::site::Site;
+use crate::site::keys::SiteKey;
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::quote_spanned;
+
+/// A statement that binds the body's name for the lock.
+pub(crate) fn handle(site: &Site) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    let handle = site.args.handle.as_ref()?;
+    if !keeps_locks(site) {
+        return Some(quote_spanned!(here=> let #handle = held.acquired();));
+    }
+    let in_shared_mode = site
+        .args
+        .is_shared()
+        .then(|| quote_spanned!(here=> .in_shared_mode()));
+    let declared = declared(handle);
+    Some(quote_spanned!(here=> let #handle = held.handle(&#declared) #in_shared_mode;))
+}
+
+/// The local that has the declared locks. The compiler reports at the handle that a witness is kept beyond the body.
+fn declared(handle: &Ident) -> Ident {
+    let at = handle.span().resolved_at(Span::mixed_site());
+    Ident::new("declared", at)
+}
+
+/// Statements that set the local `request` and the local that has its declared locks; `None` where they are not kept.
+pub(crate) fn request_and_locks(
+    site: &Site,
+    private: &TokenStream,
+    request: &TokenStream,
+) -> Option<TokenStream> {
+    let here = Span::mixed_site();
+    let handle = site.args.handle.as_ref().filter(|_| keeps_locks(site))?;
+    let (with, declared) = (with_values(site), declared(handle));
+    let locks = Declared::locks(site, private);
+    Some(quote_spanned!(here=>
+        let (request, #declared) = {
+            #with
+            let declared = #locks;
+            ({ #request }, declared)
+        };
+    ))
+}
+
+/// Whether the body can ask for a witness: it names `holding`, and not all keys are patterns.
+pub(crate) fn keeps_locks(site: &Site) -> bool {
+    let mut keys = site.keys.list.iter();
+    site.args.handle.is_some()
+        && keys.any(|key| !matches!(key, SiteKey::Pattern(_)))
+        && mentions(&site.function.body.stream(), "holding")
+}
+
+/// The declared locks of a site, in the local `declared`.
+pub(crate) struct Declared {
+    count: usize,
+    next: usize,
+}
+
+impl Declared {
+    pub(crate) fn new(site: &Site) -> Self {
+        let keys = site.keys.list.iter();
+        let count = keys.filter(|key| !matches!(key, SiteKey::Pattern(_)));
+        Self {
+            count: count.count(),
+            next: 0,
+        }
+    }
+
+    /// An expression: one lock, a tuple, or a `Vec`.
+    fn locks(site: &Site, private: &TokenStream) -> TokenStream {
+        let here = Span::mixed_site();
+        let locks = site.keys.list.iter().filter_map(|key| match key {
+            SiteKey::Pattern(_) => None,
+            SiteKey::Expression(key) => Some(typed(key)),
+            SiteKey::Each(keys) => {
+                let at = at_start(keys);
+                Some(quote_spanned!(at=> #private::Vec::from_iter(#keys)))
+            }
+        });
+        let locks: Vec<TokenStream> = locks.collect();
+        match locks.as_slice() {
+            [lock] => lock.clone(),
+            locks => quote_spanned!(here=> (#(#locks),*)),
+        }
+    }
+
+    /// An expression: the next of them, as a place.
+    pub(crate) fn next(&mut self) -> TokenStream {
+        let here = Span::mixed_site();
+        if self.count == 1 {
+            return quote_spanned!(here=> declared);
+        }
+        let index = Literal::usize_unsuffixed(self.next);
+        self.next += 1;
+        quote_spanned!(here=> declared.#index)
+    }
+}

@@ -1,0 +1,118 @@
+//! The witness of a lock that is held: a value that exists only while it is.
+
+mod declared_locks;
+#[cfg(feature = "diesel")]
+mod handle;
+
+pub use declared_locks::DeclaredLocks;
+#[cfg(feature = "diesel")]
+pub(crate) use declared_locks::Proof;
+#[cfg(feature = "diesel")]
+pub use handle::{Handle, OfDeclaredLock};
+
+use crate::LockKey;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Shows that a declared lock is held: a function that takes one cannot be called without the lock.
+///
+/// In the body of a function with `#[advisory_lock(key = SlotLock { … }, handle = lock)]`, `lock.holding()` gives one. Without the
+/// attribute [`Held::holding`](crate::Held::holding) does, and in a unit test [`testing::holding`](crate::testing::holding). It
+/// cannot be kept for longer than the body, and the witness of another type of lock is another type. Under `mode = "shared"` it is
+/// a `Holding<'_, Shared<SlotLock>>`. See [`guide::holding`](crate::guide::holding).
+///
+/// It is a reference to the declared lock and nothing else.
+///
+/// # Locking
+///
+/// None: it sends nothing and holds nothing. It says that the call that lends it holds the lock. It does not say on which
+/// connection.
+///
+/// # Examples
+///
+/// ```
+/// use advisory_runtime::{Holding, LockKey};
+///
+/// #[derive(LockKey)]
+/// #[lock_key("slot:<room>")]
+/// struct SlotLock {
+///     room: i64,
+/// }
+///
+/// fn room_to_write(slot: Holding<'_, SlotLock>) -> i64 {
+///     slot.key().room
+/// }
+/// ```
+pub struct Holding<'h, L: DeclaredLock> {
+    key: &'h L::Lock,
+}
+
+impl<'h, L: DeclaredLock> Holding<'h, L> {
+    pub(crate) const fn new(key: &'h L::Lock) -> Self {
+        Self { key }
+    }
+
+    /// The declared lock, with the values that are locked.
+    #[must_use]
+    pub const fn key(self) -> &'h L::Lock {
+        self.key
+    }
+
+    /// The same lock for a function that needs it in shared mode only: the exclusive lock keeps out whoever the shared one does.
+    #[must_use]
+    pub const fn shared(self) -> Holding<'h, Shared<L::Lock>> {
+        Holding::new(self.key)
+    }
+}
+
+impl<L: DeclaredLock> Clone for Holding<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L: DeclaredLock> Copy for Holding<'_, L> {}
+
+/// Its key pattern, and never its values.
+impl<L: DeclaredLock> fmt::Debug for Holding<'_, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Holding").field(&self.key.pattern()).finish()
+    }
+}
+
+/// A declared lock in shared mode, in the type of a [`Holding`]. There are no values of it.
+pub struct Shared<L>(PhantomData<L>, std::convert::Infallible);
+
+/// A lock that is declared as a type, so that there can be a [`Holding`] of it.
+///
+/// `#[derive(LockKey)]` implements it. A type with a [`LockKey`] by hand implements it with `type Lock = Self`. Numbers do not: a
+/// witness of "some number" would let any of them write.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a declared lock, so there is no `Holding` of it",
+    label = "expected a type with `#[derive(LockKey)]`",
+    note = "declare the lock, `#[derive(LockKey)] #[lock_key(\"slot:<room>\")] struct SlotLock {{ room: i64 }}`, and write \
+            `#[advisory_lock(key = SlotLock {{ room }}, handle = lock)]`"
+)]
+pub trait DeclaredLock {
+    /// The declared type: itself, also for a reference to it and for [`Shared`].
+    type Lock: DeclaredLock<Lock = Self::Lock> + LockKey;
+
+    /// The declared lock behind the references.
+    fn lock(&self) -> &Self::Lock;
+}
+
+impl<K: DeclaredLock + ?Sized> DeclaredLock for &K {
+    type Lock = K::Lock;
+
+    fn lock(&self) -> &K::Lock {
+        K::lock(self)
+    }
+}
+
+impl<K: DeclaredLock> DeclaredLock for Shared<K> {
+    type Lock = K::Lock;
+
+    fn lock(&self) -> &K::Lock {
+        match self.1 {}
+    }
+}

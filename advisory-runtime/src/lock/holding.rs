@@ -1,0 +1,108 @@
+//! The witnesses that a guard lends.
+
+use super::guard::Held;
+use crate::driver::Driver;
+use crate::error::LockName;
+use crate::expansion::never;
+use crate::holding::{Handle, OfDeclaredLock, Proof};
+use crate::request::Acquired;
+use crate::{DeclaredLocks, Error, Mode};
+
+impl<O: ?Sized, D: Driver> Held<'_, O, D> {
+    /// Lends the connection, and with it a [`Holding`](crate::Holding) of each of these locks, for functions that take one.
+    ///
+    /// For code without the attribute; with it `handle = lock` and `lock.holding()` do the same without looking. `locks` is what the
+    /// request was made of: a declared lock, or a tuple, an array, a slice or a `Vec` of several. While a witness lives, the lock
+    /// cannot be finished.
+    ///
+    /// # Locking
+    ///
+    /// Sends nothing. It computes the keys again and compares them with those that this guard holds.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] when one of the keys is not among those of this guard, or when they are held in shared mode, for which
+    /// there is [`holding_shared`](Self::holding_shared).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "diesel-async")]
+    /// # mod example {
+    /// use advisory_runtime::{Error, Holding, LockKey, xact};
+    /// use diesel_async::AsyncPgConnection;
+    ///
+    /// #[derive(LockKey)]
+    /// #[lock_key("slot:<room>")]
+    /// struct SlotLock {
+    ///     room: i64,
+    /// }
+    ///
+    /// async fn book(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+    ///     let slot = SlotLock { room };
+    ///     let mut held = xact::begin(conn, &slot).await?;
+    ///     let (conn, slot) = held.holding(&slot)?;
+    ///     let result = insert(conn, slot).await;
+    ///     xact::finish(held, result).await
+    /// }
+    /// # async fn insert(_: &mut AsyncPgConnection, _: Holding<'_, SlotLock>) -> Result<(), Error> { Ok(()) }
+    /// # }
+    /// ```
+    pub fn holding<'h, L>(&'h mut self, locks: &'h L) -> Result<(&'h mut O, L::Holding<'h>), Error>
+    where
+        L: DeclaredLocks + ?Sized,
+    {
+        self.check_held(locks, Mode::Exclusive)?;
+        Ok((self.conn(), locks.witness(Proof::new())))
+    }
+
+    /// As [`holding`](Self::holding), for functions that need the locks in shared mode only: a `Holding<'_, Shared<SlotLock>>`.
+    ///
+    /// # Locking
+    ///
+    /// As [`holding`](Self::holding).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotHeld`] when one of the keys is not among those of this guard.
+    pub fn holding_shared<'h, L>(
+        &'h mut self,
+        locks: &'h L,
+    ) -> Result<(&'h mut O, L::SharedHolding<'h>), Error>
+    where
+        L: DeclaredLocks + ?Sized,
+    {
+        self.check_held(locks, Mode::Shared)?;
+        Ok((self.conn(), locks.shared_witness(Proof::new())))
+    }
+
+    fn check_held<L: DeclaredLocks + ?Sized>(&self, locks: &L, mode: Mode) -> Result<(), Error> {
+        let has_mode = self.mode == Mode::Exclusive || mode == Mode::Shared;
+        let mut missing = None;
+        locks.each_lock(&mut |lock| {
+            let key = lock.key();
+            if missing.is_none() && !(has_mode && self.keys.contains(&key)) {
+                missing = Some(LockName::new(lock.pattern(), &[key]).text());
+            }
+        });
+        missing.map_or(Ok(()), |lock| Err(Error::NotHeld { lock }))
+    }
+
+    /// For the expansion, which made the request of the same locks.
+    #[doc(hidden)]
+    pub fn handle<'h, L>(&self, locks: &'h L) -> Handle<Acquired, &'h L> {
+        Handle::new(self.acquired(), locks)
+    }
+}
+
+impl Acquired {
+    /// For its message: a body under a declared lock gets a [`Handle`].
+    #[doc(hidden)]
+    #[must_use]
+    pub fn holding<H>(&self) -> H
+    where
+        for<'h> &'h Self: OfDeclaredLock,
+    {
+        never()
+    }
+}

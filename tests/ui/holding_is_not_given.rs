@@ -1,0 +1,20 @@
+#![allow(unused)]
+use advisory_runtime::{Holding, LockKey, advisory_lock};
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[derive(LockKey)]
+#[lock_key("slot:<room>")]
+struct SlotLock {
+    room: i64,
+}
+
+async fn insert(_: &mut AsyncPgConnection, _: Holding<'_, SlotLock>) -> QueryResult<()> {
+    Ok(())
+}
+
+async fn book(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    insert(conn).await
+}
+
+fn main() {}

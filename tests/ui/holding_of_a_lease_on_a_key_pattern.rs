@@ -1,0 +1,22 @@
+#![allow(unused)]
+use advisory_runtime::{Holding, LockKey, advisory_lock};
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::bb8::Pool;
+
+#[derive(LockKey)]
+#[lock_key("slot:<room>")]
+struct SlotLock {
+    room: i64,
+}
+
+async fn insert(_: &mut AsyncPgConnection, _: Holding<'_, SlotLock>) -> QueryResult<()> {
+    Ok(())
+}
+
+#[advisory_lock(key = "hall:<hall>", scope = "lease", pool = pool, handle = lock)]
+async fn book(pool: &Pool<AsyncPgConnection>, conn: &mut AsyncPgConnection, hall: i64) -> QueryResult<()> {
+    insert(conn, lock.holding()).await
+}
+
+fn main() {}
