@@ -13,6 +13,7 @@ mod document;
 mod dump;
 mod formats;
 mod graph;
+mod guard;
 mod key;
 mod leases;
 mod locks;
