@@ -13,6 +13,7 @@
 //! | what a dropped future or a panic leaves behind | [`cancellation`] |
 //! | what `Ok` means, and what to do when the answer to a commit is lost | [`commits`] |
 //! | how to hold a key for longer than a transaction | [`leases`] |
+//! | how the database refuses a write without its lock | [`guarded_tables`] |
 //! | how workers share a job table | [`claims`] |
 //! | who holds it right now, and what to be woken for | [`watching`] |
 //! | what an error means, and what to do | [`errors`] |
@@ -54,6 +55,7 @@ pages! {
     cancellation = "cancellation";
     commits = "commits";
     leases = "leases";
+    guarded_tables = "guarded-tables";
     claims = "claims";
     watching = "watching";
     errors = "errors";

@@ -53,7 +53,8 @@ async fn a_shared_lock_a_pair_and_a_wait_are_not_enough() {
 #[tokio::test]
 async fn a_statement_sees_the_lock_that_it_takes_itself() {
     let (_db, mut conn) = migrated().await;
-    let each = "bool_and(held) FROM (SELECT pg_advisory_lock(7), advisory_holds(7) AS held OFFSET 0) AS s";
+    let each =
+        "bool_and(held) FROM (SELECT pg_advisory_lock(7), advisory_holds(7) AS held OFFSET 0) AS s";
     assert!(says(&mut conn, each).await);
 }
 
