@@ -136,6 +136,12 @@ fn check(command: Command) -> Command {
                 .requires("against")
                 .help("The name, or the function's path, of a lock whose key changes on purpose"),
         )
+        .arg(
+            Arg::new("database-url")
+                .long("database-url")
+                .value_name("URL")
+                .help("A database: fails if a table that a lock guards is without the lock's trigger, or has one of another key"),
+        )
         .arg(key_count())
         .arg(selection::artifact());
     selection::arguments(check).after_help(CODES)

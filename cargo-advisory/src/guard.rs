@@ -9,7 +9,7 @@ mod trigger;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use advisory_pattern::{Derivation, LockedKey, Placeholder, encode_key};
+use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_key};
 
 use crate::screen::steers;
 
@@ -130,6 +130,57 @@ impl Guard {
         }
         marks
     }
+}
+
+impl Guard {
+    /// Reads the source of a table's trigger function; `None` if this command has not written it.
+    pub(crate) fn read(source: &str, table: Table) -> Option<Self> {
+        let mut lines = source.trim_start().lines();
+        let (derivation, key) = lines.next()?.strip_prefix(MARK)?.split_once(' ')?;
+        let lock = lines.next()?.strip_prefix(LOCK_MARK)?.to_owned();
+        let columns = lines.map_while(|line| line.strip_prefix(COLUMN_MARK)?.split_once('='));
+        let columns = columns.map(|(name, expression)| (name.to_owned(), expression.to_owned()));
+        let key = decode_key(key).ok()??;
+        let derivation = Derivation::from_name(derivation)?;
+        Self::new(lock, key, derivation, table, columns.collect()).ok()
+    }
+
+    /// Whether the guard's lock has this key, whatever its placeholders are called.
+    pub(crate) fn has_key(&self, key: &LockedKey, derivation: Derivation) -> bool {
+        match (&self.key, key) {
+            (LockedKey::Pattern(here), LockedKey::Pattern(there)) => {
+                here.same_form(there) && self.derivation == derivation
+            }
+            (here, there) => here == there,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// `pattern <tenant_id: uuid>:<date: date> by sha256`
+    pub(crate) fn key_text(&self) -> String {
+        key_text(&self.key, self.derivation)
+    }
+
+    /// The type of a trigger that runs for each write, as `pg_trigger.tgtype` has it.
+    pub(crate) fn trigger_type(&self) -> i16 {
+        const ROW: i16 = 1;
+        const BEFORE: i16 = 2;
+        const WRITES: i16 = 4 | 8 | 16;
+        const TRUNCATE: i16 = 32;
+        if self.is_fixed() {
+            BEFORE | WRITES | TRUNCATE
+        } else {
+            ROW | WRITES
+        }
+    }
+}
+
+/// A key as findings and migrations name it.
+pub(crate) fn key_text(key: &LockedKey, derivation: Derivation) -> String {
+    format!("{} by {}", encode_key(Some(key)), derivation.name())
 }
 
 /// The column that a placeholder names: the last name of its path.

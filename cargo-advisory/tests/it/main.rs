@@ -14,6 +14,7 @@ mod dump;
 mod formats;
 mod graph;
 mod guard;
+mod guard_check;
 mod key;
 mod leases;
 mod locks;
