@@ -16,10 +16,10 @@ use key::{KeyArg, key, keys, with};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::{LitInt, LitStr};
-use value::{ident, number, overlap, reason, string};
+use value::{ident, number, overlap, reason, string, tables};
 
 /// The arguments of `#[advisory_lock]`.
-pub(crate) const ADVISORY_LOCK: [&str; 24] = [
+pub(crate) const ADVISORY_LOCK: [&str; 25] = [
     "key",
     "keys",
     "with",
@@ -42,6 +42,7 @@ pub(crate) const ADVISORY_LOCK: [&str; 24] = [
     "allow_ambiguous",
     "name",
     "component",
+    "guards",
     "allow_overlap",
     "crate",
 ];
@@ -71,6 +72,8 @@ pub(crate) struct Args {
     pub(crate) allow_ambiguous: Option<LitStr>,
     pub(crate) name: Option<LitStr>,
     pub(crate) component: Option<LitStr>,
+    /// The tables whose writes need the lock.
+    pub(crate) guards: Option<Vec<String>>,
     /// The other lock's name and the reason, of each `allow_overlap`.
     pub(crate) allow_overlap: Vec<(LitStr, LitStr)>,
     krate: Option<TokenStream>,
@@ -223,6 +226,7 @@ impl Args {
             }
             "name" => set!(name, string(value, name, errors)),
             "component" => set!(component, string(value, name, errors)),
+            "guards" => set!(guards, tables(value, name, errors)),
             "max_keys" => set!(max_keys, number(value, name, errors)),
             "allow_ambiguous" => set!(allow_ambiguous, reason(value, name, errors)),
             "crate" => set!(krate, Some(value)),

@@ -76,6 +76,7 @@ use quote::quote;
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key stays a text |
 /// | `name` | none; `"booking-slot"` | sites of one name and pattern are one lock, on purpose |
 /// | `component` | none; `"payments"` | for the registry, whose "purpose" is the first line of the doc comment |
+/// | `guards` | none; `"bookings"`, `"bookings, shop.blocks"` | the tables whose writes need the lock, for the registry and `cargo advisory check --database-url`. The trigger is a migration: `cargo advisory migration require`. Not for `"lease"` |
 /// | `allow_overlap` | none; `("other-name", "reason")` | for a deployed key that cannot change and can collide with another lock's; can be repeated, and `"*"` is every other lock |
 /// | `max_keys` | `64` | how many locks a slice, or an expression for `keys`, may take |
 /// | `allow_ambiguous` | none; `"reason"` | for a deployed key that cannot change, and that different values can render |
@@ -190,8 +191,8 @@ fn lock(
 /// async fn transfer(conn: &mut AsyncPgConnection, from: AccountId, to: AccountId) -> QueryResult<()> { /* … */ }
 /// ```
 ///
-/// Placeholders name fields. After the pattern there can be `name`, `component`, `derivation`, `allow_ambiguous`,
-/// `allow_overlap` and `crate`, as for `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` need no database.
+/// Placeholders name fields. After the pattern there can be `name`, `component`, `guards`, `derivation`,
+/// `allow_ambiguous`, `allow_overlap` and `crate`, as for `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` need no database.
 ///
 /// A function that takes a `Holding<'_, AccountLock>` cannot be called without the lock: see `advisory_runtime::Holding`.
 #[proc_macro_derive(LockKey, attributes(lock_key))]
@@ -251,8 +252,8 @@ pub fn derive_claim(input: TokenStream) -> TokenStream {
 /// let week = lock_key!("report:<week>", with(week = date.iso_week().week()));
 /// ```
 ///
-/// After the pattern there can be `with(…)`, `name`, `component`, `derivation`, `allow_ambiguous`, `allow_overlap` and
-/// `crate`, as for `#[advisory_lock]`. The macro does not know types: a placeholder without a shape is any text.
+/// After the pattern there can be `with(…)`, `name`, `component`, `guards`, `derivation`, `allow_ambiguous`, `allow_overlap`
+/// and `crate`, as for `#[advisory_lock]`. The macro does not know types: a placeholder without a shape is any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {
     let expanded = complete(input, lock_key::expand);

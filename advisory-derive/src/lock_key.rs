@@ -13,10 +13,11 @@ use quote::{ToTokens, quote_spanned};
 use syn::{Data, Fields, LitStr};
 
 /// The arguments after a pattern. A type cannot compute values, so it does not take `with`, the first.
-const LOCK_KEY: [&str; 7] = [
+const LOCK_KEY: [&str; 8] = [
     "with",
     "name",
     "component",
+    "guards",
     "derivation",
     "allow_ambiguous",
     "allow_overlap",

@@ -48,6 +48,7 @@ pub(crate) fn emit(site: SiteFacts, args: &Args) -> TokenStream {
             .iter()
             .map(|(other, why)| (other.value(), why.value()))
             .collect(),
+        guards: args.guards.clone().unwrap_or_default(),
         allow_ambiguous: text(&args.allow_ambiguous),
         module: MODULE_PATH.to_owned(),
         function: site.name,

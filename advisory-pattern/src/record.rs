@@ -50,6 +50,8 @@ pub struct Record {
     pub keep: Option<String>,
     /// The other locks' names that this one may overlap, each with the reason.
     pub allow_overlap: Vec<(String, String)>,
+    /// The tables whose writes need the lock, if the site names some: a trigger refuses writes without it.
+    pub guards: Vec<String>,
     /// Why the pattern may be ambiguous.
     pub allow_ambiguous: Option<String>,
     /// The module's path.
@@ -126,6 +128,9 @@ impl Record {
         for (other, reason) in &self.allow_overlap {
             fields.push(("allow_overlap", join_parts([other, reason])));
         }
+        for table in &self.guards {
+            fields.push(("guards", clean(table)));
+        }
         fields
     }
 
@@ -170,6 +175,7 @@ impl Record {
                     let (other, reason) = value.split_once(PART).unwrap_or((value, ""));
                     record.allow_overlap.push((clean(other), clean(reason)));
                 }
+                "guards" => record.guards.push(text()),
                 "module" if value == MODULE_PATH => MODULE_PATH.clone_into(&mut record.module),
                 "module" => record.module = text(),
                 "function" => record.function = text(),

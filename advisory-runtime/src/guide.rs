@@ -15,6 +15,7 @@
 //! | what `Ok` means, and what to do when the answer to a commit is lost | [`commits`] |
 //! | how to hold a key for longer than a transaction | [`leases`] |
 //! | how one process of several leads | [`leadership`] |
+//! | how the database refuses a write without its lock | [`guarded_tables`] |
 //! | how workers share a job table | [`claims`] |
 //! | who holds it right now, and what to be woken for | [`watching`] |
 //! | what an error means, and what to do | [`errors`] |
@@ -58,6 +59,7 @@ pages! {
     commits = "commits";
     leases = "leases";
     leadership = "leadership";
+    guarded_tables = "guarded-tables";
     claims = "claims";
     watching = "watching";
     errors = "errors";

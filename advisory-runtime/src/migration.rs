@@ -12,6 +12,8 @@
 //! | `generate_lock_id(p_namespace text, p_key text)` → `bigint` | the number of `namespace:key` | `"cleanup:<email\|trim\|lower\|raw>"` for the namespace `cleanup` |
 //! | `acquire_cleanup_lock(p_email text)` → `boolean` | whether it took the lock on `email_to_lock_id(p_email)` | |
 //! | `release_cleanup_lock(p_email text)` → `boolean` | whether it released it | |
+//! | `advisory_holds(key bigint)` → `boolean` | whether this session holds the lock exclusively | |
+//! | `advisory_require(key bigint, lock text)` → `void` | an error, with the lock's name, unless it does | |
 //!
 //! So `advisory_key('booking:' || advisory_escape(guest))` is what `"booking:<guest>"` locks. Integers, dates and UUIDs need no
 //! escape; SQL must write them as [`KeyPart`](crate::KeyPart) does, which `uuid::text` and, for the years 1 to 9999 under
@@ -38,8 +40,13 @@
 //! has the log can check a guessed address against it. (So can who reads `pg_locks` while the lock is held.) The others lock
 //! nothing.
 //!
+//! `advisory_holds` and `advisory_require` take nothing. They look for a lock of this session, transaction-level or session-level, in
+//! exclusive mode; a shared lock is not enough. [`guarded_tables`](crate::guide::guarded_tables) has what they cost, and a trigger
+//! that needs neither.
+//!
 //! # Errors
 //!
+//! - 55000: `advisory_require` found that this session does not hold the lock.
 //! - 22004: an argument is NULL; the message says which. A plain `pg_try_advisory_lock(NULL)` locks nothing and returns NULL, and
 //!   `IF NOT NULL` goes on as if it were held.
 //! - 42501: the role has no `EXECUTE`.
@@ -51,7 +58,7 @@
 //!
 //! # What the recipes get wrong
 //!
-//! The last four functions bear the names of a recipe in circulation, so that its callers go on working. They compute what it
+//! Four of the functions bear the names of a recipe in circulation, so that its callers go on working. They compute what it
 //! computes, with one exception: `lower` changes only A to Z, where the recipe follows the database's locale. Under most of them
 //! `É` becomes `é`, under a Turkish one `I` becomes `ı`; here they become `É` and `i`. Keys must not change with a release of Unicode's
 //! tables. A program that uses both, or JavaScript's `toLowerCase().trim()`, must give ASCII, or text that is lower-case and

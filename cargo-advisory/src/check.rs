@@ -1,6 +1,7 @@
-//! Can the program's locks collide, and are they still what a registry or a release says?
+//! Can the program's locks collide, are they still what a registry or a release says, and does a database hold what they guard?
 
 pub(crate) mod collisions;
+mod guards;
 mod key_changes;
 mod registry;
 
@@ -33,6 +34,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     for file in cli::paths(matches, "registry") {
         let key_count = cli::key_count_of(matches);
         findings.extend(registry::compare(&inventory, &file, key_count)?);
+    }
+    if let Some(address) = matches.get_one::<String>("database-url") {
+        findings.extend(guards::find(&inventory, address)?);
     }
     let text = finding::write(&findings, &inventory.summary(), cli::format_of(matches));
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use advisory_pattern::Derivation;
 use clap::builder::styling::{AnsiColor, Styles};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use clap_complete::Shell;
 
 use crate::cli::{Format, NAME, format, key_count, output};
 use crate::failure::Failure;
-use crate::{build, check, dump, graph, key, locks, screen, selection};
+use crate::{build, check, dump, graph, key, locks, migration, screen, selection};
 
 /// One subcommand: its name, its help and arguments, and the function that runs it and tells whether it found nothing wrong.
 struct Subcommand {
@@ -17,13 +19,14 @@ struct Subcommand {
     run: fn(&ArgMatches) -> Result<bool, Failure>,
 }
 
-const SUBCOMMANDS: [Subcommand; 7] = [
+const SUBCOMMANDS: [Subcommand; 8] = [
     subcommand("dump", dump, dump::run),
     subcommand("check", check, check::run),
     subcommand("build", build, build::run),
     subcommand("key", key, key::run),
     subcommand("locks", locks, locks::run),
     subcommand("graph", graph, graph::run),
+    subcommand("migration", migration, migration::run),
     subcommand("completions", completions, print_completions),
 ];
 
@@ -132,6 +135,12 @@ fn check(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .requires("against")
                 .help("The name, or the function's path, of a lock whose key changes on purpose"),
+        )
+        .arg(
+            Arg::new("database-url")
+                .long("database-url")
+                .value_name("URL")
+                .help("A database: fails if a table that a lock guards is without the lock's trigger, or has one of another key"),
         )
         .arg(key_count())
         .arg(selection::artifact());
@@ -261,6 +270,65 @@ fn graph(command: Command) -> Command {
         )
         .arg(output())
         .after_help(CODES)
+}
+
+fn migration(command: Command) -> Command {
+    command
+        .about("Prints the SQL of a migration")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(require(Command::new("require")))
+}
+
+fn require(command: Command) -> Command {
+    let text =
+        |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
+    let derivations = Derivation::ALL.map(Derivation::name);
+    let derivation = PossibleValuesParser::new(derivations)
+        .try_map(|name| Derivation::from_name(&name).ok_or("unknown derivation"));
+    let require = command
+        .about("A trigger that refuses writes to a table by a session that does not hold the lock")
+        .long_about(
+            "Prints a Diesel migration: a trigger that computes the lock's key from the row, by the lock's own pattern, and refuses the \
+             write unless this session holds the lock in exclusive mode. It binds programs that do not use the lock, and `psql`.\n\nThe \
+             lock is found by its name in the program that cargo builds, or is given as a pattern. A placeholder is the column of its \
+             name, unless `--column` says otherwise.",
+        )
+        .arg(text("lock", "NAME").help("The lock's name, or the path of its function or declared type"))
+        .arg(
+            text("key", "PATTERN")
+                .help("The lock's key pattern with its shapes, such as `<tenant_id: uuid>:<date: date>`"),
+        )
+        .arg(
+            text("derivation", "NAME")
+                .requires("key")
+                .value_parser(derivation)
+                .help("How the key becomes a number [default: sha256]"),
+        )
+        .arg(
+            text("table", "TABLE")
+                .required(true)
+                .help("The table to guard: `bookings`, or `shop.bookings`"),
+        )
+        .arg(
+            text("column", "NAME=SQL")
+                .action(ArgAction::Append)
+                .help("A placeholder's column, or an expression over the row, such as `date=starts_at::date`"),
+        )
+        .arg(flag("down", "Prints `down.sql`, which drops the trigger"))
+        .arg(output())
+        .arg(
+            Arg::new("inventory")
+                .long("inventory")
+                .value_name("FILE")
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
+                .conflicts_with("artifact")
+                .help("Reads a dumped inventory, as JSON, instead of building"),
+        )
+        .arg(selection::artifact());
+    selection::arguments(require)
 }
 
 fn completions(command: Command) -> Command {

@@ -13,7 +13,7 @@ use crate::screen::{BOLD, ERROR, FRAME, KEY};
 
 /// One mistake.
 pub(crate) struct Finding {
-    /// `collision`, `drift` or `key-change`.
+    /// `collision`, `drift`, `key-change` or `guard`.
     pub(crate) kind: &'static str,
     pub(crate) message: String,
     pub(crate) places: Vec<Place>,

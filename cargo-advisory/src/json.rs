@@ -59,6 +59,7 @@ pub(crate) fn site(site: &Record) -> Value {
         "crate": site.krate,
         "crate_version": site.version,
         "keys": keys.iter().map(key).collect::<Vec<_>>(),
+        "guards": site.guards,
         "allow_overlap": exceptions,
         "allow_ambiguous": site.allow_ambiguous,
     })
@@ -157,6 +158,15 @@ fn record(value: &Value) -> Result<Record, String> {
         let written = text(key, "written")?.unwrap_or_else(|| encoded.clone());
         record.written.push(written);
         record.keys.push(encoded);
+    }
+    for table in site
+        .get("guards")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let table = table.as_str().ok_or("`guards` holds no texts")?;
+        record.guards.push(table.replace(char::is_control, " "));
     }
     for exception in site
         .get("allow_overlap")

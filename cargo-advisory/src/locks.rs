@@ -7,7 +7,7 @@ mod address;
 mod age;
 mod end;
 mod live_json;
-mod session;
+pub(crate) mod session;
 mod tls;
 mod tree;
 mod view;

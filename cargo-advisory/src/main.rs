@@ -2,7 +2,7 @@
 //!
 //! `command` describes the command line and runs the subcommand. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
 //! file and `inventory` collects the lock sites; `table`, `json` and `markdown` write them. `check` looks for `finding`s, `graph` draws
-//! what tests have recorded, and `locks` looks at a database.
+//! what tests have recorded, and `locks` looks at a database. `migration` prints the trigger of a `guard`.
 #![forbid(unsafe_code)]
 
 mod artifact;
@@ -16,11 +16,13 @@ mod dump;
 mod failure;
 mod finding;
 mod graph;
+mod guard;
 mod inventory;
 mod json;
 mod key;
 mod locks;
 mod markdown;
+mod migration;
 mod screen;
 mod selection;
 mod table;

@@ -103,6 +103,11 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
                 component: first(&site.component, &lock.component),
                 purpose: first(&site.purpose, &lock.purpose),
                 derivation: lock.derivation.clone(),
+                guards: if site.guards.is_empty() {
+                    lock.guards.clone()
+                } else {
+                    site.guards.clone()
+                },
                 ..site.clone()
             };
             rows.push((site, pattern.in_scope_of(&key)));
@@ -130,7 +135,7 @@ fn section(text: &mut String, title: &str, lead: &str) {
     let _ = write!(text, "\n## {title}\n\n{lead}\n\n");
 }
 
-const fn heads(key: &str) -> [&str; 9] {
+const fn heads(key: &str) -> [&str; 10] {
     [
         key,
         "Name",
@@ -138,6 +143,7 @@ const fn heads(key: &str) -> [&str; 9] {
         "Purpose",
         "Scope",
         "Lock type",
+        "Guards",
         "Number",
         "Function",
         "File reference",
@@ -147,7 +153,7 @@ const fn heads(key: &str) -> [&str; 9] {
 /// The number column of a lease, which has no number.
 const LEASE_NUMBER: &str = "none: SHA-256 of the text, in the lease table";
 
-fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
+fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 10] {
     let (id, number) = match (&key.known, key.number()) {
         _ if key.is_lease => (code(key.written), LEASE_NUMBER.to_owned()),
         (Some(LockedKey::Pattern(_)), Some(number)) => (
@@ -161,6 +167,7 @@ fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
         (Some(LockedKey::Pattern(_)), None) => (code(key.written), site.derivation.clone()),
         (None, _) => (code(key.written), String::new()),
     };
+    let guards: Vec<String> = site.guards.iter().map(|table| code(table)).collect();
     [
         id,
         site.name.as_deref().map(code).unwrap_or_default(),
@@ -168,6 +175,7 @@ fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
         plain(site.purpose.as_deref().unwrap_or_default()),
         extent(key),
         lock_type(site),
+        guards.join(", "),
         number,
         code(&path(site)),
         code(&place(site, inventory)),

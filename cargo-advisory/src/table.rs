@@ -58,6 +58,10 @@ fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
                 (scope, "exclusive") => scope.to_owned(),
                 (scope, mode) => format!("{scope} {mode}"),
             };
+            let held = match site.guards.as_slice() {
+                [] => held,
+                tables => format!("{held}, guards {}", tables.join(", ")),
+            };
             rows.push([
                 key.written.to_owned(),
                 once(site.name.clone().unwrap_or_default()),

@@ -43,6 +43,26 @@ pub(crate) fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     Some(reason)
 }
 
+/// The names of tables, with commas between them.
+pub(crate) fn tables(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Vec<String>> {
+    let written = string(value, name, errors)?;
+    let tables: Vec<String> = written
+        .value()
+        .split(',')
+        .map(|table| table.trim().to_owned())
+        .collect();
+    if tables
+        .iter()
+        .any(|table| table.is_empty() || table.contains(char::is_whitespace))
+    {
+        errors.at(
+            written.span(),
+            format_args!("`{name}` names tables: write `{name} = \"bookings\"`, or `{name} = \"bookings, shop.blocks\"`"),
+        );
+    }
+    Some(tables)
+}
+
 /// A name that the body can use.
 pub(crate) fn ident(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
     let wanted = quoted_ident(&value).map_or_else(|| "lock".to_owned(), |word| word.to_string());

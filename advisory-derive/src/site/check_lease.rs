@@ -39,6 +39,10 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
             "derivation",
             "`derivation` makes a number of a key, and a lease's key stays a text: leave it out",
         ),
+        (
+            "guards",
+            "`guards` is for locks that a session holds, and a lease is a row: leave it out, and check its fencing token in the write",
+        ),
     ];
     args.refuse(&unfit, errors);
     // With `keys` there is an error already.

@@ -45,6 +45,7 @@ fn record() -> impl Strategy<Value = Record> {
             keep,
         ] = optional;
         let (written, keys) = keys.into_iter().unzip();
+        let guards = allow_overlap.iter().map(|(name, _)| name.clone());
         Record {
             kind,
             name,
@@ -61,6 +62,7 @@ fn record() -> impl Strategy<Value = Record> {
             ttl,
             renew,
             keep,
+            guards: guards.collect(),
             allow_overlap,
             allow_ambiguous,
             module,

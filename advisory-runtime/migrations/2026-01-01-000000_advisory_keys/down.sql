@@ -7,4 +7,6 @@ DROP FUNCTION
     email_to_lock_id(pg_catalog.text),
     generate_lock_id(pg_catalog.text, pg_catalog.text),
     acquire_cleanup_lock(pg_catalog.text),
-    release_cleanup_lock(pg_catalog.text);
+    release_cleanup_lock(pg_catalog.text),
+    advisory_holds(pg_catalog.int8),
+    advisory_require(pg_catalog.int8, pg_catalog.text);

@@ -50,7 +50,7 @@ BEGIN
 END
 $$;
 
--- The four below bear the names of a recipe in circulation, and its parameters' names, because gateways call by name. They compute what
+-- The next four bear the names of a recipe in circulation, and its parameters' names, because gateways call by name. They compute what
 -- it computes, without pgcrypto, save where `lower` meets a letter outside ASCII, or a Turkish database: the recipe follows the
 -- database's locale, under which 'É' becomes 'é'; here it stays. Programs that use both need lower-case input there.
 
@@ -139,11 +139,80 @@ BEGIN
 END
 $$;
 
+-- Whether this session holds the lock on a `bigint` key exclusively, for its transaction or for the session. A lock held in shared mode
+-- is not enough: others can hold it too. A session that only waits for the lock does not hold it.
+--
+-- PostgreSQL has no function that looks up one lock, so this reads all locks of the server: 20 to 30 µs while there are few, 0.2 to
+-- 0.4 ms with a thousand, 2 to 3 ms with ten thousand. `pg_lock_status` stands in the select list because there its rows are not stored
+-- first: with many locks that takes half to three quarters of the time of the view `pg_locks`, which calls it. OFFSET 0 keeps the
+-- planner from calling it for each column.
+-- VOLATILE: a STABLE function with a constant argument is called once a statement, perhaps before the statement takes the lock.
+CREATE FUNCTION advisory_holds(key pg_catalog.int8) RETURNS pg_catalog.bool
+    LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    high pg_catalog.oid := (key OPERATOR(pg_catalog.>>) 32 OPERATOR(pg_catalog.&) 4294967295::pg_catalog.int8)::pg_catalog.oid;
+    low pg_catalog.oid := (key OPERATOR(pg_catalog.&) 4294967295::pg_catalog.int8)::pg_catalog.oid;
+    backend pg_catalog.int4 := pg_catalog.pg_backend_pid();
+BEGIN
+    IF key IS NULL THEN
+        RAISE EXCEPTION 'advisory_holds: argument "key" is NULL' USING ERRCODE = '22004';
+    END IF;
+    RETURN EXISTS (
+        SELECT FROM (SELECT pg_catalog.pg_lock_status() AS held OFFSET 0) AS locks
+        WHERE (held).objid OPERATOR(pg_catalog.=) low
+            AND (held).classid OPERATOR(pg_catalog.=) high
+            AND (held).pid OPERATOR(pg_catalog.=) backend
+            AND (held).objsubid OPERATOR(pg_catalog.=) 1::pg_catalog.int2
+            AND (held).locktype OPERATOR(pg_catalog.=) 'advisory'
+            AND (held).mode OPERATOR(pg_catalog.=) 'ExclusiveLock'
+            AND (held).granted
+    );
+END
+$$;
+
+-- Raises 55000 unless this session holds the lock on the key exclusively, as advisory_holds() says. `lock` is the lock's name for the
+-- message, which does not show the key: it is an unsalted hash of values.
+CREATE FUNCTION advisory_require(key pg_catalog.int8, lock pg_catalog.text) RETURNS pg_catalog.void
+    LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
+    SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    high pg_catalog.oid := (key OPERATOR(pg_catalog.>>) 32 OPERATOR(pg_catalog.&) 4294967295::pg_catalog.int8)::pg_catalog.oid;
+    low pg_catalog.oid := (key OPERATOR(pg_catalog.&) 4294967295::pg_catalog.int8)::pg_catalog.oid;
+    backend pg_catalog.int4 := pg_catalog.pg_backend_pid();
+BEGIN
+    IF key IS NULL THEN
+        RAISE EXCEPTION 'advisory_require: argument "key" is NULL' USING ERRCODE = '22004';
+    END IF;
+    IF lock IS NULL THEN
+        RAISE EXCEPTION 'advisory_require: argument "lock" is NULL' USING ERRCODE = '22004';
+    END IF;
+    IF NOT EXISTS (
+        SELECT FROM (SELECT pg_catalog.pg_lock_status() AS held OFFSET 0) AS locks
+        WHERE (held).objid OPERATOR(pg_catalog.=) low
+            AND (held).classid OPERATOR(pg_catalog.=) high
+            AND (held).pid OPERATOR(pg_catalog.=) backend
+            AND (held).objsubid OPERATOR(pg_catalog.=) 1::pg_catalog.int2
+            AND (held).locktype OPERATOR(pg_catalog.=) 'advisory'
+            AND (held).mode OPERATOR(pg_catalog.=) 'ExclusiveLock'
+            AND (held).granted
+    ) THEN
+        RAISE EXCEPTION 'this session does not hold the advisory lock "%"', lock USING
+            ERRCODE = '55000',
+            HINT = 'Take the lock before this statement, in the same session and in exclusive mode. Advisory locks bind only those who take them.';
+    END IF;
+END
+$$;
+
 REVOKE EXECUTE ON FUNCTION
     advisory_key(pg_catalog.text),
     advisory_escape(pg_catalog.text),
     email_to_lock_id(pg_catalog.text),
     generate_lock_id(pg_catalog.text, pg_catalog.text),
     acquire_cleanup_lock(pg_catalog.text),
-    release_cleanup_lock(pg_catalog.text)
+    release_cleanup_lock(pg_catalog.text),
+    advisory_holds(pg_catalog.int8),
+    advisory_require(pg_catalog.int8, pg_catalog.text)
 FROM PUBLIC;

@@ -1,10 +1,10 @@
 //! The witness that a lease lends.
 
-use super::table::sha256;
 use super::{Held, Lease};
 use crate::expansion::never;
 use crate::holding::{Handle, OfDeclaredLock};
 use crate::{DeclaredLock, Error, Holding, LockKey};
+use advisory_pattern::sha256;
 
 impl Held {
     /// Runs a body under the lease as [`run`](Self::run) does, and lends it a [`Holding`] for functions that take one.

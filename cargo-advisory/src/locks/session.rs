@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use diesel_async::AsyncPgConnection;
 use tokio::time::timeout;
-use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::address;
 use crate::failure::Failure;
@@ -24,40 +26,7 @@ pub(crate) struct Session(AsyncPgConnection);
 impl Session {
     /// Connects. No failure shows the whole address, which may contain a password.
     pub(crate) async fn open(address: &str) -> Result<Self, Failure> {
-        let (address, tls) = address::split(address);
-        let mut config: Config = address.parse().map_err(|error: tokio_postgres::Error| {
-            let why = one_line(&chain(&error));
-            Failure::Input(format!(
-                "the address of the database: {why}; write `postgres://user@host:5432/database`"
-            ))
-        })?;
-        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            // libpq would use the folder that it was built with.
-            let why = "the address of the database names no host: write `postgres://user@host:5432/database`, or the folder of a \
-                       socket, `host=/var/run/postgresql dbname=database`";
-            return Err(Failure::Input(why.to_owned()));
-        }
-        let (mode, connector) = tls.connector()?;
-        // As with libpq, a Unix-domain socket is not encrypted.
-        let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
-        let is_remote = config.get_hosts().iter().any(is_remote);
-        config.ssl_mode(if is_remote { mode } else { SslMode::Disable });
-        config.application_name(crate::cli::NAME);
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(TIMEOUT);
-        }
-        if config.get_password().is_none()
-            && let Ok(password) = env::var("PGPASSWORD")
-        {
-            config.password(password);
-        }
-        let (client, connection) = with_timeout(Box::pin(config.connect(connector)))
-            .await?
-            .map_err(|error| {
-                // The prefix adds nothing here.
-                let why = one_line(&chain(&error)).replace("db error: ", "");
-                Failure::Input(format!("{}: {why}", description(&config)))
-            })?;
+        let (client, connection) = connect(address).await?;
         let conn = AsyncPgConnection::try_from_client_and_connection(client, connection).await;
         let conn = conn.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
         Ok(Self(conn))
@@ -66,6 +35,49 @@ impl Session {
     pub(crate) fn conn(&mut self) -> &mut AsyncPgConnection {
         &mut self.0
     }
+}
+
+/// The half of a connection that reads and writes, for a task.
+type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
+/// Connects, for statements that Diesel has no part in. No failure shows the whole address, which may contain a password.
+pub(crate) async fn connect(
+    address: &str,
+) -> Result<(Client, Connection<Socket, Stream>), Failure> {
+    let (address, tls) = address::split(address);
+    let mut config: Config = address.parse().map_err(|error: tokio_postgres::Error| {
+        let why = one_line(&chain(&error));
+        Failure::Input(format!(
+            "the address of the database: {why}; write `postgres://user@host:5432/database`"
+        ))
+    })?;
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        // libpq would use the folder that it was built with.
+        let why = "the address of the database names no host: write `postgres://user@host:5432/database`, or the folder of a \
+                       socket, `host=/var/run/postgresql dbname=database`";
+        return Err(Failure::Input(why.to_owned()));
+    }
+    let (mode, connector) = tls.connector()?;
+    // As with libpq, a Unix-domain socket is not encrypted.
+    let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
+    let is_remote = config.get_hosts().iter().any(is_remote);
+    config.ssl_mode(if is_remote { mode } else { SslMode::Disable });
+    config.application_name(crate::cli::NAME);
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(TIMEOUT);
+    }
+    if config.get_password().is_none()
+        && let Ok(password) = env::var("PGPASSWORD")
+    {
+        config.password(password);
+    }
+    with_timeout(Box::pin(config.connect(connector)))
+        .await?
+        .map_err(|error| {
+            // The prefix adds nothing here.
+            let why = one_line(&chain(&error)).replace("db error: ", "");
+            Failure::Input(format!("{}: {why}", description(&config)))
+        })
 }
 
 /// The name and the hosts of the database, without the password. The hosts are left out too if one contains an `@`: then an `@` of

@@ -38,6 +38,17 @@ fn its_locks_do_not_collide_and_its_document_is_what_dump_writes() {
     );
 }
 
+/// The application's own tests run with it.
+#[test]
+fn its_guarded_table_has_the_trigger_that_the_command_prints() {
+    let words = ["migration", "require", "--lock", "room-night"];
+    let columns = ["--table", "blocks", "--column", "room=room_id"];
+    let printed = own(&[&words[..], &columns].concat()).out;
+    let committed =
+        include_str!("../../../tests/harbour-lets/store/migrations/0002_guarded_blocks.sql");
+    assert!(printed == committed, "{printed}");
+}
+
 #[test]
 fn a_pattern_that_was_changed_is_drift_wherever_it_is_taken() {
     let committed = std::fs::read_to_string(DOCUMENT).unwrap();

@@ -14,6 +14,7 @@ fn help_names_every_subcommand_and_exit_code() {
         "key",
         "locks",
         "graph",
+        "migration",
         "completions",
         "Exit codes",
     ] {

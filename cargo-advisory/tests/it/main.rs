@@ -13,6 +13,8 @@ mod document;
 mod dump;
 mod formats;
 mod graph;
+mod guard;
+mod guard_check;
 mod key;
 mod leases;
 mod locks;

@@ -16,6 +16,7 @@ mod booking_race;
 mod cleanup_scheduler;
 mod fenced_report;
 mod generate_events;
+mod guarded_table;
 mod hot_key;
 mod leader;
 mod sync_workers;

@@ -6,6 +6,7 @@
     reason = "a helper of a test that cannot go on fails the test"
 )]
 
+mod holds;
 mod locks;
 mod numbers;
 mod safety;

@@ -9,7 +9,7 @@ use diesel::sql_types::{BigInt, Text};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
 /// Every function of the migration, as a call with each argument `NULL` in turn, and that argument's name.
-const NULLS: [(&str, &str); 7] = [
+const NULLS: [(&str, &str); 10] = [
     ("advisory_key(NULL)", "rendered"),
     ("advisory_escape(NULL)", "value"),
     ("email_to_lock_id(NULL)", "p_email"),
@@ -17,16 +17,21 @@ const NULLS: [(&str, &str); 7] = [
     ("generate_lock_id('x', NULL)", "p_key"),
     ("acquire_cleanup_lock(NULL)", "p_email"),
     ("release_cleanup_lock(NULL)", "p_email"),
+    ("advisory_holds(NULL)", "key"),
+    ("advisory_require(NULL, 'x')", "key"),
+    ("advisory_require(1, NULL)", "lock"),
 ];
 
-/// Every function of the migration.
-const CALLS: [&str; 6] = [
+/// Every function of the migration. `advisory_require` finds the lock that the call before has taken.
+const CALLS: [&str; 8] = [
     "advisory_key('a')",
     "advisory_escape('a')",
     "email_to_lock_id('a')",
     "generate_lock_id('cleanup', 'a')",
     "acquire_cleanup_lock('a')",
+    "advisory_require(-3848465438864589366, 'a')",
     "release_cleanup_lock('a')",
+    "advisory_holds(1)",
 ];
 
 /// `failure(statement)` is how the statement fails: its SQLSTATE and message.
@@ -52,6 +57,10 @@ const HOSTILE: &str = "
     CREATE FUNCTION public.pg_advisory_unlock(bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
     CREATE FUNCTION public.worst(text, text) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
     CREATE OPERATOR public.|| (FUNCTION = public.worst, LEFTARG = text, RIGHTARG = text);
+    CREATE FUNCTION public.pg_lock_status() RETURNS SETOF pg_locks LANGUAGE sql AS 'SELECT * FROM pg_locks LIMIT 0';
+    CREATE FUNCTION public.pg_backend_pid() RETURNS int LANGUAGE sql AS 'SELECT 0';
+    CREATE FUNCTION public.never(oid, oid) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    CREATE OPERATOR public.= (FUNCTION = public.never, LEFTARG = oid, RIGHTARG = oid);
     CREATE DOMAIN public.bit AS pg_catalog.text CHECK (false);
     CREATE DOMAIN public.int8 AS pg_catalog.text CHECK (false);
     CREATE DOMAIN public.bool AS pg_catalog.text CHECK (false);
@@ -120,7 +129,7 @@ async fn what_the_functions_promise_the_planner_is_what_they_are_made_of() {
     for claim in [
         "proconfig = ARRAY['search_path=pg_catalog, pg_temp']",
         "NOT prosecdef",
-        "(provolatile, proparallel) = CASE WHEN proname LIKE '%cleanup_lock' \
+        "(provolatile, proparallel) = CASE WHEN proname ~ '_lock$|_holds$|_require$' \
          THEN (SELECT (provolatile, proparallel) FROM pg_proc AS own WHERE own.oid = 'pg_try_advisory_lock(bigint)'::regprocedure) \
          ELSE ('i'::\"char\", 's'::\"char\") END",
     ] {
@@ -174,6 +183,9 @@ async fn a_hostile_search_path_changes_nothing() {
             "email_to_lock_id(' User@X.com ') = -3508133180453765740",
             "generate_lock_id('cleanup', ' U@x ') = 3268022024975605132",
             "acquire_cleanup_lock(' User@X.com ')",
+            "advisory_holds(-3508133180453765740)",
+            "NOT advisory_holds(3268022024975605132)",
+            "advisory_require(-3508133180453765740, 'email') IS NOT NULL",
         ] {
             assert!(says(&mut conn, same).await, "{same} {session}");
         }

@@ -24,7 +24,7 @@ async fn up_and_down_leave_nothing() {
         assert!(
             says(
                 &mut conn,
-                "count(*) = 6 FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
+                "count(*) = 8 FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
             )
             .await,
             "{session}"

@@ -20,7 +20,8 @@ pub struct StayLock {
 #[lock_key(
     "night:<room: int>:<night>",
     name = "room-night",
-    component = "bookings"
+    component = "bookings",
+    guards = "blocks"
 )]
 pub struct RoomNight {
     pub room: RoomId,

@@ -7,6 +7,8 @@ use diesel::sql_types::Bool;
 use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};
 
 const LETS: &str = include_str!("../migrations/0001_lets.sql");
+/// `cargo advisory migration require` has written it.
+const GUARDED_BLOCKS: &str = include_str!("../migrations/0002_guarded_blocks.sql");
 
 /// Instances that start together migrate one after the other; the later ones find nothing to do.
 ///
@@ -29,6 +31,7 @@ pub async fn migrate(pool: &Pool) -> Result<bool> {
     }
     conn.transaction(async |conn| {
         conn.batch_execute(LETS).await?;
+        conn.batch_execute(GUARDED_BLOCKS).await?;
         conn.batch_execute(migration::ADVISORY_KEYS_UP).await
     })
     .await?;

@@ -2,6 +2,7 @@
 
 use crate::lets::{Lets, blocking, day, establish, refused};
 use advisory_runtime::inventory::assert_lock_order;
+use diesel_async::SimpleAsyncConnection;
 use lets_domain::{AccountId, Cents, OwnerId, Season};
 use lets_server::admin::audit::Audit;
 use lets_server::admin::imports::{self, PriceRow};
@@ -34,6 +35,17 @@ async fn holidays_and_bookings_do_not_get_the_same_night() {
     );
     let closed = bookings::book(&mut lets.conn().await, &lets.stay(20, 2)).await;
     assert_eq!(refused(closed), Refusal::WrongState);
+}
+
+#[tokio::test]
+async fn a_night_cannot_be_blocked_past_its_lock() {
+    let lets = Lets::new().await;
+    let insert = "INSERT INTO blocks (room_id, night, reason) VALUES (1, '2027-06-01', 'by hand')";
+    let refused = lets.conn().await.batch_execute(insert).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "this session does not hold the advisory lock \"room-night\", which guards the table \"blocks\""
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,275 @@
+//! Which trigger refuses writes to a table without the lock that guards it?
+//!
+//! `key_sql` computes the key from a row, by the pattern's own rendering and derivation; `trigger` puts it into a migration. A guard is
+//! made from a lock of an inventory or from a pattern, and can be read back from a trigger's function.
+
+mod key_sql;
+mod trigger;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_key};
+
+use crate::screen::steers;
+
+/// Starts the first line of a trigger's function, which says what the function was written from.
+const MARK: &str = "-- advisory guard 1: ";
+/// Stands around the function's source.
+const QUOTE: &str = "$advisory$";
+/// Starts the line with the lock's name.
+const LOCK_MARK: &str = "-- lock: ";
+/// Starts a line for each placeholder whose column has another name.
+const COLUMN_MARK: &str = "-- column: ";
+
+/// A lock, the table that it guards, and the columns of the lock's placeholders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Guard {
+    /// The lock's name, for messages.
+    lock: String,
+    key: LockedKey,
+    derivation: Derivation,
+    table: Table,
+    /// The SQL expression of each placeholder that is not the column of the same name.
+    columns: BTreeMap<String, String>,
+}
+
+/// A table, in a schema or on the `search_path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    schema: Option<String>,
+    name: String,
+}
+
+impl Guard {
+    /// Checks that SQL can compute the lock's key from a row.
+    pub(crate) fn new(
+        lock: String,
+        key: LockedKey,
+        derivation: Derivation,
+        table: Table,
+        columns: BTreeMap<String, String>,
+    ) -> Result<Self, String> {
+        for text in [&lock, &encode_key(Some(&key))] {
+            if text.contains(steers) || text.contains(QUOTE) {
+                return Err(format!(
+                    "a trigger cannot name a lock whose name or key contains a control character or `{QUOTE}`"
+                ));
+            }
+        }
+        let guard = Self {
+            lock,
+            key,
+            derivation,
+            table,
+            columns,
+        };
+        guard.check_columns()?;
+        // The only thing that can fail.
+        guard.key_sql()?;
+        Ok(guard)
+    }
+
+    fn check_columns(&self) -> Result<(), String> {
+        let text = self.key.text();
+        for (name, expression) in &self.columns {
+            let known = text.placeholders().any(|known| known.name() == *name);
+            if !known {
+                let names: Vec<String> = text
+                    .placeholders()
+                    .map(|known| format!("`{}`", known.name()))
+                    .collect();
+                let names = match names.as_slice() {
+                    [] => "none".to_owned(),
+                    names => names.join(", "),
+                };
+                return Err(format!(
+                    "`--column {name}=…` names no placeholder of the key: it has {names}"
+                ));
+            }
+            let is_unfit = |word: &str| expression.contains(word);
+            if expression.trim().is_empty()
+                || expression.contains(steers)
+                || [QUOTE, "--", "/*", ";"].into_iter().any(is_unfit)
+            {
+                return Err(format!(
+                    "`--column {name}={expression}` is not an expression: write `--column {name}=starts_at::date`"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the lock is the same for every row.
+    fn is_fixed(&self) -> bool {
+        match &self.key {
+            LockedKey::Pattern(pattern) => pattern.constant().is_some(),
+            LockedKey::BigInt(_) | LockedKey::IntInt(..) => true,
+        }
+    }
+
+    /// The column of a placeholder, or the expression that `--column` gives, over the row `written`.
+    fn column(&self, placeholder: &Placeholder) -> String {
+        if let Some(expression) = self.columns.get(&placeholder.name()) {
+            return format!("({expression})");
+        }
+        format!("written.{}", identifier(column_name(placeholder)))
+    }
+
+    /// What the first lines of the function say.
+    fn marks(&self) -> String {
+        let mut marks = format!(
+            "{MARK}{} {}\n{LOCK_MARK}{}\n",
+            self.derivation.name(),
+            encode_key(Some(&self.key)),
+            self.lock
+        );
+        for (name, expression) in &self.columns {
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(marks, "{COLUMN_MARK}{name}={expression}");
+        }
+        marks
+    }
+}
+
+impl Guard {
+    /// Reads the source of a table's trigger function; `None` if this command has not written it.
+    pub(crate) fn read(source: &str, table: Table) -> Option<Self> {
+        let mut lines = source.trim_start().lines();
+        let (derivation, key) = lines.next()?.strip_prefix(MARK)?.split_once(' ')?;
+        let lock = lines.next()?.strip_prefix(LOCK_MARK)?.to_owned();
+        let columns = lines.map_while(|line| line.strip_prefix(COLUMN_MARK)?.split_once('='));
+        let columns = columns.map(|(name, expression)| (name.to_owned(), expression.to_owned()));
+        let key = decode_key(key).ok()??;
+        let derivation = Derivation::from_name(derivation)?;
+        Self::new(lock, key, derivation, table, columns.collect()).ok()
+    }
+
+    /// Whether the guard's lock has this key, whatever its placeholders are called.
+    pub(crate) fn has_key(&self, key: &LockedKey, derivation: Derivation) -> bool {
+        match (&self.key, key) {
+            (LockedKey::Pattern(here), LockedKey::Pattern(there)) => {
+                here.same_form(there) && self.derivation == derivation
+            }
+            (here, there) => here == there,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> &str {
+        &self.lock
+    }
+
+    /// `pattern <tenant_id: uuid>:<date: date> by sha256`
+    pub(crate) fn key_text(&self) -> String {
+        key_text(&self.key, self.derivation)
+    }
+
+    /// The type of a trigger that runs for each write, as `pg_trigger.tgtype` has it.
+    pub(crate) fn trigger_type(&self) -> i16 {
+        const ROW: i16 = 1;
+        const BEFORE: i16 = 2;
+        const WRITES: i16 = 4 | 8 | 16;
+        const TRUNCATE: i16 = 32;
+        if self.is_fixed() {
+            BEFORE | WRITES | TRUNCATE
+        } else {
+            ROW | WRITES
+        }
+    }
+}
+
+/// A key as findings and migrations name it.
+pub(crate) fn key_text(key: &LockedKey, derivation: Derivation) -> String {
+    format!("{} by {}", encode_key(Some(key)), derivation.name())
+}
+
+/// The column that a placeholder names: the last name of its path.
+fn column_name(placeholder: &Placeholder) -> &str {
+    let is_name = |part: &&String| !part.starts_with(|c: char| c.is_ascii_digit());
+    let name = placeholder.path.iter().rev().find(is_name);
+    let name = name.map_or("", String::as_str);
+    name.strip_prefix("r#").unwrap_or(name)
+}
+
+impl Table {
+    /// Reads `bookings` or `shop.bookings`. As in SQL, a name in quotes keeps its letters.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a table: write `bookings` or `shop.bookings`");
+        let name = |name: &str| {
+            let plain = name
+                .strip_prefix('"')
+                .and_then(|name| name.strip_suffix('"'));
+            let name = plain.map_or_else(|| name.to_lowercase(), str::to_owned);
+            let fits = !name.is_empty() && !name.contains(['"', '\'', '$']);
+            (fits && !name.contains(steers)).then_some(name)
+        };
+        let (schema, table) = match text.split_once('.') {
+            Some((schema, table)) => (Some(name(schema).ok_or_else(wrong)?), table),
+            None => (None, text),
+        };
+        let name = name(table).filter(|name| !name.contains('.'));
+        Ok(Self {
+            schema,
+            name: name.ok_or_else(wrong)?,
+        })
+    }
+
+    /// The table as SQL names it.
+    pub(crate) fn sql(&self) -> String {
+        self.within(&self.name)
+    }
+
+    /// Something else in the table's schema.
+    fn within(&self, name: &str) -> String {
+        let name = identifier(name);
+        match &self.schema {
+            Some(schema) => format!("{}.{name}", identifier(schema)),
+            None => name,
+        }
+    }
+}
+
+/// The reserved words of PostgreSQL that somebody could call a table.
+const RESERVED: [&str; 20] = [
+    "all",
+    "array",
+    "case",
+    "check",
+    "column",
+    "constraint",
+    "default",
+    "end",
+    "fetch",
+    "foreign",
+    "grant",
+    "group",
+    "limit",
+    "offset",
+    "order",
+    "primary",
+    "references",
+    "table",
+    "user",
+    "window",
+];
+
+/// A name as SQL writes it: in quotes if it needs them.
+fn identifier(name: &str) -> String {
+    let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
+    let is_plain = name.starts_with(is_letter)
+        && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+        && !RESERVED.contains(&name);
+    if is_plain {
+        return name.to_owned();
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as a literal, under either setting of `standard_conforming_strings`.
+fn literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        return format!("E'{}'", quoted.replace('\\', "\\\\"));
+    }
+    format!("'{quoted}'")
+}

@@ -1,0 +1,185 @@
+//! How does SQL compute a lock's key from a row?
+//!
+//! As `advisory_runtime::KeyPart` renders each shape, and `advisory_pattern::Derivation` derives the number; a test compares them on a
+//! server. The function that the SQL is written for pins its `search_path` to `pg_catalog` and its `TimeZone` to UTC.
+
+use std::fmt::Write;
+
+use advisory_pattern::{Derivation, Filter, LockedKey, Part, Pattern, Placeholder, Shape};
+
+use super::{Guard, literal};
+
+/// A lock's key in SQL.
+pub(super) enum KeySql {
+    /// A number that is the same for every row.
+    BigInt(i64),
+    /// Two numbers that are the same for every row.
+    Pair(i32, i32),
+    /// An expression over the row `written`.
+    OfRow(String),
+}
+
+/// A column whose type decides its text: the migration checks it.
+pub(super) struct TypedColumn {
+    pub(super) placeholder: String,
+    pub(super) column: String,
+    pub(super) types: &'static [&'static str],
+}
+
+impl Guard {
+    /// The lock's key; the error says which part of it SQL cannot compute.
+    pub(super) fn key_sql(&self) -> Result<KeySql, String> {
+        match &self.key {
+            LockedKey::BigInt(number) => Ok(KeySql::BigInt(*number)),
+            LockedKey::IntInt(Some(first), Some(second)) => Ok(KeySql::Pair(*first, *second)),
+            LockedKey::IntInt(..) => Err(
+                "a pair of numbers of which one is an expression cannot be computed from a row: use a key pattern".to_owned(),
+            ),
+            LockedKey::Pattern(pattern) => match pattern.constant() {
+                Some(text) => Ok(KeySql::BigInt(self.derivation.key(&text))),
+                None => self.pattern_sql(pattern).map(KeySql::OfRow),
+            },
+        }
+    }
+
+    /// The placeholders' columns.
+    pub(super) fn typed_columns(&self) -> Vec<TypedColumn> {
+        let text = self.key.text();
+        let columns = text.placeholders().map(|placeholder| TypedColumn {
+            placeholder: placeholder.name(),
+            column: self.column(placeholder),
+            types: types(shape_of(placeholder)),
+        });
+        columns.collect()
+    }
+
+    fn pattern_sql(&self, pattern: &Pattern) -> Result<String, String> {
+        let mut text = String::new();
+        for part in &pattern.parts {
+            let part = match part {
+                Part::Text(text) => literal(text),
+                Part::Placeholder(placeholder) => rendered(placeholder, &self.column(placeholder))?,
+            };
+            // Writing to a `String` cannot fail.
+            let _ = if text.is_empty() {
+                // A lone placeholder must not make the whole key a `varchar`.
+                write!(text, "({part})::text")
+            } else {
+                write!(text, "\n            || {part}")
+            };
+        }
+        number(self.derivation, &text)
+    }
+}
+
+fn shape_of(placeholder: &Placeholder) -> Shape {
+    placeholder.rendered_shape(|_| Shape::Text)
+}
+
+/// The types that a column of the shape can have.
+const fn types(shape: Shape) -> &'static [&'static str] {
+    match shape {
+        Shape::Int | Shape::Uint => &["int2", "int4", "int8"],
+        Shape::Uuid => &["uuid"],
+        Shape::Date => &["date"],
+        Shape::Time => &["time"],
+        Shape::DateTime => &["timestamp"],
+        Shape::Timestamp => &["timestamptz"],
+        Shape::Bool => &["bool"],
+        _ => &["text", "varchar"],
+    }
+}
+
+/// The number of a rendered key.
+fn number(derivation: Derivation, text: &str) -> Result<String, String> {
+    let leading = |hex: &str| format!("('x' || {hex})::bit(64)::int8");
+    Ok(match derivation {
+        Derivation::Sha256 => leading(&format!(
+            "encode(substring(sha256(convert_to(\n            {text},\n            'UTF8')), 1, 8), 'hex')"
+        )),
+        Derivation::Md5 => leading(&format!(
+            "substr(md5(convert_to(\n            {text},\n            'UTF8')), 1, 16)"
+        )),
+        Derivation::Hashtext => {
+            format!("hashtext((\n            {text}\n            ) COLLATE \"C\")::int8")
+        }
+        Derivation::Hashtextextended => {
+            format!("hashtextextended((\n            {text}\n            ) COLLATE \"C\", 0)")
+        }
+        other => {
+            return Err(format!(
+                "SQL has no function for the derivation `{}`: only `sha256`, `md5`, `hashtext` and `hashtextextended` can be computed in a trigger",
+                other.name()
+            ));
+        }
+    })
+}
+
+/// The text of one placeholder: filters, then the shape, then escapes.
+fn rendered(placeholder: &Placeholder, column: &str) -> Result<String, String> {
+    let shape = shape_of(placeholder);
+    Ok(match shape {
+        Shape::Int | Shape::Uint | Shape::Uuid | Shape::Bool => format!("{column}::text"),
+        Shape::Date => date(column),
+        Shape::Time => time(column),
+        Shape::DateTime => date_time(column),
+        Shape::Timestamp => format!(
+            "{} || 'Z'",
+            date_time(&format!("timezone('UTC', {column})"))
+        ),
+        Shape::Char | Shape::Text | Shape::Raw => filtered(placeholder, shape, column)?,
+        other => {
+            return Err(format!(
+                "placeholder `<{}>`: SQL has no rendering of the shape `{}`",
+                placeholder.name(),
+                other.name()
+            ));
+        }
+    })
+}
+
+fn filtered(placeholder: &Placeholder, shape: Shape, column: &str) -> Result<String, String> {
+    let mut text = column.to_owned();
+    for filter in &placeholder.filters {
+        text = match filter {
+            Filter::Trim => format!("btrim({text})"),
+            // Changes A to Z only.
+            Filter::Lower => format!("lower({text} COLLATE \"C\")"),
+            Filter::Raw => text,
+            Filter::Display => {
+                return Err(format!(
+                    "placeholder `<{}>`: SQL cannot compute the filter `display`, which is code of the value's type",
+                    placeholder.name()
+                ));
+            }
+        };
+    }
+    if shape == Shape::Raw {
+        return Ok(text);
+    }
+    Ok(format!(
+        "replace(replace({text} COLLATE \"C\", '%', '%25'), ':', '%3A')"
+    ))
+}
+
+/// A day in ISO 8601: PostgreSQL's year 1 BC is the year 0, and a year with more than four digits has a sign.
+fn date(day: &str) -> String {
+    let at = format!("{day}::timestamp");
+    format!(
+        "CASE\n                \
+         WHEN {at} >= '0001-01-01' AND {at} < '10000-01-01' THEN to_char({at}, 'YYYY-MM-DD')\n                \
+         WHEN {at} >= '10000-01-01' THEN '+' || to_char({at}, 'YYYY-MM-DD')\n                \
+         WHEN {at} >= '0001-01-01 BC' THEN '0000' || to_char({at}, '-MM-DD')\n                \
+         ELSE '-' || lpad((-1 - date_part('year', {at}))::int4::text, 4, '0') || to_char({at}, '-MM-DD')\n            \
+         END"
+    )
+}
+
+/// `HHMMSS`, and a fraction without trailing zeros.
+fn time(time: &str) -> String {
+    format!("rtrim(rtrim(to_char({time}, 'HH24MISS.US'), '0'), '.')")
+}
+
+fn date_time(moment: &str) -> String {
+    format!("{} || 'T' || {}", date(moment), time(moment))
+}

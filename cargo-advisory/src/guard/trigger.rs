@@ -1,0 +1,209 @@
+//! How is a guard written as a migration: the trigger, its function, and what drops them?
+
+use std::fmt::Write;
+
+use super::key_sql::KeySql;
+use super::{Guard, literal};
+use crate::screen::one_line;
+
+/// PostgreSQL cuts longer names off.
+const LONGEST_NAME: usize = 63;
+
+/// Starts the names of the triggers and functions.
+const PREFIX: &str = "advisory_require";
+
+impl Guard {
+    /// The migration's `up.sql`.
+    pub(crate) fn up(&self) -> Result<String, String> {
+        let body = self.body()?;
+        let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
+        let trigger = super::identifier(&self.trigger_name());
+        let is_fixed = self.is_fixed();
+        let mut text = format!(
+            "-- Refuses writes to {table} by a session that does not hold the advisory lock {name} in exclusive mode.\n\
+             -- Key: {key} by {derivation}. Written by `cargo advisory migration require`; write it anew when the lock's key changes.\n",
+            name = literal(&self.lock),
+            key = one_line(&self.key_written()),
+            derivation = self.derivation.name(),
+        );
+        text.push_str(if is_fixed {
+            "-- The key is the same for every row, so the trigger runs once a statement.\n\n"
+        } else {
+            "-- The trigger runs for each row, after the write, because only then a row has its final values.\n\n"
+        });
+        if !is_fixed {
+            self.write_type_check(&mut text);
+        }
+        let (when, each) = if is_fixed {
+            ("BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE", "STATEMENT")
+        } else {
+            ("AFTER INSERT OR UPDATE OR DELETE", "ROW")
+        };
+        // Writing to a `String` cannot fail.
+        let _ = write!(
+            text,
+            "-- Runs with the writer's rights, and needs none: every role may read `pg_lock_status`. It calls nothing outside of pg_catalog.\n\
+             CREATE FUNCTION {function}() RETURNS trigger\n    \
+             LANGUAGE plpgsql VOLATILE SECURITY INVOKER\n    \
+             SET search_path = pg_catalog, pg_temp\n    \
+             SET TimeZone = 'UTC'\n    \
+             SET DateStyle = 'ISO'\n\
+             AS $advisory$\n{body}$advisory$;\n\n\
+             CREATE TRIGGER {trigger}\n    \
+             {when} ON {table}\n    \
+             FOR EACH {each} EXECUTE FUNCTION {function}();\n"
+        );
+        Ok(text)
+    }
+
+    /// The migration's `down.sql`.
+    pub(crate) fn down(&self) -> String {
+        let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
+        let trigger = super::identifier(&self.trigger_name());
+        format!("DROP TRIGGER {trigger} ON {table};\nDROP FUNCTION {function}();\n")
+    }
+
+    /// The source of the trigger's function, as `pg_proc.prosrc` has it after the first line break.
+    pub(crate) fn body(&self) -> Result<String, String> {
+        let marks = self.marks();
+        let lock = literal(&self.lock);
+        Ok(match self.key_sql()? {
+            KeySql::BigInt(number) => {
+                let number = number.cast_unsigned();
+                fixed(&marks, &lock, number >> 32, number & 0xffff_ffff, 1)
+            }
+            KeySql::Pair(first, second) => {
+                let half = |half: i32| u64::from(half.cast_unsigned());
+                fixed(&marks, &lock, half(first), half(second), 2)
+            }
+            KeySql::OfRow(key) => of_row(&marks, &lock, &key),
+        })
+    }
+
+    /// Refuses columns whose type would render other texts than the lock's shape. A domain is not its base type here.
+    fn write_type_check(&self, text: &mut String) {
+        text.push_str("DO $advisory$\nBEGIN\n");
+        let table = self.table.sql();
+        for column in self.typed_columns() {
+            let (types, one) = (column.types.join(", "), column.types[0]);
+            let message = literal(&format!(
+                "the column of the placeholder <{}> has the type %, and the key needs {}",
+                column.placeholder,
+                column.types.join(" or ")
+            ));
+            let hint = literal(&format!(
+                "Write the migration with --column \"{}=…::{one}\".",
+                column.placeholder
+            ));
+            let value = &column.column;
+            let found = format!(
+                "(SELECT pg_catalog.pg_typeof({value}) FROM (SELECT (NULL::{table}).*) AS written)"
+            );
+            let _ = write!(
+                text,
+                "    IF {found}\n        OPERATOR(pg_catalog.<>) ALL ('{{{types}}}'::pg_catalog.regtype[]) THEN\n        \
+                 RAISE EXCEPTION {message},\n            {found}\n            \
+                 USING ERRCODE = '42804', HINT = {hint};\n    END IF;\n"
+            );
+        }
+        text.push_str("END\n$advisory$;\n\n");
+    }
+
+    fn key_written(&self) -> String {
+        advisory_pattern::encode_key(Some(&self.key))
+    }
+
+    /// The trigger's name, which is its own on a table for each lock.
+    pub(crate) fn trigger_name(&self) -> String {
+        name(&[PREFIX, &self.lock])
+    }
+
+    fn function_name(&self) -> String {
+        name(&[PREFIX, &self.table.name, &self.lock])
+    }
+}
+
+/// A name out of words, with a number if it would be cut off.
+fn name(words: &[&str]) -> String {
+    let whole = words.join("_");
+    let letter = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_ascii_lowercase()
+        } else {
+            '_'
+        }
+    };
+    let mut name: String = whole.chars().map(letter).collect();
+    while name.contains("__") {
+        name = name.replace("__", "_");
+    }
+    let name = name.trim_matches('_');
+    if name.len() <= LONGEST_NAME {
+        return name.to_owned();
+    }
+    let number = advisory_pattern::Derivation::Sha256
+        .key(&whole)
+        .cast_unsigned()
+        >> 32;
+    format!("{}_{number:08x}", &name[..LONGEST_NAME - 9])
+}
+
+/// The query for one lock of this session: why it looks as it does is said in the migration of `advisory_holds`.
+fn holds(high: &str, low: &str, space: u8, indent: &str) -> String {
+    format!(
+        "{indent}SELECT FROM (SELECT pg_lock_status() AS held OFFSET 0) AS locks\n\
+         {indent}WHERE (held).objid = {low} AND (held).classid = {high} AND (held).pid = pg_backend_pid()\n\
+         {indent}    AND (held).objsubid = {space} AND (held).locktype = 'advisory' AND (held).mode = 'ExclusiveLock' AND (held).granted\n"
+    )
+}
+
+fn refusal(lock: &str, indent: &str) -> String {
+    format!(
+        "{indent}RAISE EXCEPTION 'this session does not hold the advisory lock \"%\", which guards the table \"%\"', {lock}, TG_TABLE_NAME USING\n\
+         {indent}    ERRCODE = '55000', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,\n\
+         {indent}    HINT = 'Take the lock before this statement, in the same session and in exclusive mode.';\n"
+    )
+}
+
+fn fixed(marks: &str, lock: &str, high: u64, low: u64, space: u8) -> String {
+    let holds = holds(
+        &format!("'{high}'::oid"),
+        &format!("'{low}'::oid"),
+        space,
+        "        ",
+    );
+    let refusal = refusal(lock, "        ");
+    format!(
+        "{marks}BEGIN\n    IF NOT EXISTS (\n{holds}    ) THEN\n{refusal}    END IF;\n    RETURN NULL;\nEND\n"
+    )
+}
+
+fn of_row(marks: &str, lock: &str, key: &str) -> String {
+    let holds = holds("high", "low", 1, "            ");
+    let refusal = refusal(lock, "            ");
+    format!(
+        "{marks}#variable_conflict use_column\n\
+         DECLARE\n    \
+             new_key int8;\n    old_key int8;\n    key int8;\n    high oid;\n    low oid;\n\
+         BEGIN\n    \
+             IF TG_OP <> 'DELETE' THEN\n        \
+                 SELECT {key}\n            INTO new_key FROM (SELECT NEW.*) AS written;\n        \
+                 IF new_key IS NULL THEN\n            \
+                     RAISE EXCEPTION 'a column of the key of the advisory lock \"%\" is NULL', {lock} USING\n                \
+                     ERRCODE = '23502', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME;\n        \
+                 END IF;\n    \
+             END IF;\n    \
+             IF TG_OP <> 'INSERT' THEN\n        \
+                 SELECT {key}\n            INTO old_key FROM (SELECT OLD.*) AS written;\n    \
+             END IF;\n    \
+             -- A row with NULL in its key, from before the guard, has no lock: it can be deleted, and given a key.\n    \
+             FOREACH key IN ARRAY ARRAY[new_key, NULLIF(old_key, new_key)] LOOP\n        \
+                 CONTINUE WHEN key IS NULL;\n        \
+                 high := ((key >> 32) & 4294967295)::oid;\n        \
+                 low := (key & 4294967295)::oid;\n        \
+                 IF NOT EXISTS (\n{holds}        ) THEN\n{refusal}        END IF;\n    \
+             END LOOP;\n    \
+             RETURN NULL;\n\
+         END\n"
+    )
+}

@@ -1,0 +1,274 @@
+//! Does a trigger compute the key of a row as Rust renders and derives it? Each shape, filter and derivation, on a server.
+//!
+//! A binary of its own, because `it` compares its own lock sites with a document.
+#![expect(
+    clippy::unwrap_used,
+    reason = "the functions that tests share fail the test too"
+)]
+
+use std::process::Command;
+
+use advisory_runtime::{Key, lock_key};
+use advisory_tests::Database;
+use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use uuid::Uuid;
+
+/// How the refusal begins.
+const REFUSED: &str = "this session does not hold the advisory lock";
+
+/// Runs the migration that the command prints.
+async fn guard(db: &Database, words: &[&str]) {
+    let printed = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .args(["advisory", "migration", "require", "--table", "t"])
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(printed.status.success(), "{printed:?}");
+    db.run(&String::from_utf8(printed.stdout).unwrap()).await;
+}
+
+/// Guards a table whose column `v` has this type, and writes each value: refused without the lock on its key, and accepted with it.
+async fn agree(words: &[&str], column: &str, rows: &[(&str, Key)]) {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    db.run(&format!("CREATE TABLE t (v {column})")).await;
+    guard(&db, words).await;
+    // What the function must not depend on.
+    does(
+        &mut conn,
+        "SET TimeZone = 'Asia/Kolkata'; SET DateStyle = 'German, DMY'; SET standard_conforming_strings = off; \
+         SET search_path = pg_temp, public",
+    )
+    .await;
+    for (value, key) in rows {
+        let insert = format!("INSERT INTO public.t VALUES ({value})");
+        let refused = conn.batch_execute(&insert).await.expect_err(&insert);
+        assert!(refused.to_string().starts_with(REFUSED), "{refused}");
+        let Key::BigInt(key) = key else {
+            panic!("a pair: {key}")
+        };
+        let locked = format!("BEGIN; SELECT pg_advisory_xact_lock({key}); {insert}; COMMIT");
+        let accepted = conn.batch_execute(&locked).await;
+        accepted.unwrap_or_else(|error| panic!("{words:?} {value}: {error}"));
+    }
+}
+
+async fn does(conn: &mut AsyncPgConnection, sql: &str) {
+    conn.batch_execute(sql).await.unwrap();
+}
+
+#[tokio::test]
+async fn integers() {
+    let key = |v: i64| lock_key!("int:<v: int>");
+    let rows = [
+        ("0", key(0)),
+        ("-1", key(-1)),
+        ("-9223372036854775808", key(i64::MIN)),
+        ("9223372036854775807", key(i64::MAX)),
+    ];
+    agree(&["--key", "int:<v: int>"], "bigint", &rows).await;
+    agree(&["--key", "int:<v: int>"], "smallint", &rows[..2]).await;
+    let key = |v: u32| lock_key!("uint:<v: uint>");
+    let rows = [("0", key(0)), ("2147483647", key(2_147_483_647))];
+    agree(&["--key", "uint:<v: uint>"], "integer", &rows).await;
+}
+
+#[tokio::test]
+async fn uuids_and_booleans() {
+    let key = |v: Uuid| lock_key!("uuid:<v: uuid>");
+    let rows = [
+        ("'00000000-0000-0000-0000-000000000000'", key(Uuid::nil())),
+        (
+            "'67E5504410B1426F9247BB680E5FE0C8'",
+            key(Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8)),
+        ),
+    ];
+    agree(&["--key", "uuid:<v: uuid>"], "uuid", &rows).await;
+    let key = |v: bool| lock_key!("bool:<v: bool>");
+    let rows = [("true", key(true)), ("false", key(false))];
+    agree(&["--key", "bool:<v: bool>"], "boolean", &rows).await;
+}
+
+const DAYS: [(&str, i32, u32, u32); 9] = [
+    ("2025-01-15", 2025, 1, 15),
+    ("1999-12-31", 1999, 12, 31),
+    ("0001-01-01", 1, 1, 1),
+    ("9999-12-31", 9999, 12, 31),
+    ("10000-01-01", 10_000, 1, 1),
+    ("262142-02-28", 262_142, 2, 28),
+    ("0001-02-29 BC", 0, 2, 29),
+    ("0002-12-31 BC", -1, 12, 31),
+    ("4713-01-01 BC", -4712, 1, 1),
+];
+
+fn day(year: i32, month: u32, day: u32) -> NaiveDate {
+    NaiveDate::from_ymd_opt(year, month, day).unwrap()
+}
+
+#[tokio::test]
+async fn days_of_every_year() {
+    let key = |v: NaiveDate| lock_key!("date:<v: date>");
+    let rows = DAYS.map(|(text, y, m, d)| (format!("date '{text}'"), key(day(y, m, d))));
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|(text, key)| (text.as_str(), *key))
+        .collect();
+    agree(&["--key", "date:<v: date>"], "date", &rows).await;
+}
+
+const TIMES: [&str; 5] = [
+    "00:00:00",
+    "09:30:00",
+    "09:30:00.5",
+    "23:59:59.999999",
+    "12:00:00.000100",
+];
+
+fn time(text: &str) -> NaiveTime {
+    text.parse().unwrap()
+}
+
+#[tokio::test]
+async fn times_of_day() {
+    let key = |v: NaiveTime| lock_key!("time:<v: time>");
+    let rows = TIMES.map(|text| (format!("time '{text}'"), key(time(text))));
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|(text, key)| (text.as_str(), *key))
+        .collect();
+    agree(&["--key", "time:<v: time>"], "time", &rows).await;
+}
+
+#[tokio::test]
+async fn moments_with_and_without_a_time_zone() {
+    let mut moments = Vec::new();
+    for (text, y, m, d) in DAYS {
+        let (date, era) = text.split_once(' ').unwrap_or((text, ""));
+        for clock in TIMES {
+            moments.push((
+                format!("{date} {clock}"),
+                era,
+                day(y, m, d).and_time(time(clock)),
+            ));
+        }
+    }
+    let key = |v: NaiveDateTime| lock_key!("datetime:<v: datetime>");
+    let rows: Vec<_> = moments
+        .iter()
+        .map(|(text, era, moment)| (format!("timestamp '{text} {era}'"), key(*moment)))
+        .collect();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|(text, key)| (text.as_str(), *key))
+        .collect();
+    agree(&["--key", "datetime:<v: datetime>"], "timestamp", &rows).await;
+    let key = |v: DateTime<Utc>| lock_key!("timestamp:<v: timestamp>");
+    let rows: Vec<_> = moments
+        .iter()
+        .map(|(text, era, moment)| {
+            (
+                format!("timestamptz '{text}+00 {era}'"),
+                key(moment.and_utc()),
+            )
+        })
+        .collect();
+    let mut rows: Vec<_> = rows
+        .iter()
+        .map(|(text, key)| (text.as_str(), *key))
+        .collect();
+    let moment = day(2025, 1, 15).and_time(time("20:00:00")).and_utc();
+    rows.push(("timestamptz '2025-01-16 01:30+05:30'", key(moment)));
+    agree(&["--key", "timestamp:<v: timestamp>"], "timestamptz", &rows).await;
+}
+
+/// Literals under `standard_conforming_strings = off`.
+const TEXTS: [(&str, &str); 7] = [
+    ("''", ""),
+    ("'a:b%'", "a:b%"),
+    ("'%3A:%25'", "%3A:%25"),
+    ("'it''s'", "it's"),
+    ("E'\\\\ \\n\\t'", "\\ \n\t"),
+    ("'  É A Ünal  '", "  É A Ünal  "),
+    ("'日本 😀'", "日本 😀"),
+];
+
+#[tokio::test]
+async fn texts_and_characters_are_escaped() {
+    let key = |v: &str| lock_key!("text:<v>:it's \\ %");
+    let rows = TEXTS.map(|(sql, text)| (sql, key(text)));
+    agree(&["--key", "text:<v>:it's \\ %"], "text", &rows).await;
+    agree(&["--key", "text:<v>:it's \\ %"], "varchar(20)", &rows).await;
+    let key = |v: char| lock_key!("char:<v: char>");
+    let rows = ["a", ":", "%", "é", " "].map(|text| {
+        let letter = text.chars().next().unwrap();
+        (format!("'{text}'"), key(letter))
+    });
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|(text, key)| (text.as_str(), *key))
+        .collect();
+    agree(&["--key", "char:<v: char>"], "varchar", &rows).await;
+}
+
+#[tokio::test]
+async fn filters() {
+    let trim = |v: &str| lock_key!("trim:<v|trim>");
+    let lower = |v: &str| lock_key!("lower:<v|lower>");
+    let both = |v: &str| lock_key!("both:<v|lower|trim>");
+    let raw = |v: &str| lock_key!("raw:<v|raw>");
+    let all = |v: &str| lock_key!("all:<v|raw|trim|lower>");
+    agree(
+        &["--key", "trim:<v|trim>"],
+        "text",
+        &TEXTS.map(|(sql, text)| (sql, trim(text))),
+    )
+    .await;
+    agree(
+        &["--key", "lower:<v|lower>"],
+        "text",
+        &TEXTS.map(|(sql, text)| (sql, lower(text))),
+    )
+    .await;
+    agree(
+        &["--key", "both:<v|lower|trim>"],
+        "text",
+        &TEXTS.map(|(sql, text)| (sql, both(text))),
+    )
+    .await;
+    agree(
+        &["--key", "raw:<v|raw>"],
+        "text",
+        &TEXTS.map(|(sql, text)| (sql, raw(text))),
+    )
+    .await;
+    agree(
+        &["--key", "all:<v|raw|trim|lower>"],
+        "text",
+        &TEXTS.map(|(sql, text)| (sql, all(text))),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn derivations() {
+    let md5 = |v: &str| lock_key!("md5:<v>", derivation = "md5");
+    let hashtext = |v: &str| lock_key!("hashtext:<v>", derivation = "hashtext");
+    let extended = |v: &str| lock_key!("extended:<v>", derivation = "hashtextextended");
+    let words = ["--key", "md5:<v>", "--derivation", "md5"];
+    agree(&words, "text", &TEXTS.map(|(sql, text)| (sql, md5(text)))).await;
+    let words = ["--key", "hashtext:<v>", "--derivation", "hashtext"];
+    agree(
+        &words,
+        "text",
+        &TEXTS.map(|(sql, text)| (sql, hashtext(text))),
+    )
+    .await;
+    let words = ["--key", "extended:<v>", "--derivation", "hashtextextended"];
+    agree(
+        &words,
+        "text",
+        &TEXTS.map(|(sql, text)| (sql, extended(text))),
+    )
+    .await;
+}

@@ -1,0 +1,281 @@
+//! Does the trigger of `cargo advisory migration require` refuse writes without the lock, and only those?
+
+use advisory_tests::Database;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use tokio::task::spawn_blocking;
+
+use crate::programs::{Said, advisory, booking_service};
+
+/// How the refusal begins.
+pub(crate) const REFUSED: &str = "this session does not hold the advisory lock";
+
+/// What the command prints.
+async fn require(words: &[&str]) -> Said {
+    let words: Vec<String> = ["migration", "require"]
+        .iter()
+        .chain(words)
+        .map(|word| (*word).to_owned())
+        .collect();
+    let running = move || {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        advisory(&words)
+    };
+    spawn_blocking(running).await.unwrap()
+}
+
+/// Runs the migration that the command prints.
+pub(crate) async fn guard(db: &Database, words: &[&str]) {
+    let said = require(words).await;
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    db.run(&said.out).await;
+}
+
+const SLOT: [&str; 6] = [
+    "--key",
+    "slot:<room: int>:<night: date>",
+    "--lock",
+    "booking-slot",
+    "--table",
+    "bookings",
+];
+
+async fn bookings(words: &[&str]) -> (Database, AsyncPgConnection) {
+    let db = Database::create().await;
+    db.run("CREATE TABLE bookings (id int PRIMARY KEY, room int, night date, guest text)")
+        .await;
+    guard(&db, words).await;
+    let conn = db.connect().await;
+    (db, conn)
+}
+
+/// Takes the locks of some slots and runs a statement, in a transaction.
+async fn with(conn: &mut AsyncPgConnection, slots: &[&str], sql: &str) -> Result<(), String> {
+    let mut batch = "BEGIN;".to_owned();
+    for slot in slots {
+        let key = advisory_pattern::Derivation::Sha256.key(slot);
+        batch = format!("{batch}SELECT pg_advisory_xact_lock({key});");
+    }
+    let done = conn.batch_execute(&format!("{batch}{sql};COMMIT")).await;
+    if let Err(error) = done {
+        conn.batch_execute("ROLLBACK").await.unwrap();
+        return Err(error.to_string());
+    }
+    Ok(())
+}
+
+fn is_refused(outcome: Result<(), String>) -> bool {
+    match outcome {
+        Ok(()) => false,
+        Err(error) => {
+            assert!(error.starts_with(REFUSED), "{error}");
+            true
+        }
+    }
+}
+
+const HERE: &str = "slot:7:2027-06-01";
+const THERE: &str = "slot:7:2027-06-02";
+const INSERT: &str = "INSERT INTO bookings VALUES (1, 7, '2027-06-01', 'Ada')";
+
+#[tokio::test]
+async fn each_write_needs_the_lock_of_the_row_as_it_was_and_as_it_is() {
+    let (_db, mut conn) = bookings(&SLOT).await;
+    assert!(is_refused(with(&mut conn, &[], INSERT).await));
+    assert!(is_refused(with(&mut conn, &[THERE], INSERT).await));
+    assert!(!is_refused(with(&mut conn, &[HERE], INSERT).await));
+    let rename = "UPDATE bookings SET guest = 'Grace'";
+    assert!(is_refused(with(&mut conn, &[THERE], rename).await));
+    assert!(!is_refused(with(&mut conn, &[HERE], rename).await));
+    let move_on = "UPDATE bookings SET night = '2027-06-02'";
+    assert!(is_refused(with(&mut conn, &[HERE], move_on).await));
+    assert!(is_refused(with(&mut conn, &[THERE], move_on).await));
+    assert!(!is_refused(with(&mut conn, &[HERE, THERE], move_on).await));
+    assert!(is_refused(
+        with(&mut conn, &[HERE], "DELETE FROM bookings").await
+    ));
+    assert!(!is_refused(
+        with(&mut conn, &[THERE], "DELETE FROM bookings").await
+    ));
+}
+
+#[tokio::test]
+async fn a_shared_lock_and_a_lock_of_another_session_do_not_let_write() {
+    let (db, mut conn) = bookings(&SLOT).await;
+    let key = advisory_pattern::Derivation::Sha256.key(HERE);
+    let shared = format!("SELECT pg_advisory_xact_lock_shared({key});{INSERT}");
+    assert!(is_refused(with(&mut conn, &[], &shared).await));
+    let mut other = db.connect().await;
+    other
+        .batch_execute(&format!("SELECT pg_advisory_lock({key})"))
+        .await
+        .unwrap();
+    assert!(is_refused(with(&mut conn, &[], INSERT).await));
+    assert!(
+        !is_refused(with(&mut other, &[], INSERT).await),
+        "session-level"
+    );
+}
+
+#[tokio::test]
+async fn a_row_without_a_key_cannot_be_written_but_an_old_one_can_be_repaired() {
+    let (db, mut conn) = bookings(&SLOT).await;
+    let null = "INSERT INTO bookings VALUES (1, 7, NULL, 'Ada')";
+    let error = with(&mut conn, &[HERE], null).await.unwrap_err();
+    assert_eq!(
+        error,
+        "a column of the key of the advisory lock \"booking-slot\" is NULL"
+    );
+    db.run(&format!("SET session_replication_role = replica; {null}"))
+        .await;
+    let repair = "UPDATE bookings SET night = '2027-06-01'";
+    assert!(!is_refused(with(&mut conn, &[HERE], repair).await));
+}
+
+#[tokio::test]
+async fn a_lock_of_the_whole_table_is_asked_for_once_a_statement() {
+    for (key, sql) in [
+        (
+            "the-register",
+            advisory_pattern::Derivation::Sha256
+                .key("the-register")
+                .to_string(),
+        ),
+        (
+            "<<",
+            advisory_pattern::Derivation::Sha256.key("<").to_string(),
+        ),
+    ] {
+        let (_db, mut conn) = bookings(&["--key", key, "--table", "bookings"]).await;
+        let many = "INSERT INTO bookings SELECT g FROM generate_series(1, 20000) AS g";
+        assert!(is_refused(with(&mut conn, &[], many).await));
+        assert!(is_refused(with(&mut conn, &[], "TRUNCATE bookings").await));
+        let lock = format!("SELECT pg_advisory_xact_lock({sql})");
+        assert!(!is_refused(
+            with(&mut conn, &[], &format!("{lock};{many}")).await
+        ));
+        assert!(!is_refused(
+            with(&mut conn, &[], &format!("{lock};TRUNCATE bookings")).await
+        ));
+    }
+}
+
+#[tokio::test]
+async fn an_expression_can_stand_for_a_column_and_another_type_is_refused_by_the_migration() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE visits (room int, starts_at timestamp, \"Guest\" text)")
+        .await;
+    let key = [
+        "--table",
+        "visits",
+        "--key",
+        "slot:<room: int>:<visit.night: date>",
+    ];
+    let column = ["--column", "visit.night=starts_at::date"];
+    let wrong = ["--column", "visit.night=starts_at"];
+    let mut conn = db.connect().await;
+    let said = require(&[&key[..], &wrong].concat()).await;
+    let error = conn.batch_execute(&said.out).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the column of the placeholder <visit.night> has the type timestamp without time zone, and the key needs date"
+    );
+    guard(&db, &[&key[..], &column].concat()).await;
+    let insert = "INSERT INTO visits VALUES (7, '2027-06-01 23:59')";
+    assert!(is_refused(with(&mut conn, &[THERE], insert).await));
+    assert!(!is_refused(with(&mut conn, &[HERE], insert).await));
+}
+
+#[tokio::test]
+async fn down_leaves_the_table_as_it_was() {
+    let (db, mut conn) = bookings(&SLOT).await;
+    let down = require(&[&SLOT[..], &["--down"]].concat()).await.out;
+    db.run(&down).await;
+    assert!(!is_refused(with(&mut conn, &[], INSERT).await));
+    let functions = "SELECT count(*) FROM pg_proc WHERE proname LIKE 'advisory%'";
+    assert_eq!(db.count(functions).await, 0);
+}
+
+/// A role that may write the table and nothing else.
+#[tokio::test]
+async fn a_writer_needs_no_right_but_on_the_table_and_its_search_path_changes_nothing() {
+    let (_db, mut conn) = bookings(&SLOT).await;
+    let key = advisory_pattern::Derivation::Sha256.key(HERE);
+    // A role belongs to the whole server, so it lives in a transaction that is rolled back.
+    let role = format!(
+        "BEGIN; CREATE ROLE advisory_writer; GRANT INSERT ON bookings TO advisory_writer; \
+         CREATE FUNCTION public.pg_lock_status() RETURNS SETOF pg_locks LANGUAGE sql AS 'SELECT * FROM pg_locks LIMIT 0'; \
+         SET LOCAL search_path = public, pg_catalog; \
+         SET LOCAL ROLE advisory_writer; SELECT pg_advisory_xact_lock({key}); {INSERT}; ROLLBACK"
+    );
+    conn.batch_execute(&role).await.unwrap();
+}
+
+/// The application's crates are linked into this program: see `application`.
+#[tokio::test]
+async fn the_lock_is_found_in_the_program_by_its_name_or_type() {
+    let program = std::env::current_exe().unwrap();
+    let words = ["--table", "blocks", "--column", "room=room_id"];
+    let words = [&words[..], &["--artifact", program.to_str().unwrap()]].concat();
+    for name in ["room-night", "RoomNight", "lets_domain::locks::RoomNight"] {
+        let found = require(&[&words[..], &["--lock", name]].concat()).await;
+        assert_eq!(found.code, Some(0), "{}", found.err);
+        let mut lines = found.out.lines();
+        let mark = lines.find(|line| line.starts_with("-- advisory guard 1: "));
+        let written = "-- advisory guard 1: sha256 pattern night:<room: int>:<night: date>";
+        assert_eq!(mark, Some(written));
+        assert_eq!(lines.next(), Some("-- lock: room-night"));
+        assert_eq!(lines.next(), Some("-- column: room=room_id"));
+        assert!(
+            found.out.contains("advisory lock 'room-night' "),
+            "{}",
+            found.out
+        );
+    }
+    let missing = require(&[&words[..], &["--lock", "room-nights"]].concat()).await;
+    assert_eq!(missing.code, Some(2));
+    let hint = "no lock site has the name `room-nights`; did you mean `room-night`?";
+    assert!(missing.err.contains(hint), "{}", missing.err);
+}
+
+#[tokio::test]
+async fn a_fixed_number_of_the_program_guards_a_table() {
+    let artifact = spawn_blocking(booking_service).await.unwrap();
+    let words = ["--lock", "idempotency-cleanup", "--artifact", &artifact];
+    let (_db, mut conn) = bookings(&[&words[..], &["--table", "bookings"]].concat()).await;
+    assert!(is_refused(with(&mut conn, &[], INSERT).await));
+    let locked = format!("SELECT pg_advisory_xact_lock(42424242);{INSERT}");
+    assert!(!is_refused(with(&mut conn, &[], &locked).await));
+    let derived = ["--table", "bookings", "--artifact", &artifact];
+    let said = require(&[&derived[..], &["--lock", "create"]].concat()).await;
+    assert!(said.err.contains("derivation `fnv1a32`"), "{}", said.err);
+}
+
+#[tokio::test]
+async fn what_sql_cannot_compute_is_refused_by_name() {
+    for (words, why) in [
+        (
+            &["--key", "a:<v|display>"][..],
+            "placeholder `<v>`: SQL cannot compute the filter `display`",
+        ),
+        (
+            &["--key", "a:<v>", "--derivation", "fnv1a32"],
+            "SQL has no function for the derivation `fnv1a32`",
+        ),
+        (
+            &["--key", "a:<v>", "--column", "w=v"],
+            "`--column w=…` names no placeholder of the key: it has `v`",
+        ),
+        (
+            &["--key", "a:<v>", "--column", "v=1; DROP TABLE t"],
+            "`--column v=1; DROP TABLE t` is not an expression",
+        ),
+        (&["--key", "a:<v"], "`--key a:<v`:"),
+        (&[], "no lock given"),
+    ] {
+        let said = require(&[&["--table", "t"], words].concat()).await;
+        assert_eq!(said.code, Some(2), "{words:?}");
+        assert!(said.err.contains(why), "{}", said.err);
+    }
+    let said = require(&["--key", "a:<v>", "--table", "a b$c"]).await;
+    assert!(said.err.contains("is not a table"), "{}", said.err);
+}
