@@ -135,7 +135,7 @@ fn section(text: &mut String, title: &str, lead: &str) {
     let _ = write!(text, "\n## {title}\n\n{lead}\n\n");
 }
 
-const fn heads(key: &str) -> [&str; 10] {
+const fn heads(key: &str) -> [&str; 9] {
     [
         key,
         "Name",
@@ -143,7 +143,6 @@ const fn heads(key: &str) -> [&str; 10] {
         "Purpose",
         "Scope",
         "Lock type",
-        "Guards",
         "Number",
         "Function",
         "File reference",
@@ -153,7 +152,7 @@ const fn heads(key: &str) -> [&str; 10] {
 /// The number column of a lease, which has no number.
 const LEASE_NUMBER: &str = "none: SHA-256 of the text, in the lease table";
 
-fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 10] {
+fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
     let (id, number) = match (&key.known, key.number()) {
         _ if key.is_lease => (code(key.written), LEASE_NUMBER.to_owned()),
         (Some(LockedKey::Pattern(_)), Some(number)) => (
@@ -167,7 +166,6 @@ fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 10] {
         (Some(LockedKey::Pattern(_)), None) => (code(key.written), site.derivation.clone()),
         (None, _) => (code(key.written), String::new()),
     };
-    let guards: Vec<String> = site.guards.iter().map(|table| code(table)).collect();
     [
         id,
         site.name.as_deref().map(code).unwrap_or_default(),
@@ -175,7 +173,6 @@ fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 10] {
         plain(site.purpose.as_deref().unwrap_or_default()),
         extent(key),
         lock_type(site),
-        guards.join(", "),
         number,
         code(&path(site)),
         code(&place(site, inventory)),
@@ -253,6 +250,10 @@ fn lock_type(site: &Record) -> String {
             let value = if is_word { plain(value) } else { code(value) };
             let _ = write!(text, ", {what} {value}");
         }
+    }
+    if !site.guards.is_empty() {
+        let tables: Vec<String> = site.guards.iter().map(|table| code(table)).collect();
+        let _ = write!(text, ", guards {}", tables.join(", "));
     }
     text
 }
