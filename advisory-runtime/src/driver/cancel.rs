@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::{CancelToken, Socket};
 
@@ -57,7 +58,7 @@ pub(crate) fn send(token: CancelToken) {
         None => Box::pin(async move { drop(token.cancel_query(NoTls).await) }),
     };
     let request = SentOnDrop(Some(Box::pin(async move {
-        tokio::time::sleep(READING).await;
+        sleep_until(Instant::now() + READING).await;
         drop(tokio::time::timeout(CONNECTING, request).await);
     })));
     // Behind the messages of the call, which the connection's own task may not have written yet: a request that overtakes them hits

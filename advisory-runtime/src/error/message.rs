@@ -39,21 +39,6 @@ impl fmt::Display for Error {
                 "{} was asked for inside an open transaction: call the function outside of it",
                 Subject(lock)
             ),
-            Self::Standby { lock } => write!(
-                f,
-                "{} was asked for on a standby, whose locks nobody on the primary sees: connect to the primary",
-                Subject(lock)
-            ),
-            Self::PooledSession { lock } => write!(
-                f,
-                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
-                 mode: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED"
-            ),
-            Self::UnsupportedServer { lock } => write!(
-                f,
-                "advisory lock `{lock}` was granted to two sessions at once, so the server's advisory locks keep nobody out: connect to \
-                 PostgreSQL itself, past any pooler"
-            ),
             Self::Pool(error) => write!(f, "the pool lent no connection: {error}"),
             Self::TimedOut { lock, waited, .. } => {
                 write!(
@@ -88,13 +73,11 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}` would take {keys} locks, and {max} are allowed; take one lock on what they have in \
                  common, or write `max_keys = {keys}`"
             ),
-            Self::BrokenConnection { lock } => write!(
-                f,
-                "{}: this connection is closed, since an earlier locked call on it was dropped before its end or \
-                 the connection was lost; take another one from the pool, or connect again",
-                Subject(lock)
-            ),
             Self::Database(error) => fmt::Display::fmt(error, f),
+            Self::Standby { .. }
+            | Self::PooledSession { .. }
+            | Self::UnsupportedServer { .. }
+            | Self::BrokenConnection { .. } => self.fmt_connection(f),
             Self::HoldExceeded { .. }
             | Self::LockLost { .. }
             | Self::RolledBack { .. }
@@ -112,6 +95,35 @@ impl fmt::Display for Error {
 }
 
 impl Error {
+    /// Errors of the connection and of the server behind it.
+    fn fmt_connection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Standby { lock } => write!(
+                f,
+                "{} was asked for on a standby, whose locks nobody on the primary sees: connect to the primary",
+                Subject(lock)
+            ),
+            Self::PooledSession { lock } => write!(
+                f,
+                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
+                 mode: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED"
+            ),
+            Self::UnsupportedServer { lock } => write!(
+                f,
+                "advisory lock `{lock}` was granted to two sessions at once, so the server's advisory locks keep nobody out: connect to \
+                 PostgreSQL itself, past any pooler"
+            ),
+            Self::BrokenConnection { lock } => write!(
+                f,
+                "{}: this connection is closed, since an earlier locked call on it was dropped before its end or \
+                 the connection was lost; take another one from the pool, or connect again",
+                Subject(lock)
+            ),
+            // The caller has told them apart.
+            _ => Ok(()),
+        }
+    }
+
     /// What is found out when the body has run.
     fn fmt_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
