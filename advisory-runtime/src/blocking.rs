@@ -5,11 +5,11 @@
 //! at when it returns, where a commit that comes too late is refused; and nothing is cancelled, since no statement runs when a
 //! panic unwinds through the call.
 
-use crate::driver::now;
+pub use crate::connection::blocking::Connection;
+use crate::driver::answered;
 use crate::lock::{self, Place};
 use crate::{Error, Request};
-use diesel::connection::LoadConnection;
-use diesel::pg::{Pg, PgConnection};
+use diesel::pg::PgConnection;
 
 /// The live locks by name: see [`crate::monitor`] for what is seen.
 pub mod monitor {
@@ -20,41 +20,6 @@ pub mod monitor {
 
 /// One lock or several, held on a blocking connection. Dropping it, as a panic does, rolls back and releases at once.
 pub type Held<'o, O> = lock::Held<'o, O, PgConnection>;
-
-/// A blocking connection on which locks can be taken: a [`PgConnection`], or one that a pool lends.
-///
-/// The pooled connections of r2d2 implement it under the feature `r2d2`. A wrapper of your own implements it by handing out the
-/// connection inside.
-#[diagnostic::on_unimplemented(
-    message = "an advisory lock can't be taken on `{Self}`",
-    label = "expected `PgConnection` or a pooled connection of it",
-    note = "a plain `fn` takes its lock on blocking Diesel, an `async fn` on diesel-async; for pooled connections enable the \
-            feature `r2d2` of `advisory-runtime`; a generic function writes `C: advisory_runtime::blocking::Connection`"
-)]
-pub trait Connection: LoadConnection<Backend = Pg> {
-    /// The PostgreSQL connection itself.
-    fn pg(&mut self) -> &mut PgConnection;
-}
-
-impl Connection for PgConnection {
-    fn pg(&mut self) -> &mut PgConnection {
-        self
-    }
-}
-
-#[cfg(feature = "r2d2")]
-impl Connection for diesel::r2d2::PooledConnection<diesel::r2d2::ConnectionManager<PgConnection>> {
-    fn pg(&mut self) -> &mut PgConnection {
-        self
-    }
-}
-
-/// Every step of a blocking connection is a call that has returned, so there is always an answer.
-pub(crate) fn answered<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    now(future).unwrap_or(Err(Error::Database(
-        diesel::result::Error::BrokenTransactionManager,
-    )))
-}
 
 #[doc(hidden)]
 pub fn begin_at<O: ?Sized>(

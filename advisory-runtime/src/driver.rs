@@ -13,7 +13,7 @@ mod cancel_key;
 mod worker;
 
 #[cfg(feature = "postgres")]
-pub(crate) use blocking_pg::now;
+pub(crate) use blocking_pg::answered;
 #[cfg(feature = "diesel-async")]
 pub(crate) use worker::within;
 

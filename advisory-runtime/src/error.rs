@@ -1,10 +1,12 @@
 //! What can go wrong with a lock, told apart so that a program can act on it.
 
 mod answer;
+mod fallible;
 mod lock_name;
 mod message;
 
 pub(crate) use answer::{Marker, is_connection_lost, is_deadlock, is_interrupted};
+pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
 #[cfg(feature = "diesel-async")]
 pub(crate) use message::LEASE;

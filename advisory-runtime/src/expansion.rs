@@ -68,6 +68,8 @@ pub mod blocking {
     pub use crate::lock::queue_blocking as queue;
 }
 #[cfg(feature = "diesel")]
+pub use crate::error::{Fallible, never};
+#[cfg(feature = "diesel")]
 pub use crate::holding::{Handle, OfDeclaredLock};
 #[cfg(feature = "diesel")]
 pub use crate::request::{Isolation, Request, Wait, keyed, millis};
@@ -79,7 +81,4 @@ pub use crate::{
     xact::{begin_at, exceed},
 };
 #[cfg(feature = "diesel")]
-pub use {
-    convert::{Fallible, never, returns},
-    key_slices::Keys,
-};
+pub use {convert::returns, key_slices::Keys};

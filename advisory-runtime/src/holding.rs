@@ -10,7 +10,7 @@ pub(crate) use declared_locks::Proof;
 #[cfg(feature = "diesel")]
 pub use handle::{Handle, OfDeclaredLock};
 
-use crate::LockKey;
+use crate::key::LockKey;
 use std::fmt;
 use std::marker::PhantomData;
 

@@ -72,7 +72,7 @@
 pub mod blocking;
 #[cfg(feature = "diesel-async")]
 pub mod claim;
-#[cfg(feature = "diesel-async")]
+#[cfg(feature = "diesel")]
 mod connection;
 #[cfg(feature = "diesel")]
 mod debug;

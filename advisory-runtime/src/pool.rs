@@ -1,6 +1,7 @@
 //! Which pools of diesel-async can leases and claims use?
 
-use crate::{Connection, Error};
+use crate::connection::Connection;
+use crate::error::Error;
 use diesel_async::AsyncPgConnection;
 
 /// A pool of connections: those of bb8 and deadpool, under the features of these names.

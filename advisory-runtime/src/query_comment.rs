@@ -3,7 +3,7 @@
 //! `/*advisory:booking:<tenant_id>:<day>*/`: seen in `pg_stat_activity` while the call waits, and in the server's log and deadlock
 //! reports.
 
-use crate::Key;
+use crate::key::Key;
 use crate::key::rendered;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, Ordering};

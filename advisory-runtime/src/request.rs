@@ -2,8 +2,10 @@
 
 mod origin;
 
+use crate::error::Error;
+use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
-use crate::{Error, Key, LockKey, query_comment};
+use crate::query_comment;
 pub(crate) use origin::Origin;
 use std::borrow::Cow;
 use std::time::Duration;

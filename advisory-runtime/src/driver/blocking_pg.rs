@@ -1,7 +1,7 @@
 //! Diesel's blocking connection as a [`Driver`]: every future is ready when it is first polled.
 
 use super::{Driver, Unfinished, mark_transaction_closed};
-use crate::sql;
+use crate::{Error, sql};
 use diesel::connection::{
     AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
 };
@@ -82,8 +82,15 @@ impl Driver for PgConnection {
     }
 }
 
+/// Every step of a blocking connection is a call that has returned, so there is always an answer.
+pub(crate) fn answered<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    now(future).unwrap_or(Err(Error::Database(
+        diesel::result::Error::BrokenTransactionManager,
+    )))
+}
+
 /// Runs a future that never waits: every step of it is a blocking call.
-pub(crate) fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
         std::task::Poll::Ready(value) => Some(value),

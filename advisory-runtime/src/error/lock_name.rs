@@ -1,6 +1,6 @@
 //! What errors call a lock.
 
-use crate::Key;
+use crate::key::Key;
 use std::borrow::Cow;
 
 /// The key pattern, or without one the key.

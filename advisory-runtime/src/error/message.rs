@@ -1,6 +1,6 @@
 //! What each error says: what happened, to what, and what to do.
 
-use crate::Error;
+use super::Error;
 use std::fmt;
 
 impl fmt::Display for Error {

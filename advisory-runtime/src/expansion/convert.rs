@@ -15,6 +15,7 @@
 )]
 
 use crate::Error;
+use crate::error::Fallible;
 use diesel::result::Error as DieselError;
 #[cfg(feature = "diesel-async")]
 use std::future::{Ready, ready};
@@ -36,25 +37,6 @@ pub struct ByNeither<R>(PhantomData<fn() -> R>);
 #[must_use]
 pub const fn returns<R: Fallible>() -> Returns<R> {
     Returns(PhantomData)
-}
-
-#[diagnostic::on_unimplemented(
-    message = "a locked function returns `Result`, and this one returns `{Self}`",
-    label = "expected `Result<_, _>`",
-    note = "taking the lock can fail; write `-> QueryResult<{Self}>`, or a `Result` with your own error type"
-)]
-pub trait Fallible {
-    type Error;
-
-    fn is_ok(&self) -> bool;
-}
-
-impl<T, E> Fallible for Result<T, E> {
-    type Error = E;
-
-    fn is_ok(&self) -> bool {
-        self.is_ok()
-    }
 }
 
 /// Ends a locked call and converts its error, by the `convert` beside it. Takes the result and gives it back, as the expansion's last
@@ -160,14 +142,4 @@ pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
 ) -> Result<R, Error> {
     crate::blocking::finish_at(held, result.is_ok())?;
     Ok(result)
-}
-
-/// The value of a `return` that never runs, and pins the type of the block that it stands in.
-#[must_use]
-#[expect(
-    clippy::empty_loop,
-    reason = "never runs: every call stands in `if false`"
-)]
-pub fn never<R>() -> R {
-    loop {}
 }

@@ -1,7 +1,7 @@
 //! One declared lock or several, and the witnesses that they give together.
 
 use super::{DeclaredLock, Holding, Shared};
-use crate::LockKey;
+use crate::key::LockKey;
 
 /// One declared lock or several, and the witnesses of them: a [`Holding`], a tuple or an array of them, or an iterator.
 ///

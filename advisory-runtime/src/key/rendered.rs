@@ -1,6 +1,6 @@
 //! The texts of rendered keys, for a program that shows them; kept only while it does.
 
-use crate::Key;
+use super::Key;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 

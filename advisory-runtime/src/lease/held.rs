@@ -4,7 +4,7 @@ use super::keeper::Finish;
 use super::{Lease, running};
 use crate::Error;
 use crate::debug::LockSet;
-use crate::expansion::Fallible;
+use crate::error::Fallible;
 use crate::observe::{Outcome, Telemetry};
 use crate::renewal::{End, Stop, watch};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The witness that a lease lends.
 
 use super::{Held, Lease};
-use crate::expansion::never;
+use crate::error::never;
 use crate::holding::{Handle, OfDeclaredLock};
 use crate::{DeclaredLock, Error, Holding, LockKey};
 use advisory_pattern::sha256;

@@ -3,7 +3,7 @@
 use super::guard::Held;
 use crate::driver::Driver;
 use crate::error::LockName;
-use crate::expansion::never;
+use crate::error::never;
 use crate::holding::{Handle, OfDeclaredLock, Proof};
 use crate::request::Acquired;
 use crate::{DeclaredLocks, Error, Mode};

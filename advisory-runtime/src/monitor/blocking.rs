@@ -3,7 +3,8 @@
 use super::signal::{Answer, Signal};
 use super::{Backend, Locks, Names, refresh, sql};
 use crate::Error;
-use crate::blocking::{Connection, answered};
+use crate::connection::blocking::Connection;
+use crate::driver::answered;
 use diesel::RunQueryDsl;
 use diesel::sql_types::{BigInt, Integer, Nullable};
 

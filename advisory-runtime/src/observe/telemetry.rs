@@ -3,7 +3,7 @@
 //!
 //! Without the features `tracing` and `metrics` this is empty.
 
-use crate::Error;
+use crate::error::Error;
 use std::time::Duration;
 
 /// What a lock without a pattern is called: its number would be a label of its own.

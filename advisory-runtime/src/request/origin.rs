@@ -2,7 +2,7 @@
 //!
 //! In a release build it is empty.
 
-use crate::Key;
+use crate::key::Key;
 use std::panic::Location;
 
 /// The place of a request in the program.
