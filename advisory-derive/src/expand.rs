@@ -1,6 +1,7 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
 mod body_connection;
+mod expression;
 mod handle;
 mod lease;
 mod parts;

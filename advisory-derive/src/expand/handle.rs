@@ -3,7 +3,7 @@
 //! The keys live as long as the body only where the body can ask for a witness: everywhere else they are dropped before the wait, and
 //! the expansion is shorter.
 
-use super::request::{at_start, typed, with_values};
+use super::expression::{at_start, typed, with_values};
 use crate::function::mentions;
 use crate::site::Site;
 use crate::site::keys::SiteKey;

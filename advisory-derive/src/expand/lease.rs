@@ -2,9 +2,10 @@
 //!
 //! The lease gives the body no connection, so the body runs with the function's own names.
 
+use super::expression::{at_start, typed, with_values};
 use super::handle::request_and_locks;
 use super::parts::Parts;
-use super::request::{at_start, options, typed, with_values};
+use super::request::options;
 use crate::site::Site;
 use crate::site::keys::SiteKey;
 use proc_macro2::{Span, TokenStream};

@@ -1,5 +1,6 @@
 //! The request that a site sends to the runtime: its keys, and its options.
 
+use super::expression::{at_start, typed, with_values};
 use super::handle::{Declared, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
@@ -7,10 +8,8 @@ use crate::args::duration::Wait;
 use crate::key_pattern::{KeyPattern, Names, writer};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
-use crate::tokens::first_span;
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote_spanned};
-use syn::LitInt;
+use quote::quote_spanned;
 
 /// A statement that sets the local `request`. It returns `converted`, from a local `error`, if the keys are refused.
 pub(crate) fn request(site: &Site, parts: &Parts) -> TokenStream {
@@ -62,17 +61,6 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
         options.extend(quote_spanned!(here=> .max_hold(#bound)));
     }
     options
-}
-
-/// Statements that compute the values of `with`.
-pub(crate) fn with_values(site: &Site) -> TokenStream {
-    let here = Span::mixed_site();
-    let with = site
-        .keys
-        .with
-        .iter()
-        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
-    quote_spanned!(here=> #(#with)*)
 }
 
 /// Statements and an expression: a `Request` for the keys. The values that compute them are dropped before the wait, so that the
@@ -197,19 +185,4 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
             key.finish()
         });
     )
-}
-
-/// Where the compiler reports that an expression has the wrong type.
-pub(crate) fn at_start(key: &TokenStream) -> Span {
-    first_span(key).resolved_at(Span::mixed_site())
-}
-
-/// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.
-pub(crate) fn typed(key: &TokenStream) -> TokenStream {
-    match syn::parse2::<LitInt>(key.clone()) {
-        Ok(number) if number.suffix().is_empty() => {
-            LitInt::new(&format!("{number}i64"), number.span()).into_token_stream()
-        }
-        _ => key.clone(),
-    }
 }

@@ -1,0 +1,33 @@
+//! What the user wrote as expressions: keys, and the values of `with`.
+
+use crate::site::Site;
+use crate::tokens::first_span;
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::LitInt;
+
+/// Statements that compute the values of `with`.
+pub(crate) fn with_values(site: &Site) -> TokenStream {
+    let here = Span::mixed_site();
+    let with = site
+        .keys
+        .with
+        .iter()
+        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
+    quote_spanned!(here=> #(#with)*)
+}
+
+/// Where the compiler reports that an expression has the wrong type.
+pub(crate) fn at_start(key: &TokenStream) -> Span {
+    first_span(key).resolved_at(Span::mixed_site())
+}
+
+/// A number without a suffix is a `bigint`: left to inference it would be an `i32`, and refused above two billion.
+pub(crate) fn typed(key: &TokenStream) -> TokenStream {
+    match syn::parse2::<LitInt>(key.clone()) {
+        Ok(number) if number.suffix().is_empty() => {
+            LitInt::new(&format!("{number}i64"), number.span()).into_token_stream()
+        }
+        _ => key.clone(),
+    }
+}
