@@ -20,6 +20,8 @@
 //! | who holds it right now, and what to be woken for | [`watching`] |
 //! | what an error means, and what to do | [`errors`] |
 //! | how to test all that | [`testing`] |
+//! | what a lock costs | [`costs`] |
+//! | how this compares with other libraries | [`comparison`] |
 //! | how to come from SQL by hand, sqlx, Django, Ruby or `SyncGuard` | [`moving`] |
 //! | what is promised, by which mechanism, and what is not | [`guarantees`] |
 //! | what the compiler sees in the attribute's place | [`expansion`] |
@@ -64,6 +66,8 @@ pages! {
     watching = "watching";
     errors = "errors";
     testing = "testing";
+    costs = "costs";
+    comparison = "comparison";
     moving = "moving";
     guarantees = "guarantees";
     expansion = "expansion";
