@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod back_end;
 mod claim;
 mod collisions;
 mod derive_input;
@@ -176,6 +177,9 @@ fn lock(
     let mut errors = Errors::default();
     let args = Args::parse(args, &args::ADVISORY_LOCK, &mut errors);
     let function = function::parse(item, &mut errors);
+    if let Some(function) = &function {
+        back_end::check(function, &mut errors);
+    }
     let site = site::Site::new(args, function, &mut errors);
     errors.finish(site).map(|site| expand::expand(&site))
 }

@@ -1,9 +1,9 @@
 //! What the attribute's expansion calls, as `advisory_runtime::__private`. No part of the public interface: it changes with any release.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod convert;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod key_slices;
 
 pub use crate::__record as record;
@@ -67,11 +67,11 @@ pub mod blocking {
     pub use crate::blocking::{acquire_at, begin_at};
     pub use crate::lock::queue_blocking as queue;
 }
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::error::{Fallible, never};
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::holding::{Handle, OfDeclaredLock};
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::request::{Isolation, Request, Wait, keyed, millis};
 #[cfg(feature = "diesel-async")]
 pub use crate::{
@@ -80,5 +80,5 @@ pub use crate::{
     session::acquire_at,
     xact::{begin_at, exceed},
 };
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {convert::returns, key_slices::Keys};

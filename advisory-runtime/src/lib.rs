@@ -72,13 +72,13 @@
 pub mod blocking;
 #[cfg(feature = "diesel-async")]
 pub mod claim;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod connection;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod debug;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod driver;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod error;
 mod expansion;
 // Only where it is read: a user's program compiles none of it.
@@ -89,43 +89,42 @@ pub mod inventory;
 mod key;
 #[cfg(feature = "diesel-async")]
 pub mod lease;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod lock;
 pub mod migration;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub mod monitor;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod observe;
 #[cfg(feature = "diesel-async")]
 mod pool;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod query_comment;
 #[cfg(feature = "diesel-async")]
 mod renewal;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod request;
 #[cfg(feature = "diesel-async")]
 pub mod session;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod sql;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(feature = "diesel-async")]
 pub mod xact;
 
-pub use advisory_derive::{KeyPart, LockKey, lock_key};
+pub use advisory_derive::{KeyPart, LockKey, advisory_lock, lock_key};
 pub use holding::{DeclaredLock, DeclaredLocks, Holding, Shared};
 pub use key::{Key, KeyPart, KeyText, LockKey, shape};
 
-#[cfg(feature = "diesel")]
+#[cfg(feature = "diesel-async")]
+pub use {connection::Connection, driver::cancel, pool::Pool};
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
-    advisory_derive::advisory_lock,
     error::Error,
     lock::Held,
     request::{Acquired, Isolation, Mode, Request, Wait},
 };
-#[cfg(feature = "diesel-async")]
-pub use {connection::Connection, driver::cancel, pool::Pool};
 
 /// What the attribute's expansion calls. No part of the public interface: it changes with any release.
 #[doc(hidden)]

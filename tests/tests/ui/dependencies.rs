@@ -8,6 +8,7 @@ const PAGE: &str = include_str!("../../../docs/dependencies.md");
 /// The crates below a package, each with its version; the counts are of one target, since others have others.
 fn tree(package: &str, features: &str, more: &[&str]) -> BTreeSet<String> {
     let mut words = vec!["tree", "--locked", "--prefix", "none", "-p", package];
+    words.push("--no-default-features");
     words.extend(["--target", "x86_64-unknown-linux-gnu"]);
     match features {
         "none" => {}
