@@ -12,6 +12,10 @@
 //!
 //! Whether locks are taken in one order is asserted by [`inventory::assert_lock_order`](crate::inventory::assert_lock_order).
 
+mod pool;
+
+pub use pool::assert_replaces_broken;
+
 use crate::driver::Driver;
 use crate::{Connection, DeclaredLock, Holding, Key, LockKey, Request, session, sql};
 use diesel_async::AsyncPgConnection;

@@ -44,7 +44,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 }
 
 #[cfg(feature = "bb8")]
-impl Source for diesel_async::pooled_connection::bb8::Pool<diesel_async::AsyncPgConnection> {
+impl<M: bb8::ManageConnection> Source for bb8::Pool<M>
+where
+    Self: Store,
+{
     type Store = Self;
 
     fn leases(&self) -> Leases<Self> {
@@ -53,7 +56,10 @@ impl Source for diesel_async::pooled_connection::bb8::Pool<diesel_async::AsyncPg
 }
 
 #[cfg(feature = "deadpool")]
-impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::AsyncPgConnection> {
+impl<M: deadpool::managed::Manager> Source for deadpool::managed::Pool<M>
+where
+    Self: Store,
+{
     type Store = Self;
 
     fn leases(&self) -> Leases<Self> {

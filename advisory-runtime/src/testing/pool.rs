@@ -1,0 +1,53 @@
+//! Does a pool replace the connections that dropped calls have closed?
+
+use super::fail;
+use crate::driver::Driver;
+use crate::{Connection, Pool};
+
+/// How often a pool is asked: more often than it has idle connections.
+const LOOKS: usize = 100;
+
+/// Asserts that a pool replaces a connection that a dropped call has closed.
+///
+/// For a pool with a manager of the program's own. It takes a connection out, closes it as a dropped call does, gives it back, and takes
+/// connections out again, one at a time. Give it a pool that nobody else uses.
+///
+/// # Locking
+///
+/// None.
+///
+/// # Panics
+///
+/// When the pool lends the closed connection again, and when it lends none.
+///
+/// # Cancel safety
+///
+/// Cancel safe: a connection that it holds goes back to the pool.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn f(pool: impl advisory_runtime::Pool) {
+/// advisory_runtime::testing::assert_replaces_broken(&pool).await;
+/// # }
+/// ```
+pub async fn assert_replaces_broken(pool: &impl Pool) {
+    let mut closed = connection(pool).await;
+    closed.pg().close(false);
+    drop(closed);
+    for _ in 0..LOOKS {
+        if connection(pool).await.pg().is_broken() {
+            fail(
+                "the pool lends a connection that a dropped call has closed: where its manager recycles a connection, it has to reject \
+                 one for which `PoolableConnection::is_broken` of diesel-async is true",
+            );
+        }
+    }
+}
+
+async fn connection<P: Pool>(pool: &P) -> P::Connection<'_> {
+    match pool.connection().await {
+        Ok(conn) => conn,
+        Err(error) => fail(&error.to_string()),
+    }
+}

@@ -1,0 +1,7 @@
+#![allow(clippy::unwrap_used, clippy::large_futures, dead_code, missing_docs)]
+#[path = "it/bookings.rs"]
+mod bookings;
+#[path = "it/lease.rs"]
+mod lease;
+#[path = "it/managers.rs"]
+mod managers;
