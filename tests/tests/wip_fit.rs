@@ -1,7 +1,5 @@
 #![allow(clippy::unwrap_used, clippy::large_futures, dead_code, missing_docs)]
 #[path = "it/bookings.rs"]
 mod bookings;
-#[path = "it/lease.rs"]
-mod lease;
-#[path = "it/managers.rs"]
-mod managers;
+#[path = "it/errors.rs"]
+mod errors;

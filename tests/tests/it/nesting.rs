@@ -63,7 +63,10 @@ async fn a_refused_lock_leaves_the_outer_transaction_alive() {
         .unwrap();
     in_transaction::<_, DieselError>(&mut conn, async |conn| {
         let error = book(conn, 7, "Ada").await.unwrap_err();
-        assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
+        assert!(
+            Error::find(&error).is_some_and(|error| error.is_busy()),
+            "{error:?}"
+        );
         insert(conn, 1, "outer").await
     })
     .await
@@ -97,7 +100,10 @@ async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapsho
             execute(conn, &format!("SET TRANSACTION ISOLATION LEVEL {level}")).await?;
             let error = book(conn, 7, "Ada").await.unwrap_err();
             assert!(
-                matches!(Error::find(&error), Some(Error::StaleSnapshot { .. })),
+                matches!(
+                    Error::find(&error).as_deref(),
+                    Some(Error::StaleSnapshot { .. })
+                ),
                 "{error:?}"
             );
             insert(conn, 1, "outer").await
@@ -141,7 +147,10 @@ async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transa
     in_transaction::<_, DieselError>(&mut conn, async |conn| {
         let error = swallow(conn, 7).await.unwrap_err();
         assert!(
-            matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+            matches!(
+                Error::find(&error).as_deref(),
+                Some(Error::RolledBack { .. })
+            ),
             "{error:?}"
         );
         insert(conn, 1, "outer").await
@@ -162,7 +171,10 @@ async fn a_nested_call_that_commits_by_hand_is_found_out() {
     let result = in_transaction::<_, DieselError>(&mut conn, async |conn| commit(conn).await).await;
     let error = result.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::TransactionEnded { .. })
+        ),
         "{error:?}"
     );
 }
@@ -291,7 +303,7 @@ async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
         let error = begin_anew(conn).await.unwrap_err();
         let found = Error::find(&error);
         assert!(
-            matches!(found, Some(Error::TransactionEnded { .. })),
+            matches!(found.as_deref(), Some(Error::TransactionEnded { .. })),
             "{error:?}"
         );
         insert(conn, 2, "outer").await
@@ -332,7 +344,10 @@ async fn a_transaction_dropped_inside_the_body_is_rolled_back_before_the_call_re
         let mut conn = db.connect().await;
         let error = give_up(&mut conn, is_ok).await.unwrap_err();
         assert_eq!(db.locks().await, [], "gone when the call has returned");
-        let rolled_back = matches!(Error::find(&error), Some(Error::RolledBack { .. }));
+        let rolled_back = matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::RolledBack { .. })
+        );
         assert_eq!(rolled_back, is_ok, "{error:?}");
     }
     assert_eq!(committed(&db, 7).await, 0);
