@@ -49,15 +49,22 @@
 //!
 //! | feature | what it adds |
 //! | --- | --- |
-//! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and never see a database |
-//! | `diesel-async` | the attribute, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
-//! | `bb8`, `deadpool` | [`Connection`] for the pooled connections of diesel-async |
+//! | `diesel-async` (on by default) | the attribute on `async fn`, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
+//! | `bb8`, `deadpool` | [`Connection`] for what these pools lend |
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
-//! | `r2d2` | [`blocking::Connection`] for its pooled connections |
+//! | `r2d2` | [`blocking::Connection`] for what its pools lend |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 //! | `tracing`, `metrics` | a span for each lock and events; counters and histograms: see [`guide::watching`] |
 //! | `testing` | [`testing`], which looks at locks in a test's database, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
+//! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and never see a database |
+//!
+//! With blocking Diesel alone, or with none: `default-features = false`.
+//!
+//! # Versions
+//!
+//! Diesel 2.3, with diesel-async 0.7, 0.8 or 0.9. Where the compiler says that a lock "can't be taken on `AsyncPgConnection`",
+//! `cargo tree -i diesel-async` shows the other version in the program: [what to do](guide::connections#versions). Rust 1.88, PostgreSQL 14 to 18.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "testing", feature = "postgres")),

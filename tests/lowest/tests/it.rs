@@ -1,7 +1,13 @@
-//! The tests by behaviour that compile with every version of the ranges: those that do not use `async |conn|`, which diesel-async's
-//! own transactions take since 0.9.
-#![allow(clippy::unwrap_used, reason = "a helper of a test that cannot go on fails the test")]
-#![allow(clippy::large_futures, reason = "several locked calls and their observers in one test")]
+//! The tests by behaviour whose files compile with every version: `conn.transaction(async |conn| …)` does since diesel-async 0.9.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a helper of a test that cannot go on fails the test"
+)]
+#![allow(
+    clippy::large_futures,
+    reason = "several locked calls and their observers in one test"
+)]
+#![allow(dead_code, reason = "some helpers are for files that are not here")]
 
 #[path = "../../tests/it/blocking.rs"]
 mod blocking;
@@ -27,8 +33,6 @@ mod bookings;
 mod cancel;
 #[path = "../../tests/it/claims.rs"]
 mod claims;
-#[path = "../../tests/it/claims_plan.rs"]
-mod claims_plan;
 #[path = "../../tests/it/connections.rs"]
 mod connections;
 #[path = "../../tests/it/drops.rs"]
@@ -61,6 +65,8 @@ mod lease_held;
 mod lease_locked_row;
 #[path = "../../tests/it/lock_table.rs"]
 mod lock_table;
+#[path = "../../tests/it/managers.rs"]
+mod managers;
 #[path = "../../tests/it/monitor.rs"]
 mod monitor;
 #[path = "../../tests/it/nesting.rs"]
@@ -69,8 +75,6 @@ mod nesting;
 mod operators;
 #[path = "../../tests/it/pooler.rs"]
 mod pooler;
-#[path = "../../tests/it/release_form.rs"]
-mod release_form;
 #[path = "../../tests/it/runtime_gone.rs"]
 mod runtime_gone;
 #[path = "../../tests/it/session.rs"]

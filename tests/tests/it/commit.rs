@@ -29,10 +29,7 @@ async fn found(sql: &str) -> (Error, i64) {
     );
     assert_eq!(committed(&db, 8).await, 1);
     let rows = committed(&db, 7).await;
-    match error {
-        DieselError::QueryBuilderError(error) => (*error.downcast().unwrap(), rows),
-        error => (Error::Database(error), rows),
-    }
+    (Error::from(error), rows)
 }
 
 #[tokio::test]
@@ -192,6 +189,14 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
             matches!(
                 Error::find(&error).as_deref(),
                 Some(Error::CommitUnknown { .. })
+            ),
+            "{error:?}"
+        );
+        // As Diesel has it of its own statements.
+        assert!(
+            matches!(
+                error,
+                DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, _)
             ),
             "{error:?}"
         );

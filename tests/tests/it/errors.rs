@@ -241,7 +241,7 @@ async fn what_the_database_has_answered_keeps_its_kind_and_its_words_and_holds_t
     let conn = &mut conn;
     let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
     let (kind, words) = kind_and_words(&error);
-    assert_eq!(kind, DatabaseErrorKind::Unknown);
+    assert!(matches!(kind, DatabaseErrorKind::Unknown), "{kind:?}");
     assert!(words.contains("`room:<room>`"), "{words}");
     assert!(
         words.ends_with(": canceling statement due to lock timeout"),
@@ -258,7 +258,7 @@ async fn what_the_database_has_answered_keeps_its_kind_and_its_words_and_holds_t
         .unwrap();
     let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
     let (kind, words) = kind_and_words(&error);
-    assert_eq!(kind, DatabaseErrorKind::Unknown);
+    assert!(matches!(kind, DatabaseErrorKind::Unknown), "{kind:?}");
     assert!(
         words.ends_with(": canceling statement due to statement timeout"),
         "{words}"
@@ -294,6 +294,11 @@ impl diesel::result::DatabaseErrorInformation for Full {
     fn statement_position(&self) -> Option<i32> {
         Some(7)
     }
+}
+
+/// Kinds are compared by their names: not every Diesel 2.3 compares them.
+fn name(kind: &DatabaseErrorKind) -> String {
+    format!("{kind:?}")
 }
 
 #[test]
@@ -335,14 +340,14 @@ fn every_error_with_the_databases_answer_becomes_that_answer_and_comes_back() {
         for error in errors {
             let own = error.to_string();
             assert!(
-                matches!(error.database(), Some(DieselError::DatabaseError(found, _)) if *found == kind)
+                matches!(error.database(), Some(DieselError::DatabaseError(found, _)) if name(found) == name(&kind))
             );
             let diesel = DieselError::from(error);
             assert_eq!(diesel.to_string(), format!("{own}: the server's words"));
             let DieselError::DatabaseError(found, answer) = &diesel else {
                 panic!("{diesel:?}");
             };
-            assert_eq!(*found, kind);
+            assert_eq!(name(found), name(&kind));
             let rest = [
                 answer.details(),
                 answer.hint(),
