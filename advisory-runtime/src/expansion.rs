@@ -66,6 +66,16 @@ pub mod blocking {
     pub use super::convert::finish_blocking_at as finish_at;
     pub use crate::blocking::{acquire_at, begin_at};
     pub use crate::lock::queue_blocking as queue;
+
+    /// As [`pg`](super::pg).
+    pub fn pg<C: crate::blocking::Connection>(conn: &mut C) -> &mut diesel::PgConnection {
+        conn.pg()
+    }
+}
+/// A function, since a bound that does not hold is one error here, and of a trait's method one more for each trait above it.
+#[cfg(feature = "diesel-async")]
+pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConnection {
+    conn.pg()
 }
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::error::{Fallible, never};

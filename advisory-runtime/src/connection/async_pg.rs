@@ -29,8 +29,8 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `AsyncPgConnection` or a pooled connection of it",
     note = "a generic function writes `C: advisory_runtime::Connection`",
-    note = "for an `AsyncPgConnection` of another version: `advisory-runtime` works with diesel-async 0.7 to 0.9 and Diesel 2.3; \
-            `cargo tree -i diesel-async` shows which versions the program has"
+    note = "`advisory-runtime` works with diesel-async 0.7 to 0.9 on Diesel 2.3: `cargo tree -i diesel-async` shows whether the program has \
+            another version, or two"
 )]
 #[cfg_attr(
     not(all(feature = "bb8", feature = "deadpool")),

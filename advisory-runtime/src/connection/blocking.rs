@@ -12,8 +12,7 @@ use diesel::pg::{Pg, PgConnection};
     label = "expected `PgConnection` or a pooled connection of it",
     note = "a plain `fn` takes its lock on blocking Diesel, an `async fn` on diesel-async; a generic function writes \
             `C: advisory_runtime::blocking::Connection`",
-    note = "for a `PgConnection` of another version: `advisory-runtime` works with Diesel 2.3; `cargo tree -i diesel` shows which \
-            versions the program has"
+    note = "`advisory-runtime` works with Diesel 2.3: `cargo tree -i diesel` shows whether the program has another version, or two"
 )]
 #[cfg_attr(
     not(feature = "r2d2"),
