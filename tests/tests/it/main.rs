@@ -14,6 +14,7 @@ mod arguments;
 mod blocking;
 mod blocking_commit;
 mod blocking_hold;
+mod blocking_in_async;
 mod blocking_isolation;
 mod blocking_nesting;
 mod blocking_panics;
