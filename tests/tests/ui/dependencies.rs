@@ -89,6 +89,43 @@ fn beside_diesel_async_only_our_own_crates_are_new() {
     assert!(new.is_empty(), "{new:?}");
 }
 
+/// The lowest version that the workspace's manifest allows.
+fn lowest(dependency: &str) -> String {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+    let line = manifest.lines().find_map(|line| {
+        let version = line
+            .strip_prefix(dependency)?
+            .strip_prefix(" = { version = \"")?;
+        version.split(['"', ',']).next()
+    });
+    let version = line.expect("a version").trim_start_matches(">=");
+    let zeros = 2 - version.matches('.').count();
+    format!("{version}{}", ".0".repeat(zeros))
+}
+
+/// `scripts/lowest-versions` runs the tests by behaviour with this lock file.
+#[test]
+fn the_lowest_versions_are_those_that_are_tested() {
+    let lock =
+        std::fs::read_to_string(root().join("tests/lowest/Cargo.lock")).expect("a lock file");
+    for name in [
+        "bb8",
+        "deadpool",
+        "diesel",
+        "diesel-async",
+        "tokio",
+        "tokio-postgres",
+    ] {
+        let package = format!("name = \"{name}\"\nversion = ");
+        let versions: Vec<_> = lock
+            .split(&package)
+            .skip(1)
+            .map(|rest| rest.split('"').nth(1))
+            .collect();
+        assert_eq!(versions, [Some(lowest(name).as_str())], "{name}");
+    }
+}
+
 /// The words that no comment, text or lint's name holds.
 fn unsafe_lines(text: &str) -> Vec<String> {
     let code = text
