@@ -14,6 +14,8 @@
 
 mod pool;
 
+#[cfg(feature = "r2d2")]
+pub use pool::assert_r2d2_replaces_broken;
 pub use pool::assert_replaces_broken;
 
 use crate::driver::Driver;

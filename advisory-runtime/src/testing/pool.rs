@@ -1,6 +1,8 @@
 //! Does a pool replace the connections that dropped calls have closed?
 
 use super::fail;
+#[cfg(feature = "r2d2")]
+use crate::Error;
 use crate::driver::Driver;
 use crate::{Connection, Pool};
 
@@ -38,8 +40,8 @@ pub async fn assert_replaces_broken(pool: &impl Pool) {
     for _ in 0..LOOKS {
         if connection(pool).await.pg().is_broken() {
             fail(
-                "the pool lends a connection that a dropped call has closed: where its manager recycles a connection, it has to reject \
-                 one for which `PoolableConnection::is_broken` of diesel-async is true",
+                "the pool lends a connection that a dropped call has closed: its manager has to reject one for which \
+                 `PoolableConnection::is_broken` of diesel-async is true, deadpool's in `recycle`, bb8's in `has_broken`",
             );
         }
     }
@@ -49,5 +51,38 @@ async fn connection<P: Pool>(pool: &P) -> P::Connection<'_> {
     match pool.connection().await {
         Ok(conn) => conn,
         Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// Asserts that a pool of r2d2 replaces a connection that a locked call has closed, as [`assert_replaces_broken`] does.
+///
+/// A blocking call closes its connection where it could not roll it back.
+///
+/// # Locking
+///
+/// None.
+///
+/// # Panics
+///
+/// When the pool lends the closed connection again, and when it lends none.
+#[cfg(feature = "r2d2")]
+pub fn assert_r2d2_replaces_broken<M>(pool: &diesel::r2d2::Pool<M>)
+where
+    M: diesel::r2d2::ManageConnection<Connection = diesel::PgConnection>,
+{
+    let connection = || match pool.get() {
+        Ok(conn) => conn,
+        Err(error) => fail(&Error::Pool(error.into()).to_string()),
+    };
+    let mut closed = connection();
+    Driver::close(&mut *closed, false);
+    drop(closed);
+    for _ in 0..LOOKS {
+        if Driver::is_broken(&mut *connection()) {
+            fail(
+                "the pool lends a connection that a locked call has closed: `has_broken` of its manager has to return \
+                 `R2D2Connection::is_broken(conn)`",
+            );
+        }
     }
 }

@@ -75,7 +75,7 @@ impl r2d2::ManageConnection for Own {
     }
 
     fn has_broken(&self, conn: &mut PgConnection) -> bool {
-        r2d2::R2D2Connection::is_broken(conn)
+        self.rejects_broken && r2d2::R2D2Connection::is_broken(conn)
     }
 }
 
@@ -146,17 +146,34 @@ async fn a_blocking_one_too() {
     let held = blocking::xact::begin(&mut conn, 7).unwrap();
     blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
     assert_eq!(committed(&db, 7).await, 1);
+    drop(conn);
+    testing::assert_r2d2_replaces_broken(&pool);
 }
 
-/// Leases and claims take connections of such a pool, and open one beside it.
+#[tokio::test]
+#[should_panic(expected = "the pool lends a connection that a locked call has closed")]
+async fn an_r2d2_that_keeps_closed_connections_is_found() {
+    let db = database().await;
+    let manager = Own::new(&db, false);
+    let pool = r2d2::Pool::builder().max_size(1).build(manager).unwrap();
+    testing::assert_r2d2_replaces_broken(&pool);
+}
+
+/// A lease takes connections of such a pool, and opens one beside it.
 #[tokio::test]
 async fn a_lease_is_held_through_one() {
-    use advisory_runtime::lease;
+    #[advisory_lock(key = "leased-by-manager:<id>", name = "leased-by-manager", scope = "lease", pool = pool)]
+    async fn leased(pool: &managed::Pool<Own>, id: i64) -> Result<i64, Error> {
+        Ok(id)
+    }
+    #[advisory_lock(key = "leased-by-manager:<id>", name = "leased-by-manager", scope = "lease", pool = pool)]
+    async fn leased_by_bb8(pool: &bb8::Pool<Own>, id: i64) -> Result<i64, Error> {
+        Ok(id)
+    }
     let db = crate::lease::database().await;
-    let pool = deadpool(Own::new(&db, true));
-    let leases = lease::Leases::new(pool);
-    let held = leases.acquire(lease::Request::text("k")).await.unwrap();
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(leased(&deadpool(Own::new(&db, true)), 7).await.unwrap(), 7);
+    let pool = bb8(Own::new(&db, true)).await;
+    assert_eq!(leased_by_bb8(&pool, 8).await.unwrap(), 8);
 }
 
 #[tokio::test]
