@@ -109,7 +109,10 @@ async fn publish(pool: Pool<AsyncPgConnection>, author: &'static str) -> Outcome
 }
 
 fn is_lost(error: &anyhow::Error) -> bool {
-    matches!(Error::find(&**error), Some(Error::LockLost { .. }))
+    matches!(
+        Error::find(&**error).as_deref(),
+        Some(Error::LockLost { .. })
+    )
 }
 
 /// Killed when it is dropped, which also ends one that stands still.

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod back_end;
 mod claim;
 mod collisions;
 mod derive_input;
@@ -147,10 +148,10 @@ use quote::quote;
 ///
 /// The function returns a `Result` whose error has `From<diesel::result::Error>`,
 /// `From<advisory_runtime::Error>`, or both. The first converts database errors, the second the lock's errors; if one is missing,
-/// the other converts both. A function that returns `QueryResult` gets a database error of the begin or the commit unchanged, such as
-/// `diesel::result::Error::DatabaseError`, and an error of the lock as `diesel::result::Error::QueryBuilderError`, which boxes the
-/// `advisory_runtime::Error`; `advisory_runtime::Error::find(&error)` finds it. `advisory_runtime::Error` lists each error with its
-/// SQLSTATE.
+/// the other converts both. A function that returns `QueryResult` gets what the database has answered as
+/// `diesel::result::Error::DatabaseError` of its kind, and every other error of the lock as `diesel::result::Error::QueryBuilderError`;
+/// `advisory_runtime::Error::find(&error)` finds the `advisory_runtime::Error` in either. That lists each error with its SQLSTATE, and
+/// `guide::diesel_errors` how it arrives.
 ///
 /// # Cancel safety
 ///
@@ -176,6 +177,9 @@ fn lock(
     let mut errors = Errors::default();
     let args = Args::parse(args, &args::ADVISORY_LOCK, &mut errors);
     let function = function::parse(item, &mut errors);
+    if let Some(function) = &function {
+        back_end::check(function, &mut errors);
+    }
     let site = site::Site::new(args, function, &mut errors);
     errors.finish(site).map(|site| expand::expand(&site))
 }

@@ -19,6 +19,7 @@
 //! | how workers share a job table | [`claims`] |
 //! | who holds it right now, and what to be woken for | [`watching`] |
 //! | what an error means, and what to do | [`errors`] |
+//! | whether an error type that matches on Diesel's kinds still sees them | [`diesel_errors`] |
 //! | how to test all that | [`testing`] |
 //! | what a lock costs | [`costs`] |
 //! | how this compares with other libraries | [`comparison`] |
@@ -65,6 +66,7 @@ pages! {
     claims = "claims";
     watching = "watching";
     errors = "errors";
+    diesel_errors = "diesel-errors";
     testing = "testing";
     costs = "costs";
     comparison = "comparison";

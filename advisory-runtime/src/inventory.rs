@@ -21,7 +21,7 @@
 pub use advisory_pattern::Record as Site;
 use advisory_pattern::SiteCollision;
 use std::fmt;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
     crate::debug::order::{LockOrder, assert_lock_order, lock_order},
     advisory_pattern::order::{Edge, End},

@@ -12,6 +12,12 @@
 //!
 //! Whether locks are taken in one order is asserted by [`inventory::assert_lock_order`](crate::inventory::assert_lock_order).
 
+mod pool;
+
+#[cfg(feature = "r2d2")]
+pub use pool::assert_r2d2_replaces_broken;
+pub use pool::assert_replaces_broken;
+
 use crate::driver::Driver;
 use crate::{Connection, DeclaredLock, Holding, Key, LockKey, Request, session, sql};
 use diesel_async::AsyncPgConnection;

@@ -45,7 +45,7 @@ impl Workspace {
         for (krate, source) in [("ours", ours), ("theirs", theirs)] {
             let manifest = format!(
                 "[package]\nname = \"{name}-{krate}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n\
-                 advisory-runtime = {{ path = '{}' }}\n\n[features]\nslim = [\"advisory-runtime/slim-inventory\"]\n",
+                 advisory-runtime = {{ path = '{}', default-features = false }}\n\n[features]\nslim = [\"advisory-runtime/slim-inventory\"]\n",
                 runtime.display()
             );
             workspace.write(&format!("{krate}/Cargo.toml"), &manifest);
@@ -120,6 +120,31 @@ fn every_command_that_compiles_the_crate_finds_a_collision() {
     ] {
         workspace.collides(arguments);
     }
+}
+
+/// Both back ends are off here. The error is the only one, of a program whose other code is right.
+#[test]
+fn a_function_whose_back_end_is_off_is_told_which_feature_to_switch_on() {
+    let functions = "
+        pub struct Connection;
+        #[advisory_runtime::advisory_lock(key = \"account:<id>\", name = \"account\")]
+        pub async fn wait(conn: &mut Connection, id: i64) -> Result<i64, ()> { let _ = conn; Ok(id) }
+        #[advisory_runtime::advisory_lock(key = \"account:<id>\", name = \"account\")]
+        pub fn block(conn: &mut Connection, id: i64) -> Result<i64, ()> { let _ = conn; Ok(id) }
+        pub async fn both(conn: &mut Connection) -> Result<i64, ()> { Ok(block(conn, 7)? + wait(conn, 7).await?) }
+    ";
+    let workspace = Workspace::new("back-end", functions, "");
+    let printed = workspace.cargo(&["check", "-p", "ours"]);
+    for message in [
+        "error: a lock on an `async fn` needs the feature `diesel-async` of `advisory-runtime`, which is on by default: remove \
+         `default-features = false` in `Cargo.toml`, or write `features = [\"diesel-async\"]`\n --> ours/src/lib.rs:4:22\n",
+        "error: a lock on a plain `fn` needs the feature `postgres` of `advisory-runtime`: write `features = [\"postgres\"]` in \
+         `Cargo.toml`; for a connection of diesel-async write `async fn`\n --> ours/src/lib.rs:6:16\n",
+        "due to 2 previous errors\n",
+    ] {
+        assert!(printed.contains(message), "{message}: {printed}");
+    }
+    assert!(!printed.contains("warning"), "{printed}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The lease table, a connection and a statement at a time: who is granted a key, and what only the holder may do.
 
+use crate::bookings::in_transaction;
 use advisory_runtime::lease::{Request, Table};
 use advisory_runtime::{Error, LockKey, Wait};
 use advisory_tests::{Database, Proxy, pid_of};
@@ -292,15 +293,14 @@ async fn each_call_is_one_round_trip() {
         counted("find");
         table.list(&mut conn).await.unwrap();
         counted("list");
-        let fenced: Result<(), Error> = conn
-            .transaction(async |conn| {
-                lease.fence(conn).await?;
-                proxy.reset();
-                lease.fence(conn).await?;
-                counted("fence");
-                Ok(())
-            })
-            .await;
+        let fenced: Result<(), Error> = in_transaction(&mut conn, async |conn| {
+            lease.fence(conn).await?;
+            proxy.reset();
+            lease.fence(conn).await?;
+            counted("fence");
+            Ok(())
+        })
+        .await;
         fenced.unwrap();
         proxy.reset();
         table.release(&mut conn, &lease).await.unwrap();

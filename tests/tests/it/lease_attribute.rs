@@ -140,7 +140,7 @@ async fn a_declared_lock_is_leased_by_its_text_in_the_table_that_is_given() {
     let short = Duration::from_millis(20);
     let error = declared(&leases, 3, short).await.unwrap_err();
     let error = Error::find(&*error).unwrap();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert!(matches!(*error, Error::TimedOut { .. }), "{error:?}");
     assert!(error.to_string().contains("leased-account:<id>"), "{error}");
     assert_eq!(declared(&leases, 4, long).await.unwrap(), 4);
     held.finish(Ok::<_, Error>(())).await.unwrap();

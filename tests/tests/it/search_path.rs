@@ -112,7 +112,10 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
         .await
         .unwrap();
     let error = book(&mut conn, 8, "Ada").await.unwrap_err();
-    assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
+    assert!(
+        Error::find(&error).is_some_and(|error| error.is_busy()),
+        "{error:?}"
+    );
     xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 
     every_request(&mut conn, &db).await;
