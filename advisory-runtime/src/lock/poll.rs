@@ -236,3 +236,48 @@ pub(crate) fn chance() -> f64 {
     let random = RandomState::new().hash_one(0_u8);
     f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Pauses;
+    use crate::{Error, Request};
+    use std::time::Duration;
+
+    fn held() -> Error {
+        Error::NotAvailable { lock: "a".into() }
+    }
+
+    #[test]
+    fn pauses_grow_to_eight_times_the_interval_and_no_two_calls_keep_step() {
+        let interval = Duration::from_millis(250);
+        let request = Request::new(7).poll(interval);
+        let mut firsts = Vec::new();
+        for _ in 0..20 {
+            let mut pauses = Pauses::new(&request);
+            for longest in [1, 2, 4, 8, 8, 8].map(|times| interval * times) {
+                let pause = pauses.after(held()).expect("it has no end");
+                assert!(
+                    (longest / 2..=longest).contains(&pause),
+                    "{pause:?} of {longest:?}"
+                );
+                if longest == interval {
+                    firsts.push(pause);
+                }
+            }
+        }
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert!(firsts.len() > 10, "{firsts:?}");
+    }
+
+    #[test]
+    fn no_pause_goes_beyond_the_end_of_the_wait_and_the_shortest_is_not_none() {
+        let wait = Duration::from_secs(60);
+        let request = Request::new(7).wait(wait).poll(Duration::MAX);
+        let pause = Pauses::new(&request).after(held());
+        assert!(pause.expect("the wait is not over") <= wait);
+        let request = Request::new(7).poll(Duration::ZERO);
+        let pause = Pauses::new(&request).after(held());
+        assert!(pause.expect("it has no end") >= Duration::from_micros(500));
+    }
+}
