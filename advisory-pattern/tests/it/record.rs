@@ -26,7 +26,7 @@ fn record() -> impl Strategy<Value = Record> {
         text(),
         text(),
     );
-    let optional = prop::array::uniform10(prop::option::of(text()));
+    let optional = prop::array::uniform11(prop::option::of(text()));
     let keys = prop::collection::vec((text(), text()), 1..4);
     let overlaps = prop::collection::vec((text(), text()), 0..3);
     let fields = (texts, optional, keys, overlaps, any::<u32>());
@@ -37,6 +37,7 @@ fn record() -> impl Strategy<Value = Record> {
             component,
             purpose,
             wait,
+            poll,
             max_hold,
             isolation,
             allow_ambiguous,
@@ -57,6 +58,7 @@ fn record() -> impl Strategy<Value = Record> {
             scope,
             mode,
             wait,
+            poll,
             max_hold,
             isolation,
             ttl,
