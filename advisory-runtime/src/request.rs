@@ -10,6 +10,11 @@ pub(crate) use origin::Origin;
 use std::borrow::Cow;
 use std::time::Duration;
 
+/// How many permits a lock can have: each try can have to go over all of them.
+const MOST_PERMITS: u32 = 1_000;
+/// How often a request with permits asks by default.
+const POLL: Duration = Duration::from_millis(250);
+
 /// One acquisition of one or more locks, before it is sent.
 ///
 /// Whatever is a [`LockKey`] is a request for its exclusive lock; the methods say what else is wanted.
@@ -31,6 +36,8 @@ pub struct Request {
     pub(crate) mode: Mode,
     pub(crate) wait: Wait,
     pub(crate) poll: Option<Duration>,
+    /// The keys of its permits, one of which is taken; empty for a lock that has one holder.
+    pub(crate) permits: Vec<Key>,
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -151,6 +158,7 @@ impl Request {
             mode: Mode::Exclusive,
             wait: Wait::Session,
             poll: None,
+            permits: Vec::new(),
             isolation: Isolation::ReadCommitted,
             refuses_nested: false,
             max_hold: None,
@@ -166,8 +174,33 @@ impl Request {
     /// both try wait for each other, and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
     ///
     /// [`Error::Deadlock`]: crate::Error::Deadlock
+    ///
+    /// It does nothing to a request with [`permits`](Self::permits), which counts its holders.
     pub fn shared(mut self) -> Self {
-        self.mode = Mode::Shared;
+        if self.permits.is_empty() {
+            self.mode = Mode::Shared;
+        }
+        self
+    }
+
+    /// Lets so many hold the lock at once: zero counts as one, and more than 1,000 as 1,000.
+    ///
+    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first is the key itself, and the others follow from it:
+    /// see [`keys`](crate::guide::keys#permits). So a program with three permits and one with five never let more than five in together. A call with
+    /// permits and one without them share the first permit.
+    ///
+    /// A session can wait at the server for one key at a time. So a request with permits waits by polling, every 250 ms unless
+    /// [`poll`](Self::poll) says otherwise. Each try goes over the permits from a random one on, in one statement. It is for one key:
+    /// several are refused ([`Error::TooManyKeys`]). A permit is no proof that nobody else is in the body, so that its guard gives no
+    /// [`Holding`](crate::Holding).
+    ///
+    /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
+    pub fn permits(mut self, permits: u32) -> Self {
+        if let (2.., Some(key)) = (permits, self.keys.first()) {
+            self.permits = key.permits(permits.min(MOST_PERMITS));
+            self.mode = Mode::Exclusive;
+            self.poll = self.poll.or(Some(POLL));
+        }
         self
     }
 
@@ -258,6 +291,14 @@ impl Request {
             // `lock_timeout` bounds waits at the server.
             Wait::Session if self.poll.is_some() => Wait::Forever,
             wait => wait,
+        }
+    }
+
+    /// Of the key of one permit.
+    pub(crate) fn of_permit(&self, permit: Key) -> Self {
+        Self {
+            keys: Keys::One([permit]),
+            ..self.clone()
         }
     }
 

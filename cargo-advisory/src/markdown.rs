@@ -252,6 +252,9 @@ fn lock_type(site: &Record) -> String {
             let _ = write!(text, ", {what} {value}");
         }
     }
+    if let Some(permits) = site.permits {
+        let _ = write!(text, ", at most {permits} at once");
+    }
     if !site.guards.is_empty() {
         let tables: Vec<String> = site.guards.iter().map(|table| code(table)).collect();
         let _ = write!(text, ", guards {}", tables.join(", "));
