@@ -386,7 +386,7 @@ pub struct Acquired {
 }
 
 impl Acquired {
-    /// The key, the lowest of several.
+    /// The key, the lowest of several. Of a lock with [permits](Request::permits) its own, whichever of them is held.
     #[must_use]
     pub fn key(&self) -> Key {
         self.keys.first().copied().unwrap_or(Key::BigInt(0))

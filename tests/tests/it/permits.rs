@@ -9,8 +9,9 @@ use advisory_runtime::{
 use advisory_tests::{Database, LockedKey, pid_of};
 use diesel::pg::PgConnection;
 use diesel_async::pooled_connection::deadpool;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -308,6 +309,87 @@ async fn a_permit_is_no_witness_and_is_for_one_key() {
         xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
     }
     db.until_quiet().await;
+}
+
+/// Behind a pooler a question cannot always be prepared: another program's can have its name.
+#[tokio::test]
+async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
+    let db = Database::create().await;
+    let mut holders = Vec::new();
+    for _ in 0..4 {
+        holders.push(db.connect().await);
+    }
+    for conn in &mut holders {
+        let name = diesel::dsl::sql::<diesel::sql_types::Text>(
+            "SELECT name FROM pg_prepared_statements ORDER BY prepare_time DESC LIMIT 1",
+        );
+        let name: String = name.get_result(conn).await.unwrap();
+        let next: usize = name.trim_start_matches('s').parse().unwrap();
+        // The names of the next statements of this process, those of other tests among them.
+        let names = next + 1..next + 2_000;
+        let taken: String = names
+            .map(|next| format!("PREPARE s{next} AS SELECT 1;"))
+            .collect();
+        conn.batch_execute(&taken).await.unwrap();
+    }
+    let request = Request::new(42).permits(3).wait(Wait::Never);
+    let mut guards = Vec::new();
+    for (at, conn) in holders.iter_mut().enumerate() {
+        let guard = xact::begin(conn, request.clone()).await;
+        if at == 3 {
+            let error = guard.unwrap_err();
+            assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+            continue;
+        }
+        guards.push(guard.unwrap());
+    }
+    assert_eq!(held(&db).await, PERMITS);
+    let by_text =
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_try_advisory_xact_lock%BEGIN'";
+    assert_eq!(db.count(by_text).await, 3);
+    for guard in guards {
+        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_or_a_bound_releases_the_permit_that_was_held() {
+    #[advisory_lock(
+        key = 42,
+        permits = 3,
+        name = "three",
+        scope = "session",
+        wait = "never"
+    )]
+    fn panics(conn: &mut PgConnection) -> Result<(), Error> {
+        assert!(blocking::held_by(conn)? == 0, "the body's own panic");
+        Ok(())
+    }
+    #[advisory_lock(
+        key = 42,
+        permits = 3,
+        name = "three",
+        scope = "session",
+        wait = "never",
+        max_hold = "10ms"
+    )]
+    async fn hangs(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+        assert_eq!(execute(conn, "SELECT 1").await?, 1);
+        std::future::pending().await
+    }
+    let db = Database::create().await;
+    let (mut conn, mut other) = (db.establish(), db.connect().await);
+    // Whichever permit each of them gets.
+    for _ in 0..10 {
+        let call = AssertUnwindSafe(|| panics(&mut conn));
+        catch_unwind(call).unwrap_err();
+        assert_eq!(blocking::held_by(&mut conn).unwrap(), 0);
+        let error = hangs(&mut other).await.unwrap_err();
+        assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+        assert_eq!(execute(&mut other, "SELECT 1").await, Ok(1));
+        db.until_no_locks().await;
+    }
 }
 
 /// The numbers that the guide tells other programs to compute.

@@ -104,6 +104,12 @@ async fn polled(
     insert(conn, room).await
 }
 
+#[advisory_lock(key = "few:<room>", permits = 3, wait = "5s", poll = "50ms", on_held = Ok(0), handle = lock, max_hold = "1h")]
+async fn few(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
+    assert_ne!(lock.key().to_string(), "");
+    insert(conn, room).await
+}
+
 #[advisory_lock(keys = ["room:<from>", "room:<to>"], name = "room", scope = "session", mode = "shared")]
 async fn several(conn: &mut AsyncPgConnection, from: i64, to: i64) -> QueryResult<usize> {
     insert(conn, from + to).await
@@ -308,6 +314,7 @@ fn spawned(mut conn: AsyncPgConnection, mut rooms: Rooms) {
         drop(session(&mut conn, 1).await);
         drop(long_wait(&mut conn, 1).await);
         drop(polled(&mut conn, 1, Duration::ZERO).await);
+        drop(few(&mut conn, 1).await);
         drop(several(&mut conn, 1, 2).await);
         drop(slice(&mut conn, &[1]).await);
         drop(slice_and_more(&mut conn, vec![1]).await);
