@@ -3,6 +3,8 @@
 use crate::blocking;
 use crate::bookings::{database, execute};
 use crate::polls::until_missed;
+use advisory_runtime::inventory::Site;
+use advisory_runtime::monitor::{self, Certainty, Names};
 use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
@@ -392,6 +394,36 @@ async fn a_panic_or_a_bound_releases_the_permit_that_was_held() {
         assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
         assert_eq!(execute(&mut other, "SELECT 1").await, Ok(1));
         db.until_no_locks().await;
+    }
+}
+
+#[tokio::test]
+async fn each_permit_has_the_name_of_its_lock_in_the_live_view() {
+    let db = Database::create().await;
+    let site = Site {
+        kind: "fn".into(),
+        written: vec!["42".into()],
+        keys: vec!["number 42".into()],
+        derivation: "sha256".into(),
+        scope: "session".into(),
+        permits: Some(3),
+        function: "export".into(),
+        ..Site::default()
+    };
+    let names = Names::of([site]).unwrap();
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    for key in PERMITS {
+        let lock = format!("SELECT pg_advisory_lock({key})");
+        execute(&mut holder, &lock).await.unwrap();
+    }
+    let seen = monitor::locks(&mut conn, &names).await.unwrap();
+    assert_eq!(seen.locks.len(), 3);
+    for lock in &seen.locks {
+        let [name] = &*lock.names else {
+            panic!("{lock:?}");
+        };
+        assert_eq!(name.certainty, Certainty::Certain, "{lock:?}");
+        assert_eq!(name.sites[0].function, "export", "{lock:?}");
     }
 }
 
