@@ -183,16 +183,17 @@ impl Request {
         self
     }
 
-    /// Lets so many hold the lock at once: zero counts as one, and more than 1,000 as 1,000.
+    /// Lets so many sessions hold the lock at once. Zero counts as one, and more than 1,000 as 1,000.
     ///
-    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first is the key itself, and the others follow from it:
-    /// see [`keys`](crate::guide::keys#permits). So a program with three permits and one with five never let more than five in together. A call with
-    /// permits and one without them share the first permit.
+    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first is the key itself, and the others
+    /// are computed from it: see [`keys`](crate::guide::keys#permits). A program with three permits and one with five never have
+    /// more than five holders together, and a program without permits shares the first one.
     ///
-    /// A session can wait at the server for one key at a time. So a request with permits waits by polling, every 250 ms unless
-    /// [`poll`](Self::poll) says otherwise. Each try goes over the permits from a random one on, in one statement. It is for one key:
-    /// several are refused ([`Error::TooManyKeys`]). A permit is no proof that nobody else is in the body, so that its guard gives no
-    /// [`Holding`](crate::Holding).
+    /// A session can wait at the server for one key at a time, so a request with permits polls while it waits: every 250 ms,
+    /// unless [`poll`](Self::poll) is called. Each try goes over the permits in one statement, from a random one on.
+    ///
+    /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard gives no
+    /// [`Holding`](crate::Holding), since others can be in their bodies at the same time.
     ///
     /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
     pub fn permits(mut self, permits: u32) -> Self {
@@ -210,16 +211,18 @@ impl Request {
         self
     }
 
-    /// Asks again and again instead of waiting at the server, where a waiting session has a snapshot: `CREATE INDEX CONCURRENTLY` waits
-    /// for every older snapshot, so that it deadlocks with a session that waits for a lock of its own.
+    /// Asks again and again instead of waiting at the server.
     ///
-    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, each shortened by up
-    /// to half at random, and the last try is at the end of the [`wait`](Self::wait). Between two tries the session has no snapshot, no
-    /// lock and no transaction of the call; a transaction around it stays open. Without a `wait` it asks without end: the session's
-    /// `lock_timeout` bounds waits at the server. With [`Wait::Never`] it asks once.
+    /// A session that waits at the server has a snapshot, and `CREATE INDEX CONCURRENTLY` waits for every older snapshot: if it
+    /// runs under the same lock, the two deadlock.
     ///
-    /// A call that polls has no place in the server's queue: whoever waits there is served first, and among calls that poll
-    /// chance decides. See [`waiting`](crate::guide::waiting).
+    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, each is
+    /// shortened by up to half at random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it asks
+    /// without end: the session's `lock_timeout` only bounds waits at the server. With [`Wait::Never`] it asks once.
+    ///
+    /// Between two tries the session has no snapshot, no lock and no transaction of the call; a transaction around the call
+    /// stays open. A call that polls has no place in the server's queue: whoever waits there is served first. See
+    /// [`waiting`](crate::guide::waiting).
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self

@@ -5,6 +5,7 @@ use crate::args::Args;
 use crate::args::duration::Wait;
 use crate::errors::Errors;
 use crate::function::{Function, mentions};
+use crate::key_pattern::KeyPattern;
 
 /// Checks that `permits` comes with one key, and with a wait that asks for each of them.
 pub(crate) fn check(args: &Args, keys: &SiteKeys, function: &Function, errors: &mut Errors) {
@@ -12,22 +13,26 @@ pub(crate) fn check(args: &Args, keys: &SiteKeys, function: &Function, errors: &
         return;
     };
     if !args.has("poll") && !matches!(args.wait, Some(Wait::Never)) {
-        let wanted = "each permit is a key of its own, and a session can wait for one key at a time: write `wait = \"never\"`, or \
-                      `poll = \"250ms\"`";
+        let wanted = "each permit is a key of its own, and a session can wait at the server for one key at a time: write \
+                      `wait = \"never\"`, or add `poll = \"250ms\"`";
         errors.at(span, wanted);
     }
-    let is_slice = keys.patterns().any(|pattern| pattern.slice().is_some());
-    if args.has("keys") || is_slice {
+    if args.has("keys") {
         errors.at(span, "`permits` is for one key: write `key = …`");
+    } else if let Some(slice) = keys.patterns().find_map(KeyPattern::slice) {
+        let wanted = format_args!(
+            "`permits` is for one key, and `<{}>` is several: name a single value",
+            slice.source
+        );
+        errors.at(span, wanted);
     }
-    if args.is_shared() {
+    if let Some(mode) = args.span("mode").filter(|_| args.is_shared()) {
         errors.at(
-            span,
+            mode,
             "each permit is held by one: leave `mode = \"shared\"` out",
         );
     }
     let unfit = [
-        ("mode", "each permit is held exclusively: leave `mode` out"),
         (
             "queue",
             "`queue` lets one call of this process ask at a time, and `permits` are for several at once: leave `queue` out",

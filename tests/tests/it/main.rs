@@ -72,6 +72,7 @@ mod nesting;
 mod operators;
 mod order;
 mod order_leases;
+mod permits;
 mod polls;
 mod pooler;
 mod pooler_waits;

@@ -157,7 +157,7 @@ impl Rooms {
 
     #[advisory_lock(key = "polled:<room>", conn = self.pool.get()?, queue = 64, wait = "5s", poll = "250ms", on_held = Err(AppError::Busy))]
     fn polled(&self, room: i64) -> Result<usize, AppError> {
-        Ok(insert(&mut conn, room)?)
+        Ok(insert(conn, room)?)
     }
 
     #[advisory_lock(key = "polled", scope = "session", conn = self.pool.get()?, poll = "250ms")]
