@@ -65,7 +65,9 @@ pub mod claim {
 pub mod blocking {
     pub use super::convert::finish_blocking_at as finish_at;
     pub use crate::blocking::{acquire_at, begin_at};
-    pub use crate::lock::queue_blocking as queue;
+    pub use crate::lock::{
+        pause_blocking as pause, queue_blocking as queue, try_blocking_at as try_at,
+    };
 
     /// As [`pg`](super::pg).
     pub fn pg<C: crate::blocking::Connection>(conn: &mut C) -> &mut diesel::PgConnection {
@@ -82,11 +84,13 @@ pub use crate::error::{Fallible, never};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::holding::{Handle, OfDeclaredLock};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
+pub use crate::lock::Tries;
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::request::{Isolation, Request, Wait, keyed, millis};
 #[cfg(feature = "diesel-async")]
 pub use crate::{
     lease,
-    lock::queue,
+    lock::{pause, queue, try_at},
     session::acquire_at,
     xact::{begin_at, exceed},
 };

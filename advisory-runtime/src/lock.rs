@@ -10,6 +10,7 @@ mod guard;
 mod hand_over;
 mod holding;
 mod nested;
+mod poll;
 mod queue;
 mod refusal;
 mod session;
@@ -22,6 +23,13 @@ pub(crate) use finish::exceed;
 pub(crate) use finish::finish;
 pub use guard::Held;
 pub(crate) use guard::Place;
+pub use poll::Tries;
+#[cfg(feature = "diesel-async")]
+pub(crate) use poll::chance;
+#[cfg(feature = "diesel-async")]
+pub use poll::{pause, try_at};
+#[cfg(feature = "postgres")]
+pub use poll::{pause_blocking, try_blocking_at};
 #[cfg(feature = "diesel-async")]
 pub use queue::queue;
 #[cfg(feature = "postgres")]

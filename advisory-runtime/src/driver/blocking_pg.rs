@@ -27,13 +27,19 @@ impl Driver for PgConnection {
         &mut self,
         message: &str,
         question: &str,
-    ) -> QueryResult<QueryResult<bool>> {
+    ) -> QueryResult<QueryResult<usize>> {
         if !message.is_empty() {
             self.batch_execute(message)?;
         }
-        Ok(diesel::sql_query(question)
-            .execute(self)
-            .map(|rows| rows > 0))
+        Ok(diesel::sql_query(question).execute(self))
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "not a test: a call that polls waits for a time"
+    )]
+    async fn pause(time: Duration) {
+        std::thread::sleep(time);
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {
