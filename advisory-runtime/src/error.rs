@@ -149,6 +149,14 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
+    /// A statement of the open transaction had failed before, so that the server refuses every other until it is rolled back (SQLSTATE
+    /// 25P02). The body did not run.
+    InFailedTransaction {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// The server's answer.
+        source: DieselError,
+    },
     /// The slice of a `<ids*>` has no element: without a lock the body would run unprotected, so it did not run.
     NoKeys {
         /// The key pattern.
@@ -216,9 +224,10 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A write under a fencing token needs a transaction, to whose end the token stays current, and none is open.
+    /// The call needs an open transaction, and none is open: a write under a fencing token, which stays current to the transaction's
+    /// end, or [`xact::lock`](crate::xact::lock), whose lock would be released at once. No SQL was sent.
     NotInTransaction {
-        /// The key pattern, or the key's hash.
+        /// The key pattern, the key, or the key's hash.
         lock: Cow<'static, str>,
     },
     /// [`Held::holding`](crate::Held::holding) was asked for a lock that the guard does not hold, or holds in shared mode only. No SQL
@@ -287,6 +296,7 @@ impl std::error::Error for Error {
             | Self::Cancelled { source, .. }
             | Self::RolledBack { source, .. }
             | Self::MissingTable { source, .. }
+            | Self::InFailedTransaction { source, .. }
             | Self::CommitUnknown { source, .. } => Some(source),
             Self::Database(error) => error.source(),
             Self::TransactionEnded { .. }

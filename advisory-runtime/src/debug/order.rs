@@ -84,7 +84,7 @@ impl Recorded {
 pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockSet) {
     let mut here = address.map(connection_locks::certain).unwrap_or_default();
     here.extend_from_slice(left);
-    let there = held_elsewhere(address);
+    let there = self_deadlock::held_by_bodies(address);
     if here.is_empty() && there.is_empty() {
         return;
     }
@@ -110,24 +110,6 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
             }
         }
     }
-}
-
-/// What this task holds on other connections, as far as it stands in bodies.
-fn held_elsewhere(address: Option<usize>) -> Vec<Arc<LockSet>> {
-    let mut found: Vec<Arc<LockSet>> = Vec::new();
-    for (other, locks) in self_deadlock::bodies() {
-        let all = match other {
-            Some(_) if other == address => Vec::new(),
-            Some(other) => connection_locks::certain(other),
-            None => vec![locks],
-        };
-        for locks in all {
-            if !found.iter().any(|known| Arc::ptr_eq(known, &locks)) {
-                found.push(locks);
-            }
-        }
-    }
-    found
 }
 
 /// The order in which this process has taken its locks so far.

@@ -64,6 +64,12 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: a transaction is open that Diesel does not know of; begin it with Diesel's \
                  `transaction` instead of by SQL"
             ),
+            Self::InFailedTransaction { lock, .. } => write!(
+                f,
+                "{}: a statement of the open transaction had failed before, so the server answers nothing until that is rolled back; \
+                 return its error, or run what may fail in a `transaction` of its own",
+                Subject(lock)
+            ),
             Self::NoKeys { lock, slice } => write!(
                 f,
                 "advisory lock `{lock}`: `{slice}` is empty, so there is nothing to lock; return before the call"
@@ -163,7 +169,7 @@ impl Error {
         }
     }
 
-    /// What leases alone have.
+    /// What leases have.
     fn fmt_lease(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KeyTooLong { lock, bytes, max } => write!(
@@ -188,6 +194,11 @@ impl Error {
                 f,
                 "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a migration, or \
                  `Table::set_up` in development"
+            ),
+            Self::NotInTransaction { lock } if !lock.starts_with(LEASE) => write!(
+                f,
+                "advisory lock `{lock}` was asked for outside of a transaction, where it would be released at once: call `lock` inside \
+                 `transaction`, or open one that holds it with `begin`"
             ),
             Self::NotInTransaction { lock } => write!(
                 f,

@@ -4,6 +4,7 @@ use super::guard::{Held, Place, Scope, inside};
 use super::{hand_over, nested, session, xact};
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
+use crate::request::Acquired;
 use crate::{Error, Isolation, Request, debug};
 use std::num::NonZeroU32;
 
@@ -40,6 +41,41 @@ async fn begin_inner<O: ?Sized, D: Driver>(
     debug::set_token(conn, checks, depth).await;
     checks.locks.held(Some(depth));
     Ok(held)
+}
+
+/// Takes the locks for the transaction that is open, in its middle.
+pub(crate) async fn lock<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Acquired, Error> {
+    let mut telemetry = request.telemetry("xact");
+    let locked = lock_inner(owner, place, request).await;
+    match &locked {
+        Ok(acquired) => telemetry.record_left(acquired.waited),
+        Err(error) => telemetry.record_refusal(error),
+    }
+    locked
+}
+
+async fn lock_inner<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Acquired, Error> {
+    let mut held = prepare_guard(owner, place, Scope::Xact, &request)?;
+    let outer = held.outer;
+    let Some(outer) = outer.filter(|_| is_inside(held.driver(), outer)) else {
+        let lock = held.name.text();
+        return Err(Error::NotInTransaction { lock });
+    };
+    if debug::is_on() {
+        Box::pin(check(&mut held)).await?;
+    }
+    nested::lock(&mut held, outer, &request).await?;
+    held.checks.locks.held(Some(inside(Some(outer))));
+    held.checks.locks.leave(outer);
+    Ok(held.acquired())
 }
 
 /// Takes session-level locks.
@@ -103,16 +139,19 @@ fn prepare_guard<'o, O: ?Sized, D: Driver>(
         Ok(None) if !conn.is_broken() => None,
         _ => return Err(Error::BrokenConnection { lock: name.text() }),
     };
-    // A transaction that a test began is, to the code under test, none.
-    let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
     let needs_outside = scope == Scope::Session
         || request.refuses_nested
         || request.isolation != Isolation::ReadCommitted;
-    if is_inside && needs_outside {
+    if needs_outside && is_inside(conn, outer) {
         return Err(Error::InTransaction { lock: name.text() });
     }
     held.outer = outer;
     Ok(held)
+}
+
+/// Whether a transaction is open. One that a test began is, to the code under test, none.
+fn is_inside<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) -> bool {
+    outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken())
 }
 
 /// Runs the checks of a debug build.

@@ -123,6 +123,17 @@ impl Telemetry {
         }
     }
 
+    /// The lock is held, and left to the transaction that is open: nobody tells of its end.
+    pub(crate) fn record_left(&mut self, waited: Duration) {
+        self.record_acquired(waited);
+        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        {
+            self.is_over = true;
+        }
+        #[cfg(feature = "tracing")]
+        self.span.record("outcome", "left");
+    }
+
     /// Acquisition failed.
     pub(crate) fn record_refusal(&mut self, error: &Error) {
         #[cfg(any(feature = "tracing", feature = "metrics"))]
@@ -262,6 +273,7 @@ fn word(error: &Error) -> &'static str {
         Error::RolledBack { .. } => "rolled_back",
         Error::TransactionEnded { .. } => "transaction_ended",
         Error::CommitUnknown { .. } => "commit_unknown",
+        Error::InFailedTransaction { .. } => "in_failed_transaction",
         Error::Pool(_) => "pool",
         Error::BrokenConnection { .. } => "broken_connection",
         Error::Database(_) => "database",

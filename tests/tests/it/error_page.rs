@@ -58,6 +58,10 @@ fn gallery() -> Vec<Error> {
         },
         Error::StaleSnapshot { lock: lock() },
         Error::ForeignTransaction { lock: lock() },
+        Error::InFailedTransaction {
+            lock: lock(),
+            source: source(),
+        },
         Error::NoKeys {
             lock: "room:<rooms*>".into(),
             slice: "rooms",

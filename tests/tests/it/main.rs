@@ -63,6 +63,7 @@ mod lease_stress;
 mod lease_table;
 mod lease_tokens;
 mod lock_table;
+mod mid_transaction;
 mod monitor;
 mod monitor_names;
 mod monitor_roles;

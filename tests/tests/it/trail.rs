@@ -5,10 +5,10 @@
 use crate::bookings::{database, insert};
 use crate::lease;
 use advisory_runtime::lease::Leases;
-use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key};
+use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -215,6 +215,7 @@ async fn each_watcher_sees_what_it_should() {
         "each_lock_is_a_span_with_its_pattern_and_its_outcome",
         "counters_and_histograms_go_by_pattern",
         "a_lease_is_followed_like_a_lock",
+        "a_lock_that_is_left_to_its_transaction_is_no_leak",
         "a_waiter_that_is_dropped_was_turned_away",
         "a_warning_names_its_pattern_where_no_span_is_wanted",
     ] {
@@ -319,6 +320,30 @@ async fn a_lease_is_followed_like_a_lock() {
         counted.count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
         1
     );
+}
+
+#[tokio::test]
+async fn a_lock_that_is_left_to_its_transaction_is_no_leak() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let mut conn = db.connect().await;
+    let locked = conn.transaction::<_, Error, _>(async |conn| xact::lock(conn, 7).await);
+    locked.await.unwrap();
+    assert!(heard.has("record outcome=\"left\""));
+    assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
+    let labels = "number/xact/exclusive";
+    assert_eq!(
+        counted.count(&format!("advisory_acquired_total/{labels}")),
+        1
+    );
+    assert_eq!(counted.count(&format!("advisory_wait_seconds/{labels}")), 1);
+    let told = counted.0.lock().unwrap();
+    assert_eq!(told.len(), 2, "{:?}", told.keys());
 }
 
 #[advisory_lock(key = "awaited:<room>", name = "awaited")]
