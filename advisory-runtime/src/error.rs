@@ -1,15 +1,19 @@
 //! What can go wrong with a lock, told apart so that a program can act on it.
 
 mod answer;
+mod busy;
 mod fallible;
 mod lock_name;
 mod message;
 
 pub(crate) use answer::{Marker, is_connection_lost, is_deadlock, is_interrupted};
+pub(crate) use busy::Busy;
+pub use busy::BusyLock;
 pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
 #[cfg(feature = "diesel-async")]
 pub(crate) use message::LEASE;
+pub(crate) use message::Subject;
 
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
@@ -28,12 +32,16 @@ pub enum Error {
     NotAvailable {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
+        /// For [`holders`](Self::holders).
+        busy: BusyLock,
     },
     /// The lock did not come within the call's `wait`, or without one within the session's `lock_timeout` (SQLSTATE 55P03),
     /// which counts for each key of the call. The body did not run.
     TimedOut {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
+        /// For [`holders`](Self::holders).
+        busy: BusyLock,
         /// How long this process waited, by its own clock.
         waited: Duration,
         /// The server's answer; none where the wait ended in this process's own queue.

@@ -120,7 +120,7 @@ pub use key::{Key, KeyPart, KeyText, LockKey, shape};
 #[cfg(feature = "diesel")]
 pub use {
     advisory_derive::advisory_lock,
-    error::Error,
+    error::{BusyLock, Error},
     lock::Held,
     request::{Acquired, Isolation, Mode, Request, Wait},
 };

@@ -11,11 +11,11 @@ impl fmt::Display for Error {
                 "no witness of `{lock}`: this guard does not hold it, or holds it in shared mode only; ask for a lock that its request \
                  named, and for a shared one with `holding_shared`"
             ),
-            Self::NotAvailable { lock } => {
+            Self::NotAvailable { lock, .. } => {
                 write!(
                     f,
                     "{} is held by another session, and the call does not wait: try again later, or give it \
-                     a `wait`",
+                     a `wait`; `Error::holders` tells who holds it",
                     Subject(lock)
                 )
             }
@@ -43,8 +43,8 @@ impl fmt::Display for Error {
             Self::TimedOut { lock, waited, .. } => {
                 write!(
                     f,
-                    "{} is held by another session: gave up after {waited:.1?}; `cargo advisory locks` shows by \
-                     which",
+                    "{} is held by another session: gave up after {waited:.1?}; `Error::holders` and \
+                     `cargo advisory locks` tell by which",
                     Subject(lock)
                 )
             }
@@ -215,7 +215,7 @@ impl Error {
 pub(crate) const LEASE: &str = "lease ";
 
 /// A lock as its messages call it.
-struct Subject<'l>(&'l str);
+pub(crate) struct Subject<'l>(pub(crate) &'l str);
 
 impl fmt::Display for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,12 +5,12 @@
 
 use super::body::Run;
 use crate::driver::{Driver, Unfinished};
-use crate::error::LockName;
+use crate::error::{BusyLock, LockName};
 use crate::observe::Telemetry;
 use crate::request::{Acquired, Keys};
 use crate::sql::Acquisition;
 use crate::sql::session::Around;
-use crate::{Isolation, Mode, Request, Wait, debug};
+use crate::{Error, Isolation, Mode, Request, Wait, debug};
 use diesel::QueryResult;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -142,6 +142,14 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         match self.outer {
             None => Around::Nothing,
             Some(_) => Around::TestTransaction,
+        }
+    }
+
+    /// That somebody else holds one of the keys.
+    pub(super) fn not_available(&self) -> Error {
+        Error::NotAvailable {
+            lock: self.name.text(),
+            busy: BusyLock::keys(&self.keys),
         }
     }
 

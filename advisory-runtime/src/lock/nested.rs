@@ -105,7 +105,7 @@ async fn refused<O: ?Sized, D: Driver>(
     }
     let lock = held.name.text();
     Err(match Marker::of(&source) {
-        Some(Marker::NotAvailable) => Error::NotAvailable { lock },
+        Some(Marker::NotAvailable) => held.not_available(),
         Some(Marker::StaleSnapshot | Marker::IsolationLevel) => Error::StaleSnapshot { lock },
         _ => refusal::classify(held, source).await,
     })

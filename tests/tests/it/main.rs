@@ -42,6 +42,7 @@ mod guide;
 mod hold;
 mod hold_black_hole;
 mod hold_settings;
+mod holders;
 mod holding;
 mod hygiene;
 mod isolation;
