@@ -4,6 +4,7 @@
 mod date_time;
 mod digits;
 mod key_part;
+pub(crate) mod known;
 pub(crate) mod rendered;
 pub mod shape;
 

@@ -61,7 +61,7 @@ impl Recorded {
             lock: lock.text.clone().into_owned(),
             is_lease: lock.is_lease,
             is_shared: is_shared(locks),
-            place: locks.place(),
+            place: locks.place.to_string(),
         };
         let edge = Edge {
             held: end(held, by),
@@ -131,7 +131,7 @@ pub struct LockOrder {
 /// wait takes ([`Wait::Never`](crate::Wait::Never)) is held afterwards, and makes no edge. Locks of one call make none among
 /// themselves, nor does a lock that the session has already.
 ///
-/// A lock is its key pattern, whatever its placeholders are called; a key that has none, such as one of `lock_key!`, is its number.
+/// A lock is its key pattern, whatever its placeholders are called; a key that has none is its number.
 /// A third lock that both ways of a cycle always hold is not taken into account.
 ///
 /// Where the variable `ADVISORY_LOCK_ORDER` names a file, each process also appends its edges there, a line each, and
