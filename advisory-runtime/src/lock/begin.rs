@@ -2,6 +2,7 @@
 
 use super::guard::{Held, Place, Scope, inside};
 use super::{hand_over, nested, session, xact};
+use crate::debug::idle::Statements;
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
 use crate::request::Acquired;
@@ -40,6 +41,7 @@ async fn begin_inner<O: ?Sized, D: Driver>(
     let (conn, checks) = held.driver_and_checks();
     debug::set_token(conn, checks, depth).await;
     checks.locks.held(Some(depth));
+    checks.statements = Statements::follow(conn);
     Ok(held)
 }
 

@@ -117,7 +117,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
     pub fn run(&mut self) -> (Run, &mut O) {
         let run = Run::new(
             self.address(),
-            self.checks.locks.set(),
+            &mut self.checks,
             self.max_hold,
             self.telemetry.as_ref(),
         );

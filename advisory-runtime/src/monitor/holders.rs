@@ -8,6 +8,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+/// As the error has it.
+type LockText = Cow<'static, str>;
+
 /// A holder of a lock that a call did not get: what [`Error::holders`] gives.
 ///
 /// Its text is one line for a log:
@@ -25,6 +28,13 @@ pub struct LockHolder {
 }
 
 /// What holds a lock, and what is known of it.
+#[cfg_attr(
+    not(feature = "diesel-async"),
+    expect(
+        clippy::large_enum_variant,
+        reason = "a lease's row is as large as a backend"
+    )
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldBy {
@@ -286,7 +296,7 @@ impl Error {
     }
 
     /// The lock, and what is known of it.
-    fn busy(&self) -> Option<(&Cow<'static, str>, &Busy)> {
+    fn busy(&self) -> Option<(&LockText, &Busy)> {
         match self {
             Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. } => {
                 Some((lock, busy.get()?))
@@ -297,7 +307,7 @@ impl Error {
 }
 
 /// Checks that the connection answers, and forgets the activity that its transaction has read before.
-async fn check_usable<D: Driver>(conn: &mut D, lock: &Cow<'static, str>) -> Result<(), Error> {
+async fn check_usable<D: Driver>(conn: &mut D, lock: &LockText) -> Result<(), Error> {
     let lock = lock.clone();
     match depth(conn) {
         Ok(None) => Ok(()),
@@ -311,7 +321,7 @@ async fn check_usable<D: Driver>(conn: &mut D, lock: &Cow<'static, str>) -> Resu
     }
 }
 
-fn holders_of(lock: &Cow<'static, str>, keys: &[Key], seen: &Locks) -> Vec<LockHolder> {
+fn holders_of(lock: &LockText, keys: &[Key], seen: &Locks) -> Vec<LockHolder> {
     let busy = seen.locks.iter().filter(|seen| keys.contains(&seen.key));
     let all = busy.flat_map(|lock| lock.holders.iter().map(|holder| (lock.key, holder)));
     let holders = all.filter_map(|(key, holder)| {
@@ -339,7 +349,7 @@ fn holders_of(lock: &Cow<'static, str>, keys: &[Key], seen: &Locks) -> Vec<LockH
 }
 
 #[cfg(feature = "diesel-async")]
-fn leased(lock: &Cow<'static, str>, row: crate::lease::Row) -> LockHolder {
+fn leased(lock: &LockText, row: crate::lease::Row) -> LockHolder {
     let (lock, held_by) = (lock.clone(), HeldBy::Lease(row));
     LockHolder { lock, held_by }
 }

@@ -171,6 +171,18 @@ impl Telemetry {
         }
     }
 
+    /// The body held the lock for so long without a statement; found in debug builds.
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    pub(crate) fn record_idle(&self, place: &str, idle: Duration) {
+        let pattern = self.labels.pattern;
+        tracing::warn!(
+            parent: &self.span,
+            pattern,
+            "idle under a lock: {place} held it for {idle:.1?} without a statement, and a connection and a transaction with it; do what \
+                 is slow before the lock, or use `scope = \"lease\"`, `queue`, or a pool of its own for locks (said once for each place)"
+        );
+    }
+
     /// The body has returned, and the lock is released.
     pub(crate) fn record_end(&mut self, outcome: Result<Outcome, &Error>) {
         #[cfg(any(feature = "tracing", feature = "metrics"))]

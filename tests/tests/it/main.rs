@@ -45,6 +45,7 @@ mod hold_settings;
 mod holders;
 mod holding;
 mod hygiene;
+mod idle;
 mod isolation;
 mod keys;
 mod lease;

@@ -25,10 +25,10 @@ use tracing::{Event, Subscriber};
 
 /// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events stood.
 #[derive(Clone, Default)]
-struct Heard {
+pub(crate) struct Heard {
     /// As most programs are run.
-    only_warnings: bool,
-    lines: Arc<Mutex<Vec<String>>>,
+    pub(crate) only_warnings: bool,
+    pub(crate) lines: Arc<Mutex<Vec<String>>>,
     next: Arc<AtomicU64>,
     entered: Arc<Mutex<Vec<u64>>>,
 }
@@ -49,7 +49,7 @@ impl Heard {
         self.lines.lock().unwrap().push(line.0);
     }
 
-    fn has(&self, text: &str) -> bool {
+    pub(crate) fn has(&self, text: &str) -> bool {
         self.lines
             .lock()
             .unwrap()
@@ -205,32 +205,40 @@ async fn calls(db: &Database) {
 
 const ALONE: &str = "ADVISORY_TEST_TRAIL_ALONE";
 
-fn is_alone() -> bool {
+pub(crate) fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
 #[tokio::test]
 async fn each_watcher_sees_what_it_should() {
-    for name in [
+    let names = [
         "each_lock_is_a_span_with_its_pattern_and_its_outcome",
         "counters_and_histograms_go_by_pattern",
         "a_lease_is_followed_like_a_lock",
         "a_lock_that_is_left_to_its_transaction_is_no_leak",
         "a_waiter_that_is_dropped_was_turned_away",
         "a_warning_names_its_pattern_where_no_span_is_wanted",
-    ] {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child
-            .args(["--exact", &format!("trail::{name}")])
-            .env(ALONE, "1");
-        let ended = tokio::task::spawn_blocking(move || child.output().unwrap());
-        let output = ended.await.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && said.contains("1 passed"),
-            "{said}"
-        );
+    ];
+    each_alone("trail", &names).await;
+}
+
+/// Runs these tests of a module, each in a process of its own.
+async fn each_alone(module: &str, names: &[&str]) {
+    for name in names {
+        alone(module, &[name]).await;
     }
+}
+
+/// Runs these tests of a module, and no other, in one process.
+pub(crate) async fn alone(module: &str, names: &[&str]) {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let tests = names.iter().map(|name| format!("{module}::{name}"));
+    child.arg("--exact").args(tests).env(ALONE, "1");
+    let ended = tokio::task::spawn_blocking(move || child.output().unwrap());
+    let output = ended.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let passed = format!("{} passed", names.len());
+    assert!(output.status.success() && said.contains(&passed), "{said}");
 }
 
 /// Does nothing where it is not called by another test, as those below.
