@@ -145,7 +145,8 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let key = lock
         .pattern
         .expression(&names, lock.derivation(), &lock.args.runtime());
-    Some(quote_spanned!(here=> { #record #(#with)* #key }))
+    let (krate, text) = (lock.args.runtime(), lock.pattern.literal.value());
+    Some(quote_spanned!(here=> { #record #(#with)* #krate::__private::named(#key, #text) }))
 }
 
 /// A pattern and the arguments after it.

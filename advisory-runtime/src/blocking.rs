@@ -52,6 +52,7 @@ fn finish<T, E: From<Error>, O: ?Sized>(held: Held<'_, O>, result: Result<T, E>)
 /// Transaction-level locks on blocking connections.
 pub mod xact {
     use super::{Connection, Error, Held, Request, begin_at};
+    use crate::Acquired;
 
     /// Opens a transaction that holds the locks; as [`crate::xact::begin`].
     ///
@@ -99,6 +100,42 @@ pub mod xact {
         O: ?Sized,
     {
         super::finish(held, result)
+    }
+
+    /// Takes the locks in the middle of an open transaction, which keeps them to its end; as [`crate::xact::lock`].
+    ///
+    /// # Locking
+    ///
+    /// As [`crate::xact::lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::xact::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, blocking::xact};
+    /// use diesel::Connection;
+    /// use diesel::pg::PgConnection;
+    ///
+    /// fn f(conn: &mut PgConnection) -> Result<(), Error> {
+    ///     conn.transaction(|conn| {
+    ///         let account = account_of(conn)?;
+    ///         xact::lock(conn, account)?;
+    ///         // …
+    ///         Ok(())
+    ///     })
+    /// }
+    /// # fn account_of(_: &mut PgConnection) -> Result<i64, Error> { Ok(1) }
+    /// ```
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn lock<C: Connection>(
+        conn: &mut C,
+        request: impl Into<Request>,
+    ) -> Result<Acquired, Error> {
+        let request = request.into().with_origin();
+        super::answered(crate::lock::lock(conn, C::pg, request))
     }
 }
 

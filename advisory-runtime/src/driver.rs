@@ -19,6 +19,8 @@ pub(crate) use worker::within;
 
 use crate::{Key, Mode};
 use diesel::QueryResult;
+#[cfg(all(debug_assertions, feature = "tracing"))]
+use diesel::connection::Instrumentation;
 use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -55,6 +57,14 @@ pub trait Driver: Send + Sized {
 
     /// Diesel's account of the transaction.
     fn status(&mut self) -> &mut TransactionManagerStatus;
+
+    /// What Diesel tells of each statement.
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn instrumentation(&mut self) -> &mut dyn Instrumentation;
+
+    /// Has Diesel tell this of each statement.
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn set_instrumentation(&mut self, instrumentation: impl Instrumentation);
 
     /// Whether Diesel would have a pool discard the connection; an open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;

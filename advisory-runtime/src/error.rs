@@ -1,17 +1,21 @@
 //! What can go wrong with a lock, told apart so that a program can act on it.
 
 mod answer;
+mod busy;
 mod diesel_error;
 mod fallible;
 mod lock_name;
 mod message;
 
 pub(crate) use answer::{Marker, is_connection_lost, is_deadlock, is_interrupted};
+pub(crate) use busy::Busy;
+pub use busy::BusyLock;
 pub use diesel_error::ErrorRef;
 pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
 #[cfg(feature = "diesel-async")]
 pub(crate) use message::LEASE;
+pub(crate) use message::Subject;
 
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
@@ -32,12 +36,16 @@ pub enum Error {
     NotAvailable {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
+        /// For [`holders`](Self::holders).
+        busy: BusyLock,
     },
     /// The lock did not come within the call's `wait`, or without one within the session's `lock_timeout` (SQLSTATE 55P03),
     /// which counts for each key of the call. The body did not run.
     TimedOut {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
+        /// For [`holders`](Self::holders).
+        busy: BusyLock,
         /// How long this process waited, by its own clock.
         waited: Duration,
         /// The server's answer; none where the wait ended in this process: in its queue, or between two tries of a call that polls.
@@ -153,6 +161,14 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
+    /// A statement of the open transaction had failed before, so that the server refuses every other until it is rolled back (SQLSTATE
+    /// 25P02). The body did not run.
+    InFailedTransaction {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// The server's answer.
+        source: DieselError,
+    },
     /// The slice of a `<ids*>` has no element: without a lock the body would run unprotected, so it did not run.
     NoKeys {
         /// The key pattern.
@@ -220,9 +236,10 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A write under a fencing token needs a transaction, to whose end the token stays current, and none is open.
+    /// The call needs an open transaction, and none is open: a write under a fencing token, which stays current to the transaction's
+    /// end, or [`xact::lock`](crate::xact::lock), whose lock would be released at once. No SQL was sent.
     NotInTransaction {
-        /// The key pattern, or the key's hash.
+        /// The key pattern, the key, or the key's hash.
         lock: Cow<'static, str>,
     },
     /// [`Held::holding`](crate::Held::holding) was asked for a lock that the guard does not hold, or holds in shared mode only. No SQL
@@ -258,6 +275,7 @@ impl Error {
             | Self::Cancelled { source, .. }
             | Self::RolledBack { source, .. }
             | Self::MissingTable { source, .. }
+            | Self::InFailedTransaction { source, .. }
             | Self::CommitUnknown { source, .. } => Some(source),
             Self::TimedOut { source, .. } | Self::LockLost { source, .. } => source.as_ref(),
             _ => None,

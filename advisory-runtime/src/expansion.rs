@@ -9,6 +9,7 @@ mod key_slices;
 pub use crate::__record as record;
 pub use crate::key::Displayed;
 pub use crate::key::KeyWriter;
+pub use crate::key::known::named;
 pub use advisory_pattern::{Derivation, Filter};
 pub use core;
 pub use core::result::Result::{Err, Ok};

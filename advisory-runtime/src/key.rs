@@ -4,12 +4,13 @@
 mod date_time;
 mod digits;
 mod key_part;
+pub(crate) mod known;
 pub(crate) mod rendered;
 pub mod shape;
 
 pub use key_part::{Displayed, KeyPart};
 
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 use advisory_pattern::permit_key;
 use advisory_pattern::{Derivation, Filter, Hasher, escape};
 use digits::Digits;
@@ -29,7 +30,7 @@ pub enum Key {
 
 impl Key {
     /// The keys of the permits of a lock on this key, itself the first.
-    #[cfg(feature = "diesel")]
+    #[cfg(any(feature = "diesel-async", feature = "postgres"))]
     pub(crate) fn permits(self, permits: u32) -> Vec<Self> {
         let text = self.to_string();
         let others = (2..=permits).map(|permit| permit_key(&text, permit).into());

@@ -128,7 +128,7 @@ pub use key::{Key, KeyPart, KeyText, LockKey, shape};
 pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
-    error::{Error, ErrorRef},
+    error::{BusyLock, Error, ErrorRef},
     lock::Held,
     request::{Acquired, Isolation, Mode, Request, Wait},
 };

@@ -17,7 +17,7 @@ mod session;
 mod verify;
 mod xact;
 
-pub(crate) use begin::{acquire, begin};
+pub(crate) use begin::{acquire, begin, lock};
 #[cfg(feature = "diesel-async")]
 pub(crate) use finish::exceed;
 pub(crate) use finish::finish;

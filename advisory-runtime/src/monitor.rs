@@ -72,6 +72,7 @@ pub(crate) mod blocking;
 #[cfg(feature = "diesel-async")]
 mod claimed;
 mod comment;
+mod holders;
 #[cfg(feature = "diesel-async")]
 mod leases;
 mod locks;
@@ -85,6 +86,7 @@ pub use crate::claim::{Counts as Claims, counts as claims};
 pub use crate::query_comment::{Shown, show, shown};
 pub use backend::{Activity, Backend, State};
 pub use comment::Comment;
+pub use holders::{HeldBy, LockHolder};
 pub use locks::{Holder, HolderId, Lock, Locks, Scope, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
-pub(crate) use origin::Origin;
+pub(crate) use origin::{Origin, Place};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -268,6 +268,13 @@ impl Request {
     /// [`Error::HoldExceeded`]: crate::Error::HoldExceeded
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// For the attribute on this function; nothing in a release build.
+    #[doc(hidden)]
+    pub fn in_function(mut self, function: &'static str) -> Self {
+        self.origin = self.origin.in_function(function);
         self
     }
 

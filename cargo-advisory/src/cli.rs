@@ -18,6 +18,10 @@ pub(crate) enum Format {
     Text,
     Json,
     Markdown,
+    /// A graph for Graphviz.
+    Dot,
+    /// A graph for Mermaid, which code hosts draw.
+    Mermaid,
 }
 
 impl Format {
@@ -27,6 +31,8 @@ impl Format {
             Self::Text => "text",
             Self::Json => "json",
             Self::Markdown => "markdown",
+            Self::Dot => "dot",
+            Self::Mermaid => "mermaid",
         }
     }
 }

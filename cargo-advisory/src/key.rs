@@ -24,7 +24,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
             let all = numbers.chain([lease]).collect::<Map<String, Value>>();
             json::pretty(&Value::Object(all))
         }
-        Format::Table | Format::Text | Format::Markdown => table(text),
+        _ => table(text),
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &answer)?;
     Ok(true)

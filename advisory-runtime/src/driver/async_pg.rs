@@ -3,6 +3,8 @@
 use super::{Driver, Unfinished, cancel, within};
 use crate::sql;
 use diesel::QueryResult;
+#[cfg(all(debug_assertions, feature = "tracing"))]
+use diesel::connection::Instrumentation;
 use diesel::connection::TransactionManagerStatus;
 use diesel::sql_types::{Nullable, Text};
 use diesel_async::{
@@ -74,6 +76,16 @@ impl Driver for AsyncPgConnection {
 
     fn status(&mut self) -> &mut TransactionManagerStatus {
         <AnsiTransactionManager as TransactionManager<Self>>::transaction_manager_status_mut(self)
+    }
+
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn instrumentation(&mut self) -> &mut dyn Instrumentation {
+        AsyncConnection::instrumentation(self)
+    }
+
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn set_instrumentation(&mut self, instrumentation: impl Instrumentation) {
+        AsyncConnection::set_instrumentation(self, instrumentation);
     }
 
     fn is_broken(&mut self) -> bool {

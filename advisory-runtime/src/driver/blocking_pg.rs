@@ -2,6 +2,8 @@
 
 use super::{Driver, Unfinished, mark_transaction_closed};
 use crate::{Error, sql};
+#[cfg(all(debug_assertions, feature = "tracing"))]
+use diesel::connection::Instrumentation;
 use diesel::connection::{
     AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
 };
@@ -44,6 +46,16 @@ impl Driver for PgConnection {
 
     fn status(&mut self) -> &mut TransactionManagerStatus {
         AnsiTransactionManager::transaction_manager_status_mut(self)
+    }
+
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn instrumentation(&mut self) -> &mut dyn Instrumentation {
+        Connection::instrumentation(self)
+    }
+
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn set_instrumentation(&mut self, instrumentation: impl Instrumentation) {
+        Connection::set_instrumentation(self, instrumentation);
     }
 
     fn is_broken(&mut self) -> bool {

@@ -1,6 +1,7 @@
 //! When does a call that was refused try again, and when does it give up?
 
-use super::Request;
+use super::{Request, Table};
+use crate::error::BusyLock;
 pub(super) use crate::lock::chance;
 use crate::{Error, Wait};
 use std::borrow::Cow;
@@ -36,9 +37,9 @@ impl Refusal {
 }
 
 /// The tries of one call.
-pub(super) struct Backoff {
-    lock: Cow<'static, str>,
-    wait: Wait,
+pub(super) struct Backoff<'c> {
+    request: &'c Request,
+    table: &'c Table,
     since: Instant,
     next: Duration,
     conflicts: u32,
@@ -47,11 +48,11 @@ pub(super) struct Backoff {
     lock_timeout: Option<Duration>,
 }
 
-impl Backoff {
-    pub(super) fn new(request: &Request) -> Self {
+impl<'c> Backoff<'c> {
+    pub(super) fn new(request: &'c Request, table: &'c Table) -> Self {
         Self {
-            lock: request.name(),
-            wait: request.wait,
+            request,
+            table,
             since: Instant::now(),
             next: FIRST,
             conflicts: 0,
@@ -71,12 +72,17 @@ impl Backoff {
     }
 
     fn budget(&self) -> Option<Duration> {
-        match self.wait {
+        match self.request.wait {
             Wait::For(wait) => Some(wait),
             Wait::Session => self.lock_timeout,
             Wait::Forever => None,
             Wait::Never => Some(Duration::ZERO),
         }
+    }
+
+    fn busy(&self) -> (Cow<'static, str>, BusyLock) {
+        let busy = BusyLock::lease(self.table.name(), self.request.key_hash());
+        (self.request.name(), busy)
     }
 
     /// Waits until the next try, or says why there is none.
@@ -92,14 +98,17 @@ impl Backoff {
             self.has_met_holder = true;
         }
         self.conflicts += u32::from(matches!(refusal, Refusal::Conflict));
-        let (budget, waited, lock) = (self.budget(), self.waited(), self.lock.clone());
+        let (budget, waited) = (self.budget(), self.waited());
         if budget == Some(Duration::ZERO) {
             if !matches!(refusal, Refusal::Conflict) || self.conflicts > CONFLICTS {
-                return Err(Error::NotAvailable { lock });
+                let (lock, busy) = self.busy();
+                return Err(Error::NotAvailable { lock, busy });
             }
         } else if budget.is_some_and(|budget| waited >= budget) {
+            let (lock, busy) = self.busy();
             return Err(Error::TimedOut {
                 lock,
+                busy,
                 waited,
                 source: None,
             });

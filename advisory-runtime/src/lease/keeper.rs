@@ -77,7 +77,7 @@ async fn acquire<S: Store>(
     ready: &mut oneshot::Sender<Result<Lease, Error>>,
     is_unanswered: &mut bool,
 ) -> Option<Result<Lease, Error>> {
-    let mut backoff = Backoff::new(&asked.request);
+    let mut backoff = Backoff::new(&asked.request, &leases.table);
     let is_sent = || asked.is_sent.load(Ordering::Relaxed);
     loop {
         asked.is_sent.store(false, Ordering::Relaxed);

@@ -59,8 +59,7 @@ impl Table {
         conn: &mut C,
         key: &str,
     ) -> Result<Option<Row>, Error> {
-        let rows = self.rows(conn.pg(), Which::Key(sha256(key))).await?;
-        Ok(rows.into_iter().next())
+        self.find_hash(conn.pg(), sha256(key)).await
     }
 
     /// Every lease that is held and every key that is kept, soonest to expire first. It reads the whole table: for administrators.
@@ -86,19 +85,18 @@ impl Table {
         conn: &mut AsyncPgConnection,
         which: Which,
     ) -> Result<Vec<Row>, Error> {
-        let texts = &self.named.texts;
         let rows: Result<Vec<Row>, _> = match which {
-            Which::Key(hash) => {
-                let values = [Value::Hash(hash)];
-                let find: Statement<'_, 1, RowColumns> = Statement::new(&texts.find, values);
-                RunQueryDsl::load(find, conn).await
-            }
+            Which::Key(hash) => RunQueryDsl::load(self.one(hash), conn).await,
             Which::All => RunQueryDsl::load(self.all(), conn).await,
         };
         match rows {
             Ok(rows) => Ok(sorted(rows)),
             Err(error) => Err(self.explain(conn, error, self.name().into()).await),
         }
+    }
+
+    fn one(&self, hash: [u8; 32]) -> Statement<'_, 1, RowColumns> {
+        Statement::new(&self.named.texts.find, [Value::Hash(hash)])
     }
 
     fn all(&self) -> Statement<'_, 0, RowColumns> {
@@ -110,6 +108,26 @@ impl Table {
     pub(crate) fn list_blocking(&self, conn: &mut diesel::PgConnection) -> Result<Vec<Row>, Error> {
         let rows = diesel::RunQueryDsl::load(self.all(), conn);
         rows.map(sorted).map_err(Error::Database)
+    }
+
+    /// [`find`](Self::find), by the key's hash.
+    pub(crate) async fn find_hash(
+        &self,
+        conn: &mut AsyncPgConnection,
+        hash: [u8; 32],
+    ) -> Result<Option<Row>, Error> {
+        Ok(self.rows(conn, Which::Key(hash)).await?.pop())
+    }
+
+    /// The same on a connection of Diesel's own.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn find_hash_blocking(
+        &self,
+        conn: &mut diesel::PgConnection,
+        hash: [u8; 32],
+    ) -> Result<Option<Row>, Error> {
+        let rows: Result<Vec<Row>, _> = diesel::RunQueryDsl::load(self.one(hash), conn);
+        Ok(rows.map_err(Error::Database)?.pop())
     }
 
     /// Removes all rows that have expired, and says how many. Acquisitions do it too, a few at a time; call this nightly if a table

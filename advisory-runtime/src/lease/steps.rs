@@ -63,7 +63,7 @@ impl Table {
         let request = request.into();
         request.check()?;
         drop(running::asked(&request));
-        let mut backoff = Backoff::new(&request);
+        let mut backoff = Backoff::new(&request, self);
         let grant_id = random();
         loop {
             match self.attempt(conn.pg(), &request, grant_id).await? {

@@ -3,8 +3,10 @@
 use super::guard::{Held, Place, Scope, inside};
 use super::poll::poll;
 use super::{hand_over, nested, session, xact};
+use crate::debug::idle::Statements;
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
+use crate::request::Acquired;
 use crate::{Error, Isolation, Request, debug};
 use std::num::NonZeroU32;
 
@@ -29,7 +31,7 @@ async fn begin_inner<O: ?Sized, D: Driver>(
         Box::pin(check(&mut held)).await?;
     }
     if request.poll.is_some() {
-        Box::pin(poll(&mut held, &request)).await?;
+        Box::pin(poll(&mut held, &request, None)).await?;
     } else {
         ask(&mut held, &request).await?;
     }
@@ -47,6 +49,45 @@ pub(super) async fn ask<O: ?Sized, D: Driver>(
         None => Box::pin(hand_over::begin(held, request)).await,
         Some(outer) => nested::begin(held, outer, request).await,
     }
+}
+
+/// Takes the locks for the transaction that is open, in its middle.
+pub(crate) async fn lock<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Acquired, Error> {
+    let mut telemetry = request.telemetry("xact");
+    let locked = lock_inner(owner, place, request).await;
+    match &locked {
+        Ok(acquired) => telemetry.record_left(acquired.waited),
+        Err(error) => telemetry.record_refusal(error),
+    }
+    locked
+}
+
+async fn lock_inner<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Acquired, Error> {
+    let mut held = prepare_guard(owner, place, Scope::Xact, &request)?;
+    let outer = held.outer;
+    let Some(outer) = outer.filter(|_| is_inside(held.driver(), outer)) else {
+        let lock = held.name.text();
+        return Err(Error::NotInTransaction { lock });
+    };
+    if debug::is_on() {
+        Box::pin(check(&mut held)).await?;
+    }
+    if request.poll.is_some() {
+        Box::pin(poll(&mut held, &request, Some(outer))).await?;
+    } else {
+        nested::lock(&mut held, outer, &request).await?;
+    }
+    held.checks.locks.held(Some(inside(Some(outer))));
+    held.checks.locks.leave(outer);
+    Ok(held.acquired())
 }
 
 /// Takes session-level locks.
@@ -70,7 +111,7 @@ async fn acquire_inner<O: ?Sized, D: Driver>(
         Box::pin(check(&mut held)).await?;
     }
     if request.poll.is_some() {
-        Box::pin(poll(&mut held, &request)).await?;
+        Box::pin(poll(&mut held, &request, None)).await?;
     } else {
         session::acquire(&mut held, &request).await?;
     }
@@ -91,6 +132,7 @@ pub(super) async fn mark_held<O: ?Sized, D: Driver>(
     let (conn, checks) = held.driver_and_checks();
     debug::set_token(conn, checks, depth).await;
     checks.locks.held(Some(depth));
+    checks.statements = Statements::follow(conn);
     Ok(())
 }
 
@@ -134,16 +176,19 @@ pub(super) fn prepare_guard<'o, O: ?Sized, D: Driver>(
         Ok(None) if !conn.is_broken() => None,
         _ => return Err(Error::BrokenConnection { lock: name.text() }),
     };
-    // A transaction that a test began is, to the code under test, none.
-    let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
     let needs_outside = scope == Scope::Session
         || request.refuses_nested
         || request.isolation != Isolation::ReadCommitted;
-    if is_inside && needs_outside {
+    if needs_outside && is_inside(conn, outer) {
         return Err(Error::InTransaction { lock: name.text() });
     }
     held.outer = outer;
     Ok(held)
+}
+
+/// Whether a transaction is open. One that a test began is, to the code under test, none.
+fn is_inside<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) -> bool {
+    outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken())
 }
 
 /// Runs the checks of a debug build.

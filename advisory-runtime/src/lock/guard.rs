@@ -5,12 +5,12 @@
 
 use super::body::Run;
 use crate::driver::{Driver, Unfinished};
-use crate::error::LockName;
+use crate::error::{BusyLock, LockName};
 use crate::observe::Telemetry;
 use crate::request::{Acquired, Keys};
 use crate::sql::Acquisition;
 use crate::sql::session::Around;
-use crate::{Isolation, Key, Mode, Request, Wait, debug};
+use crate::{Error, Isolation, Key, Mode, Request, Wait, debug};
 use diesel::QueryResult;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -122,7 +122,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
     pub fn run(&mut self) -> (Run, &mut O) {
         let run = Run::new(
             self.address(),
-            self.checks.locks.set(),
+            &mut self.checks,
             self.max_hold,
             self.telemetry.as_ref(),
         );
@@ -148,6 +148,22 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             None => Around::Nothing,
             Some(_) => Around::TestTransaction,
         }
+    }
+
+    /// That somebody else holds one of the keys.
+    pub(super) fn not_available(&self) -> Error {
+        Error::NotAvailable {
+            lock: self.name.text(),
+            busy: self.busy(),
+        }
+    }
+
+    /// What somebody else may hold: the keys, or every permit of theirs.
+    pub(super) fn busy(&self) -> BusyLock {
+        BusyLock::keys(match &self.permits[..] {
+            [] => &self.keys,
+            permits => permits,
+        })
     }
 
     pub(super) fn is_over(&self) -> bool {

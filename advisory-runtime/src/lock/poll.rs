@@ -5,11 +5,12 @@
 
 use super::begin::{self, record_outcome};
 use super::guard::{Held, Place, Scope};
-use super::session;
+use super::{nested, session};
 use crate::driver::Driver;
 use crate::observe::Telemetry;
 use crate::{Error, Request, Wait, debug};
 use std::hash::{BuildHasher, RandomState};
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 /// How many times the interval the longest pause is.
@@ -47,17 +48,18 @@ impl Pauses {
 
     /// How long to pause behind a try that found the lock held, or why the call ends.
     fn after(&mut self, error: Error) -> Result<Duration, Error> {
-        let Error::NotAvailable { lock } = error else {
+        let Error::NotAvailable { lock, busy } = error else {
             return Err(error);
         };
         let left = match self.budget {
-            Wait::Never => return Err(Error::NotAvailable { lock }),
+            Wait::Never => return Err(Error::NotAvailable { lock, busy }),
             Wait::For(budget) => budget.saturating_sub(self.since.elapsed()),
             Wait::Session | Wait::Forever => Duration::MAX,
         };
         if left.is_zero() {
             return Err(Error::TimedOut {
                 lock,
+                busy,
                 waited: self.waited(),
                 source: None,
             });
@@ -70,15 +72,16 @@ impl Pauses {
 }
 
 /// Asks on the connection of the guard until the locks are free. Between two tries nothing is in flight, so to drop the call there
-/// leaves the connection as it is.
+/// leaves the connection as it is. With `outer`, the transaction around the call keeps the locks.
 pub(super) async fn poll<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
+    outer: Option<NonZeroU32>,
 ) -> Result<(), Error> {
     let mut pauses = Pauses::new(request);
     let mut attempt = request.attempt();
     loop {
-        match ask(held, &mut attempt).await {
+        match ask(held, &mut attempt, outer).await {
             Ok(()) => return Ok(()),
             Err(error) => D::pause(pauses.after(error)?).await,
         }
@@ -88,6 +91,7 @@ pub(super) async fn poll<O: ?Sized, D: Driver>(
 async fn ask<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     attempt: &mut Request,
+    outer: Option<NonZeroU32>,
 ) -> Result<(), Error> {
     held.budget = Wait::Never;
     if !attempt.permits.is_empty() {
@@ -96,9 +100,10 @@ async fn ask<O: ?Sized, D: Driver>(
         attempt.permits.rotate_left(from);
         held.permits.clone_from(&attempt.permits);
     }
-    match held.scope {
-        Scope::Xact => begin::ask(held, attempt).await,
-        Scope::Session => session::acquire(held, attempt).await,
+    match (held.scope, outer) {
+        (Scope::Xact, Some(outer)) => nested::lock(held, outer, attempt).await,
+        (Scope::Xact, None) => begin::ask(held, attempt).await,
+        (Scope::Session, _) => session::acquire(held, attempt).await,
     }
 }
 
@@ -175,7 +180,7 @@ impl Tries {
         if debug::is_on() {
             Box::pin(begin::check(&mut held)).await?;
         }
-        ask(&mut held, &mut self.request.attempt()).await?;
+        ask(&mut held, &mut self.request.attempt(), None).await?;
         begin::mark_held(&mut held).await?;
         Ok(held)
     }
@@ -250,11 +255,14 @@ fn random() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::Pauses;
-    use crate::{Error, Request};
+    use crate::{BusyLock, Error, Request};
     use std::time::Duration;
 
     fn held() -> Error {
-        Error::NotAvailable { lock: "a".into() }
+        Error::NotAvailable {
+            lock: "a".into(),
+            busy: BusyLock::default(),
+        }
     }
 
     #[test]

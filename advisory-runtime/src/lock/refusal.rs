@@ -5,7 +5,7 @@
 
 use super::guard::{Held, Phase};
 use crate::driver::Driver;
-use crate::error::{is_connection_lost, is_deadlock, is_interrupted};
+use crate::error::{BusyLock, is_connection_lost, is_deadlock, is_interrupted};
 use crate::{Error, Wait, sql};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -49,9 +49,7 @@ pub(super) fn missed<O: ?Sized, D: Driver>(
     match undone {
         Ok(()) => {
             held.phase = Phase::Idle;
-            Error::NotAvailable {
-                lock: held.name.text(),
-            }
+            held.not_available()
         }
         Err(error) => {
             held.abandon();
@@ -90,6 +88,7 @@ pub(super) async fn classify<O: ?Sized, D: Driver>(
         let source = Some(source);
         return Error::TimedOut {
             lock,
+            busy: BusyLock::keys(&held.keys),
             waited,
             source,
         };

@@ -8,8 +8,8 @@ use advisory_runtime::lease::Leases;
 use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
-use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -27,10 +27,10 @@ use tracing::{Event, Subscriber};
 
 /// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events stood.
 #[derive(Clone, Default)]
-struct Heard {
+pub(crate) struct Heard {
     /// As most programs are run.
-    only_warnings: bool,
-    lines: Arc<Mutex<Vec<String>>>,
+    pub(crate) only_warnings: bool,
+    pub(crate) lines: Arc<Mutex<Vec<String>>>,
     next: Arc<AtomicU64>,
     entered: Arc<Mutex<Vec<u64>>>,
 }
@@ -51,7 +51,7 @@ impl Heard {
         self.lines.lock().unwrap().push(line.0);
     }
 
-    fn has(&self, text: &str) -> bool {
+    pub(crate) fn has(&self, text: &str) -> bool {
         self.lines
             .lock()
             .unwrap()
@@ -207,32 +207,41 @@ async fn calls(db: &Database) {
 
 const ALONE: &str = "ADVISORY_TEST_TRAIL_ALONE";
 
-fn is_alone() -> bool {
+pub(crate) fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
 #[tokio::test]
 async fn each_watcher_sees_what_it_should() {
-    for name in [
+    let names = [
         "each_lock_is_a_span_with_its_pattern_and_its_outcome",
         "counters_and_histograms_go_by_pattern",
         "a_lease_is_followed_like_a_lock",
+        "a_lock_that_is_left_to_its_transaction_is_no_leak",
         "a_waiter_that_is_dropped_was_turned_away",
         "a_warning_names_its_pattern_where_no_span_is_wanted",
         "a_call_that_polls_is_one_call_however_often_it_asks",
-    ] {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child
-            .args(["--exact", &format!("trail::{name}")])
-            .env(ALONE, "1");
-        let ended = tokio::task::spawn_blocking(move || child.output().unwrap());
-        let output = ended.await.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && said.contains("1 passed"),
-            "{said}"
-        );
+    ];
+    each_alone("trail", &names).await;
+}
+
+/// Runs these tests of a module, each in a process of its own.
+async fn each_alone(module: &str, names: &[&str]) {
+    for name in names {
+        alone(module, &[name]).await;
     }
+}
+
+/// Runs these tests of a module, and no other, in one process.
+pub(crate) async fn alone(module: &str, names: &[&str]) {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let tests = names.iter().map(|name| format!("{module}::{name}"));
+    child.arg("--exact").args(tests).env(ALONE, "1");
+    let ended = tokio::task::spawn_blocking(move || child.output().unwrap());
+    let output = ended.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let passed = format!("{} passed", names.len());
+    assert!(output.status.success() && said.contains(&passed), "{said}");
 }
 
 /// Does nothing where it is not called by another test, as those below.
@@ -322,6 +331,30 @@ async fn a_lease_is_followed_like_a_lock() {
         counted.count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
         1
     );
+}
+
+#[tokio::test]
+async fn a_lock_that_is_left_to_its_transaction_is_no_leak() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let mut conn = db.connect().await;
+    let locked = conn.transaction::<_, Error, _>(async |conn| xact::lock(conn, 7).await);
+    locked.await.unwrap();
+    assert!(heard.has("record outcome=\"left\""));
+    assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
+    let labels = "number/xact/exclusive";
+    assert_eq!(
+        counted.count(&format!("advisory_acquired_total/{labels}")),
+        1
+    );
+    assert_eq!(counted.count(&format!("advisory_wait_seconds/{labels}")), 1);
+    let told = counted.0.lock().unwrap();
+    assert_eq!(told.len(), 2, "{:?}", told.keys());
 }
 
 #[advisory_lock(key = "awaited:<room>", name = "awaited")]
@@ -424,7 +457,7 @@ async fn a_call_that_polls_is_one_call_however_often_it_asks() {
         .await
         .unwrap_err();
     assert!(
-        Error::find(&*error).is_some_and(Error::is_busy),
+        Error::find(&*error).is_some_and(|found| found.is_busy()),
         "{error:?}"
     );
     let hour = Duration::from_secs(3600);
