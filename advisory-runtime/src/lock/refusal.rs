@@ -5,7 +5,7 @@
 
 use super::guard::{Held, Phase};
 use crate::driver::Driver;
-use crate::error::{BusyLock, is_connection_lost, is_deadlock, is_interrupted};
+use crate::error::{is_connection_lost, is_deadlock, is_interrupted};
 use crate::{Error, Wait, sql};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -88,7 +88,7 @@ pub(super) async fn classify<O: ?Sized, D: Driver>(
         let source = Some(source);
         return Error::TimedOut {
             lock,
-            busy: BusyLock::keys(&held.keys),
+            busy: held.busy(),
             waited,
             source,
         };
