@@ -7,20 +7,20 @@ use crate::errors::Errors;
 use crate::function::Function;
 
 pub(crate) fn check(function: &Function, errors: &mut Errors) {
-    let message = match (
-        function.is_blocking(),
-        cfg!(feature = "postgres"),
-        cfg!(feature = "diesel-async"),
-    ) {
-        (true, true, _) | (false, _, true) => return,
-        (true, false, _) => {
+    let (is_on, message) = if function.is_blocking() {
+        (
+            cfg!(feature = "postgres"),
             "a lock on a plain `fn` needs the feature `postgres` of `advisory-runtime`: write `features = [\"postgres\"]` in \
-             `Cargo.toml`; for a connection of diesel-async write `async fn`"
-        }
-        (false, _, false) => {
+             `Cargo.toml`; for a connection of diesel-async write `async fn`",
+        )
+    } else {
+        (
+            cfg!(feature = "diesel-async"),
             "a lock on an `async fn` needs the feature `diesel-async` of `advisory-runtime`, which is on by default: remove \
-             `default-features = false` in `Cargo.toml`, or write `features = [\"diesel-async\"]`"
-        }
+             `default-features = false` in `Cargo.toml`, or write `features = [\"diesel-async\"]`",
+        )
     };
-    errors.at(function.name.span(), message);
+    if !is_on {
+        errors.at(function.name.span(), message);
+    }
 }

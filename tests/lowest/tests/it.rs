@@ -15,6 +15,8 @@ mod blocking;
 mod blocking_commit;
 #[path = "../../tests/it/blocking_hold.rs"]
 mod blocking_hold;
+#[path = "../../tests/it/blocking_in_async.rs"]
+mod blocking_in_async;
 #[path = "../../tests/it/blocking_isolation.rs"]
 mod blocking_isolation;
 #[path = "../../tests/it/blocking_nesting.rs"]

@@ -39,8 +39,8 @@ async fn the_executor_is_free_while_a_call_waits_for_its_lock() {
     let held = xact::begin(&mut holder, key_of(7)).unwrap();
     let (go, go_on) = mpsc::channel();
     go.send(()).unwrap();
-    let (begin, _begun) = oneshot::channel();
-    let call = spawn_blocking(move || book_when_told(&pool, 7, begin, &go_on));
+    let (tell, _begun) = oneshot::channel();
+    let call = spawn_blocking(move || book_when_told(&pool, 7, tell, &go_on));
     db.until_waiting(key_of(7)).await;
     xact::finish(held, Ok::<_, Error>(())).unwrap();
     call.await.unwrap().unwrap();
@@ -52,9 +52,9 @@ async fn a_dropped_caller_stops_nothing_and_the_lock_is_held_until_the_body_has_
     let db = database().await;
     let pool = db.r2d2(1);
     let (go, go_on) = mpsc::channel();
-    let (begin, begun) = oneshot::channel();
+    let (tell, begun) = oneshot::channel();
     let handler = tokio::spawn(async move {
-        spawn_blocking(move || book_when_told(&pool, 7, begin, &go_on)).await
+        spawn_blocking(move || book_when_told(&pool, 7, tell, &go_on)).await
     });
     begun.await.unwrap();
     handler.abort();
@@ -80,9 +80,9 @@ fn a_closure_that_had_not_begun_when_its_caller_was_dropped_runs() {
         drop(spawn_blocking(move || left.recv()));
         let (go, go_on) = mpsc::channel();
         go.send(()).unwrap();
-        let (begin, begun) = oneshot::channel();
+        let (tell, begun) = oneshot::channel();
         drop(spawn_blocking(move || {
-            book_when_told(&pool, 7, begin, &go_on)
+            book_when_told(&pool, 7, tell, &go_on)
         }));
         leave.send(()).unwrap();
         begun.await.unwrap();

@@ -297,7 +297,7 @@ impl diesel::result::DatabaseErrorInformation for Full {
 }
 
 /// Kinds are compared by their names: not every Diesel 2.3 compares them.
-fn name(kind: &DatabaseErrorKind) -> String {
+fn name(kind: DatabaseErrorKind) -> String {
     format!("{kind:?}")
 }
 
@@ -340,14 +340,14 @@ fn every_error_with_the_databases_answer_becomes_that_answer_and_comes_back() {
         for error in errors {
             let own = error.to_string();
             assert!(
-                matches!(error.database(), Some(DieselError::DatabaseError(found, _)) if name(found) == name(&kind))
+                matches!(error.database(), Some(DieselError::DatabaseError(found, _)) if name(*found) == name(kind))
             );
             let diesel = DieselError::from(error);
             assert_eq!(diesel.to_string(), format!("{own}: the server's words"));
             let DieselError::DatabaseError(found, answer) = &diesel else {
                 panic!("{diesel:?}");
             };
-            assert_eq!(name(found), name(&kind));
+            assert_eq!(name(*found), name(kind));
             let rest = [
                 answer.details(),
                 answer.hint(),
