@@ -209,7 +209,7 @@ async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {
 #[tokio::test]
 async fn a_call_that_polls_gets_whichever_permit_comes_free() {
     let db = Database::create().await;
-    for at in 0..3 {
+    for released in PERMITS {
         let (mut holder, mut conn) = (db.connect().await, db.connect().await);
         for key in PERMITS {
             execute(&mut holder, &format!("SELECT pg_advisory_lock({key})"))
@@ -222,7 +222,6 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
             xact::finish(guard, Ok::<_, Error>(())).await
         });
         until_missed(&db, pid).await;
-        let released = PERMITS[at];
         execute(
             &mut holder,
             &format!("SELECT pg_advisory_unlock({released})"),
@@ -331,10 +330,10 @@ async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
         let next: usize = name.trim_start_matches('s').parse().unwrap();
         // The names of the next statements of this process, those of other tests among them.
         let names = next + 1..next + 500;
-        let taken: String = names
-            .map(|next| format!("PREPARE s{next} AS SELECT 1;"))
+        let taken: Vec<String> = names
+            .map(|next| format!("PREPARE s{next} AS SELECT 1"))
             .collect();
-        conn.batch_execute(&taken).await.unwrap();
+        conn.batch_execute(&taken.join(";")).await.unwrap();
     }
     let request = Request::new(42).permits(3).wait(Wait::Never);
     let mut guards = Vec::new();
