@@ -24,6 +24,9 @@ const SHORT: Duration = Duration::from_millis(2);
 /// The three permits of key 42, as every release has them.
 const PERMITS: [i64; 3] = [42, -1_895_220_358_444_740_834, -1_987_569_500_528_109_462];
 
+/// How many statements a body runs while the room is full: many tries of those outside.
+const STAY: usize = 400;
+
 /// Who is in a body.
 struct Room {
     inside: AtomicUsize,
@@ -50,11 +53,29 @@ impl Room {
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Stays until the room is full.
-    async fn stay(&self) {
+    /// Waits until the room is full.
+    async fn fill(&self) {
         self.enter();
         self.full.wait().await;
+    }
+
+    /// Stays for a while, in which one more would come in, and leaves.
+    async fn stay(&self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
+        self.fill().await;
+        for _ in 0..STAY {
+            execute(conn, "SELECT 1").await?;
+        }
         self.leave();
+        Ok(())
+    }
+
+    fn stay_on_a_thread(&self, conn: &mut PgConnection) -> Result<(), Error> {
+        tokio::runtime::Handle::current().block_on(self.fill());
+        for _ in 0..STAY {
+            blocking::execute(conn, "SELECT 1")?;
+        }
+        self.leave();
+        Ok(())
     }
 
     fn most(&self) -> usize {
@@ -64,16 +85,12 @@ impl Room {
 
 #[advisory_lock(key = 42, permits = 3, name = "three", poll = "2ms")]
 async fn in_transaction(conn: &mut AsyncPgConnection, room: &Room) -> Result<(), Error> {
-    execute(conn, "SELECT 1").await?;
-    room.stay().await;
-    Ok(())
+    room.stay(conn).await
 }
 
 #[advisory_lock(key = 42, permits = 3, name = "three", scope = "session", conn = pool.get().await?, wait = "1h", poll = "2ms")]
 async fn in_session(pool: &deadpool::Pool<AsyncPgConnection>, room: &Room) -> anyhow::Result<()> {
-    execute(&mut conn, "SELECT 1").await?;
-    room.stay().await;
-    Ok(())
+    Ok(room.stay(conn).await?)
 }
 
 #[advisory_lock(
@@ -84,9 +101,7 @@ async fn in_session(pool: &deadpool::Pool<AsyncPgConnection>, room: &Room) -> an
     poll = "2ms"
 )]
 async fn in_snapshot(conn: &mut AsyncPgConnection, room: &Room) -> Result<(), Error> {
-    execute(conn, "SELECT 1").await?;
-    room.stay().await;
-    Ok(())
+    room.stay(conn).await
 }
 
 /// Twelve calls of all kinds, four times as many as there are permits. Each is in the body until three are, so they end only where
@@ -119,23 +134,19 @@ async fn of_many_calls_as_many_as_there_are_permits_are_in_the_body_and_never_mo
 
 #[advisory_lock(key = 42, permits = 3, name = "three", poll = "2ms")]
 fn on_a_thread(conn: &mut PgConnection, room: &Room) -> Result<(), Error> {
-    blocking::execute(conn, "SELECT 1")?;
-    tokio::runtime::Handle::current().block_on(room.stay());
-    Ok(())
+    room.stay_on_a_thread(conn)
 }
 
 #[advisory_lock(key = 42, permits = 3, name = "three", scope = "session", poll = "2ms")]
 fn in_session_on_a_thread(conn: &mut PgConnection, room: &Room) -> Result<(), Error> {
-    blocking::execute(conn, "SELECT 1")?;
-    tokio::runtime::Handle::current().block_on(room.stay());
-    Ok(())
+    room.stay_on_a_thread(conn)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_blocking_connections_too() {
     let db = database().await;
     let room = Room::new();
-    let calls: Vec<_> = (0..6)
+    let calls: Vec<_> = (0..9)
         .map(|call| {
             let (room, mut conn) = (Arc::clone(&room), db.establish());
             tokio::task::spawn_blocking(move || match call % 2 {
@@ -209,7 +220,7 @@ async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {
 #[tokio::test]
 async fn a_call_that_polls_gets_whichever_permit_comes_free() {
     let db = Database::create().await;
-    for at in 0..3 {
+    for released in PERMITS {
         let (mut holder, mut conn) = (db.connect().await, db.connect().await);
         for key in PERMITS {
             execute(&mut holder, &format!("SELECT pg_advisory_lock({key})"))
@@ -222,7 +233,6 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
             xact::finish(guard, Ok::<_, Error>(())).await
         });
         until_missed(&db, pid).await;
-        let released = PERMITS[at];
         execute(
             &mut holder,
             &format!("SELECT pg_advisory_unlock({released})"),
@@ -331,10 +341,10 @@ async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
         let next: usize = name.trim_start_matches('s').parse().unwrap();
         // The names of the next statements of this process, those of other tests among them.
         let names = next + 1..next + 500;
-        let taken: String = names
-            .map(|next| format!("PREPARE s{next} AS SELECT 1;"))
+        let taken: Vec<String> = names
+            .map(|next| format!("PREPARE s{next} AS SELECT 1"))
             .collect();
-        conn.batch_execute(&taken).await.unwrap();
+        conn.batch_execute(&taken.join(";")).await.unwrap();
     }
     let request = Request::new(42).permits(3).wait(Wait::Never);
     let mut guards = Vec::new();
