@@ -126,11 +126,11 @@ impl<'e> Graph<'e> {
             |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
         let mut drawn =
             format!("// {LEGEND}\ndigraph locks {{\n  rankdir=LR;\n  node [shape=box];\n");
-        for (number, end) in &self.boxes {
+        drawn.extend(self.boxes.iter().map(|(number, end)| {
             let shape = if end.is_lease { ", shape=ellipse" } else { "" };
-            drawn += &format!("  n{number} [label={}{shape}];\n", quoted(&end.lock));
-        }
-        for arrow in &self.arrows {
+            format!("  n{number} [label={}{shape}];\n", quoted(&end.lock))
+        }));
+        drawn.extend(self.arrows.iter().map(|arrow| {
             let red = if arrow.is_red {
                 ", color=red, fontcolor=red, penwidth=2"
             } else {
@@ -138,47 +138,41 @@ impl<'e> Graph<'e> {
             };
             let Arrow { from, to, .. } = arrow;
             let label = quoted(&arrow.label);
-            drawn += &format!("  n{from} -> n{to} [label={label}{red}];\n");
-        }
+            format!("  n{from} -> n{to} [label={label}{red}];\n")
+        }));
         drawn + "}\n"
     }
 
     fn draw_mermaid(&self) -> String {
         let mut drawn = format!("%% {LEGEND}\nflowchart LR\n");
-        for (number, end) in &self.boxes {
+        drawn.extend(self.boxes.iter().map(|(number, end)| {
             let (open, close) = if end.is_lease {
                 ("([", "])")
             } else {
                 ("[", "]")
             };
-            let label = escaped(&end.lock);
-            drawn += &format!("  n{number}{open}\"{label}\"{close}\n");
-        }
-        for Arrow {
-            from, to, label, ..
-        } in &self.arrows
-        {
-            drawn += &format!("  n{from} -->|\"{}\"| n{to}\n", escaped(label));
-        }
-        for (at, _) in self.arrows.iter().enumerate().filter(|it| it.1.is_red) {
-            drawn += &format!("  linkStyle {at} stroke:red,color:red,stroke-width:2px\n");
-        }
+            format!("  n{number}{open}\"{}\"{close}\n", escaped(&end.lock))
+        }));
+        drawn.extend(self.arrows.iter().map(|arrow| {
+            let Arrow { from, to, .. } = arrow;
+            format!("  n{from} -->|\"{}\"| n{to}\n", escaped(&arrow.label))
+        }));
+        let red = self.arrows.iter().enumerate().filter(|it| it.1.is_red);
+        drawn.extend(
+            red.map(|(at, _)| format!("  linkStyle {at} stroke:red,color:red,stroke-width:2px\n")),
+        );
         drawn
     }
 }
 
 /// A text inside the quotes of Mermaid, which reads entities, HTML and Markdown there.
 fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        let is_plain = letter.is_alphanumeric() || " :/,.()-→".contains(letter);
-        if is_plain {
-            escaped.push(letter);
-        } else {
-            escaped += &format!("#{};", u32::from(letter));
-        }
-    }
-    escaped
+    let is_plain = |letter: char| letter.is_alphanumeric() || " :/,.()-→".contains(letter);
+    let letters = text.chars().map(|letter| match letter {
+        plain if is_plain(plain) => plain.to_string(),
+        other => format!("#{};", u32::from(other)),
+    });
+    letters.collect()
 }
 
 const LEGEND: &str = "An arrow: the lock at its tail was held while the one at its head was asked for. Red ones go round: a deadlock \

@@ -183,9 +183,9 @@ async fn an_instrumentation_of_the_programs_own_is_left_alone() {
     let db = database().await;
     let mut conn = db.connect().await;
     let counted = Arc::new(AtomicU32::new(0));
-    let counter = Arc::clone(&counted);
+    let events = Arc::clone(&counted);
     conn.set_instrumentation(move |_: diesel::connection::InstrumentationEvent<'_>| {
-        counter.fetch_add(1, Ordering::Relaxed);
+        events.fetch_add(1, Ordering::Relaxed);
     });
     let (heard, _guard) = heard();
     call_a_service(&mut conn, 1, &db).await.unwrap();
