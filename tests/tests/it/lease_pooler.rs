@@ -1,6 +1,5 @@
 //! Leases behind a pooler in transaction mode that tracks prepared statements, while each message goes to another backend.
 
-use crate::claims_pooler::tracks_prepared_statements;
 use crate::lease::{database, expire, key};
 use advisory_runtime::Error;
 use advisory_runtime::lease::{Leases, Request, Table};
@@ -18,12 +17,9 @@ const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 3\nserver_r
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
-    if !tracks_prepared_statements() {
-        return left_out(WHAT, "there is no pgbouncer of 1.21 or newer");
-    }
     let db = database().await;
     db.run("CREATE TABLE counter AS SELECT 0::int8 AS n").await;
-    let bouncer = match Bouncer::start(&db, SETTINGS).await {
+    let bouncer = match Bouncer::start_tracking(&db, SETTINGS).await {
         Ok(bouncer) => bouncer,
         Err(why) => return left_out(WHAT, why),
     };
