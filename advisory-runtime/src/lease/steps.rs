@@ -3,7 +3,6 @@
 use super::backoff::{Backoff, Refusal};
 use super::request::{lasts, milliseconds};
 use super::row::micros;
-use super::sql::SWEPT_BESIDE;
 use super::statement::{GrantColumns, Statement, Value, count, is_conflict};
 use super::{FencingToken, Lease, Request, Table, running};
 use crate::driver::{Driver, depth};
@@ -83,6 +82,11 @@ impl Table {
         require_no_transaction(conn, || request.name())?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
         let key_hash = request.key_hash();
+        // Rows that a test's transaction removes would be locked to its end: it looks behind the last one.
+        let mut swept_from = [u8::MAX; 32];
+        if !is_test {
+            swept_from[..8].copy_from_slice(&random().to_be_bytes());
+        }
         let sent = Instant::now();
         let statement: Statement<'_, 8, GrantColumns> = Statement::new(
             &self.named.texts.acquire,
@@ -94,8 +98,7 @@ impl Table {
                 Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
                 Value::Number(milliseconds(request.ttl)),
                 Value::Number(self.grant_lock(&key_hash)),
-                // Rows that a test's transaction removes would be locked to its end.
-                Value::Number(if is_test { 0 } else { SWEPT_BESIDE }),
+                Value::Hash(swept_from),
             ],
         );
         let answer: Result<(Option<i64>, i64, String), _> =
