@@ -99,6 +99,13 @@ impl Lease {
         self
     }
 
+    /// Whether its row would still be there if the transaction of [`complete`](Self::complete) was committed: what is kept no longer
+    /// can be gone.
+    pub(super) fn would_be_kept(&self) -> bool {
+        let keep = self.keep.unwrap_or_default();
+        matches!(self.hold.end(), End::Inside(since) if since.elapsed() < keep)
+    }
+
     pub(super) fn name(&self) -> Cow<'static, str> {
         self.lock.clone()
     }

@@ -155,12 +155,14 @@ impl Held {
         let hold = Arc::clone(&self.lease.hold);
         let is_complete = hold.end() != End::Open;
         let was_held = is_complete || !hold.is_over();
-        // Kept already, unless the transaction of `complete` was rolled back.
         let ended = self.end(keep).await;
-        if !result.is_ok() || is_complete {
+        if !result.is_ok() {
             return Ok(result);
         }
         match ended {
+            // The transaction of `complete` was rolled back, and the lease was lost then.
+            Ok(false) if self.lease.would_be_kept() => Err(self.lost()),
+            _ if is_complete => Ok(result),
             _ if !was_held => Err(self.lost()),
             Ok(false) => Err(self.lost()),
             Err(error) if keep.is_some() => Err(self.lease.lost_because(Some(error.into()))),

@@ -187,6 +187,12 @@ impl<S: Store> Renew for Renewal<'_, S> {
         Ok(is_held)
     }
 
+    async fn is_ended(&self, left: Duration) -> Result<bool, Error> {
+        let store = &self.leases.store;
+        let is_kept = store.step(self.lease, Step::IsKept, self.request.every(), left);
+        Ok(is_kept.await? || !self.lease.would_be_kept())
+    }
+
     fn failed(&self, error: &Error) {
         self.leases.tell(Event::RenewalFailed(self.lease, error));
     }

@@ -159,6 +159,7 @@ impl Store for InMemory {
                     entry.until = entry.until.max(now + ttl);
                 }
                 Step::Release if !was_kept => entry.until = entry.until.min(now),
+                Step::IsKept => return was_kept,
                 Step::Keep(keep) if is_valid => (entry.is_kept, entry.until) = (true, now + keep),
                 _ => return false,
             }
@@ -166,6 +167,7 @@ impl Store for InMemory {
         });
         match step {
             Step::Renew(ttl) if done => lease.hold.renewed(now, ttl),
+            Step::IsKept => {}
             _ => lease.hold.lose(),
         }
         Ok(done)

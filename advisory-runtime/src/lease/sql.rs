@@ -54,6 +54,7 @@ pub(super) struct Texts {
     pub(super) release: String,
     pub(super) keep: String,
     pub(super) holds: String,
+    pub(super) is_kept: String,
     pub(super) fence: String,
     pub(super) is_current: String,
     pub(super) find: String,
@@ -92,6 +93,10 @@ impl Texts {
                 &format!("is_kept=true,key=NULL,expires_at={}", after("$3")),
             ),
             holds: format!("SELECT 1 FROM {table} WHERE {GRANT} AND {VALID}"),
+            // Waits for a transaction that has changed the row, and sees what it has become. It asks only who holds the row.
+            is_kept: format!(
+                "WITH own AS MATERIALIZED (SELECT is_kept FROM {table} WHERE {OURS} FOR SHARE) SELECT 1 FROM own WHERE is_kept"
+            ),
             // A renewal changes no column of the primary key, so it passes by this lock. A take-over does not: it locks the whole
             // row first, so one that has happened since this statement began is found out too. A writer that has stopped is ended
             // as long after its last statement as is left of the lease here.

@@ -233,6 +233,16 @@ impl Table {
         self.told(conn, lease, found).await
     }
 
+    /// Whether this grant's key is kept, once the transaction that changes the row has ended.
+    pub(super) async fn is_kept(
+        &self,
+        conn: &mut AsyncPgConnection,
+        lease: &Lease,
+    ) -> Result<bool, Error> {
+        let found = count(conn, &self.named.texts.is_kept, lease.values()).await;
+        self.told(conn, lease, found).await
+    }
+
     /// Sets a new end, if the lease is held.
     pub(super) async fn change(
         &self,

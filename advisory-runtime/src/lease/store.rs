@@ -18,6 +18,8 @@ pub enum Step {
     Renew(Duration),
     Release,
     Keep(Duration),
+    /// Not a change: whether the key is kept.
+    IsKept,
 }
 
 /// What a call asks for, the same in each of its tries.
@@ -151,6 +153,7 @@ impl renewal::Step for StepOf<'_> {
             Step::Renew(ttl) => table.renew(conn, lease, ttl).await,
             Step::Release => table.release(conn, lease).await,
             Step::Keep(keep) => table.keep(conn, lease, keep).await,
+            Step::IsKept => table.is_kept(conn, lease).await,
         }
     }
 }
