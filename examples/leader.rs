@@ -11,7 +11,7 @@ use std::env;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use advisory_runtime::lease::{self, Leases, Request, Term};
+use advisory_runtime::lease::{self, Leases, Request, Table, Term};
 use advisory_runtime::{Error, Pool as _};
 use advisory_tests::Database;
 use diesel::prelude::*;
@@ -55,7 +55,7 @@ async fn main() -> Outcome<()> {
     let db = Database::try_create().await?;
     db.run(SCHEMA).await;
     let pool = db.deadpool(2);
-    Leases::new(pool.clone()).set_up().await?;
+    Table::new().set_up(&mut pool.connection().await?).await?;
     let processes = ["first", "second", "third"].map(|name| Process::start(name, db.url()));
     let processes: Vec<Process> = processes.into_iter().collect::<Outcome<_>>()?;
 

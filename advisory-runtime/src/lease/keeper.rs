@@ -10,7 +10,6 @@ use crate::Error;
 use crate::renewal::{Hold, Renew, renew_until_lost};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
@@ -45,7 +44,16 @@ pub(super) async fn run<S: Store>(
                 drop(ready.send(Err(error)));
             }
             if is_unanswered {
-                release(&leases, &possible_grant(&leases, &asked)).await;
+                // It may have been granted without an answer.
+                let (request, token) = (&asked.request, FencingToken(0));
+                let lease = Lease::new(
+                    &leases.table,
+                    request,
+                    asked.grant_id,
+                    token,
+                    Instant::now(),
+                );
+                release(&leases, &lease).await;
             }
             return;
         }
@@ -102,21 +110,6 @@ async fn acquire<S: Store>(
             Ok(Some(lease)) => return Some(Ok(lease)),
             Err(error) => return Some(Err(error)),
         }
-    }
-}
-
-/// A lease that may have been granted without an answer, to release it.
-fn possible_grant<S: Store>(leases: &Leases<S>, asked: &Asked) -> Lease {
-    Lease {
-        table: leases.table.clone(),
-        lock: asked.request.name(),
-        key_hash: asked.request.key_hash(),
-        grant_id: asked.grant_id,
-        token: FencingToken(0),
-        waited: Duration::ZERO,
-        keep: None,
-        is_test: false,
-        hold: Arc::new(Hold::new(Instant::now(), asked.request.ttl)),
     }
 }
 

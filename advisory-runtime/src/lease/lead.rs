@@ -1,8 +1,8 @@
 //! How does one process of several lead?
 
 use super::backoff::chance;
-use super::store::is_unreachable;
-use super::{FencingToken, Lease, Request, Source};
+use super::store::{Store, is_unreachable};
+use super::{FencingToken, Lease, Leases, Request, Source};
 use crate::{Error, Wait};
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -92,17 +92,14 @@ impl Term {
 pub async fn lead<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
-    mut body: impl FnMut(Term) -> F,
+    body: impl FnMut(Term) -> F,
 ) -> Result<Infallible, E>
 where
     E: From<Error>,
     F: Future<Output = Result<(), E>>,
 {
-    let request = request.into().wait(Wait::Forever);
-    let campaign = Campaign::new(source, request);
-    loop {
-        campaign.term(pending(), &mut body).await?;
-    }
+    lead_until(source, request, pending(), body).await?;
+    pending().await
 }
 
 /// As [`lead`], until `shutdown` resolves: then the body is dropped, the leadership is given up at once, and `Ok` is returned when the
@@ -134,26 +131,22 @@ where
     F: Future<Output = Result<(), E>>,
 {
     let mut shutdown = pin!(shutdown);
-    let request = request.into().wait(Wait::Forever);
-    let campaign = Campaign::new(source, request);
+    let mut request = request.into().wait(Wait::Forever);
+    request.keep = None;
+    let campaign = Campaign {
+        leases: source.leases(),
+        request,
+    };
     while !campaign.term(shutdown.as_mut(), &mut body).await? {}
     Ok(())
 }
 
-struct Campaign<S: Source> {
-    leases: super::Leases<S::Store>,
+struct Campaign<S> {
+    leases: Leases<S>,
     request: Request,
 }
 
-impl<S: Source> Campaign<S> {
-    fn new(source: &S, mut request: Request) -> Self {
-        request.keep = None;
-        Self {
-            leases: source.leases(),
-            request,
-        }
-    }
-
+impl<S: Store> Campaign<S> {
     /// Campaigns and leads once. Whether `shutdown` has ended it.
     async fn term<E: From<Error>, F: Future<Output = Result<(), E>>>(
         &self,
@@ -168,10 +161,15 @@ impl<S: Source> Campaign<S> {
         };
         let mut held = match acquired {
             Ok(held) => held,
-            Err(error) if error.is_busy() || is_unreachable(&error) || is_standby(&error) => {
-                return Ok(self.pause(shutdown).await);
+            Err(error) => {
+                if error.is_busy()
+                    || is_unreachable(&error)
+                    || matches!(error, Error::Standby { .. })
+                {
+                    return Ok(self.pause(shutdown).await);
+                }
+                return Err(error.into());
             }
-            Err(error) => return Err(error.into()),
         };
         let term = Term(held.lease().clone());
         let Some(led) = unless(shutdown.as_mut(), Box::pin(held.run(body(term)))).await else {
@@ -211,8 +209,4 @@ async fn unless<T>(
         future.as_mut().poll(context).map(Some)
     })
     .await
-}
-
-const fn is_standby(error: &Error) -> bool {
-    matches!(error, Error::Standby { .. })
 }

@@ -1,10 +1,9 @@
 //! How is a lease acquired that renews and releases by itself?
 
-use super::queries::Which;
 use super::store::Store;
 use super::{Event, Held, Lease, Request, Row, Table, keeper, running};
 use crate::observe::Telemetry;
-use crate::{Error, LockKey, Wait};
+use crate::{Error, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,26 +167,11 @@ impl<S: Store> Leases<S> {
         asked.unwrap_or(false)
     }
 
-    /// [`Table::find`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::find`], and [`Error::Pool`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    pub async fn find(&self, key: impl LockKey) -> Result<Option<Row>, Error> {
-        let which = Which::Key(advisory_pattern::sha256(&key.rendered()));
-        let rows = self.store.rows(&self.table, which).await?;
-        Ok(rows.into_iter().next())
-    }
-
     /// [`Table::holds`], on a connection of the pool.
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find).
+    /// As [`Table::holds`], and [`Error::Pool`].
     ///
     /// # Cancel safety
     ///
@@ -200,39 +184,13 @@ impl<S: Store> Leases<S> {
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find).
+    /// As [`Table::list`], and [`Error::Pool`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
     pub async fn list(&self) -> Result<Vec<Row>, Error> {
-        self.store.rows(&self.table, Which::All).await
-    }
-
-    /// [`Table::sweep`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::sweep`], and [`Error::Pool`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: some rows are removed and some are not.
-    pub async fn sweep(&self) -> Result<usize, Error> {
-        self.store.sweep(&self.table).await
-    }
-
-    /// [`Table::set_up`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::set_up`], and [`Error::Pool`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the table is there or not.
-    pub async fn set_up(&self) -> Result<(), Error> {
-        self.store.set_up(&self.table).await
+        self.store.list(&self.table).await
     }
 
     pub(super) fn tell(&self, event: Event<'_>) {

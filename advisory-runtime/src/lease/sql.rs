@@ -7,10 +7,7 @@
 //! the sequence. So two grants of one key ask one after the other, whether the row is updated, inserted or was deleted in between.
 //! Without the lock, a session that has a number and is held up before it inserts would insert it behind a larger one.
 
-/// A token that a crash forgets is issued twice, so the commit waits for the disk whatever the session's setting is.
-const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
-     ANY (CAST('{off,local,remote_write}' AS pg_catalog.text[])) \
-     THEN pg_catalog.set_config('synchronous_commit','on',true) END";
+use crate::renewal::DURABLE;
 
 /// A crash that forgets a release leaves the key taken until it expires, which harms nobody: no wait for the disk.
 const FORGETTABLE: &str = "pg_catalog.set_config('synchronous_commit','off',true)";
@@ -151,9 +148,15 @@ fn acquire(table: &str, sequence: &str) -> String {
          WHERE (SELECT true FROM made) AND key_hash OPERATOR(pg_catalog.>=) CAST($8 AS pg_catalog.bytea) \
          ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED})) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
          SELECT COALESCE((SELECT token FROM taken),(SELECT token FROM made),(SELECT token FROM {table} WHERE {GRANT} AND {VALID})),\
-         COALESCE((SELECT {} FROM {table} WHERE {KEY} AND {VALID}),CAST(0 AS pg_catalog.int8)),pg_catalog.current_setting('lock_timeout')",
-        left()
+         COALESCE((SELECT {} FROM {table} WHERE {KEY} AND {VALID}),CAST(0 AS pg_catalog.int8)),{}",
+        left(),
+        micros(&setting("lock_timeout"))
     )
+}
+
+/// A time-out of the session's.
+fn setting(name: &str) -> String {
+    format!("CAST(pg_catalog.current_setting('{name}') AS pg_catalog.interval)")
 }
 
 /// What only the holder may do. The row is locked first: what an update computes it computes before it waits for the row.
@@ -170,7 +173,7 @@ fn at_most_left(setting: &str) -> String {
     let left = "GREATEST(CAST(1 AS pg_catalog.int8),CAST(pg_catalog.ceil(pg_catalog.date_part('epoch',expires_at \
          OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) CAST(1000 AS pg_catalog.float8)) \
          AS pg_catalog.int8))";
-    let now = format!("CAST(pg_catalog.current_setting('{setting}') AS pg_catalog.interval)");
+    let now = self::setting(setting);
     format!(
         "CASE WHEN {now} OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR {now} OPERATOR(pg_catalog.>) \
          (expires_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \

@@ -3,7 +3,6 @@
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{BigInt, Binary, Bool, Nullable, Text};
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 use std::marker::PhantomData;
@@ -37,7 +36,7 @@ pub(super) type RowColumns = (
 );
 
 /// The columns of the answer to an acquisition.
-pub(super) type GrantColumns = (Nullable<BigInt>, BigInt, Text);
+pub(super) type GrantColumns = (Nullable<BigInt>, BigInt, BigInt);
 
 impl<'s, const N: usize, Columns> Statement<'s, N, Columns> {
     pub(super) const fn new(text: &'s str, values: [Value<'s>; N]) -> Self {
@@ -57,14 +56,6 @@ pub(super) async fn count<const N: usize>(
 ) -> QueryResult<usize> {
     let statement: Statement<'_, N> = Statement::new(text, values);
     conn.execute_returning_count(statement).await
-}
-
-/// Whether somebody else wrote the row at the same moment, which only stricter levels than READ COMMITTED say.
-pub(super) const fn is_conflict(error: &DieselError) -> bool {
-    matches!(
-        error,
-        DieselError::DatabaseError(DatabaseErrorKind::SerializationFailure, _)
-    )
 }
 
 /// Adds a value where it stands, or behind a text that has its number already.

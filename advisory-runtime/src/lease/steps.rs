@@ -3,16 +3,15 @@
 use super::backoff::{Backoff, Refusal};
 use super::request::{lasts, milliseconds};
 use super::row::micros;
-use super::statement::{GrantColumns, Statement, Value, count, is_conflict};
+use super::statement::{GrantColumns, Statement, Value, count};
 use super::{FencingToken, Lease, Request, Table, running};
 use crate::driver::{Driver, depth};
-use crate::renewal::Hold;
+use crate::renewal::is_conflict;
 use crate::{Connection, Error};
 use diesel::result::Error as DieselError;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -101,23 +100,18 @@ impl Table {
                 Value::Hash(swept_from),
             ],
         );
-        let answer: Result<(Option<i64>, i64, String), _> =
+        let answer: Result<(Option<i64>, i64, i64), _> =
             RunQueryDsl::get_result(statement, conn).await;
         match answer {
-            Ok((Some(token), ..)) => Ok(Ok(Lease {
-                table: self.clone(),
-                lock: request.name(),
-                key_hash,
-                grant_id,
-                token: FencingToken(token),
-                waited: Duration::ZERO,
-                keep: request.keep,
-                is_test,
-                hold: Arc::new(Hold::new(sent, request.ttl)),
-            })),
-            Ok((None, left, lock_timeout)) => {
-                Ok(Err(Refusal::held(micros(left), Some(&lock_timeout))))
+            Ok((Some(token), ..)) => {
+                let token = FencingToken(token);
+                let lease = Lease::new(self, request, grant_id, token, sent);
+                Ok(Ok(Lease { is_test, ..lease }))
             }
+            Ok((None, left, lock_timeout)) => Ok(Err(Refusal::Held {
+                left: micros(left),
+                lock_timeout: Some(micros(lock_timeout)).filter(|limit| !limit.is_zero()),
+            })),
             Err(error) if is_conflict(&error) => Ok(Err(Refusal::Conflict)),
             Err(error) => Err(self.explain(conn, error, request.name()).await),
         }

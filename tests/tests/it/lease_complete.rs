@@ -160,7 +160,11 @@ async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_mor
         Ok::<_, Error>(())
     });
     completed.await.unwrap();
-    let row = table.find_text(&mut conn, "k").await.unwrap().unwrap();
+    let row = table
+        .find(&mut conn, advisory_runtime::lease::Request::text("k"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(row.is_kept && row.remaining > GENEROUS * 59, "{row:?}");
     assert_eq!(row.token, lease.token());
     assert!(!table.holds(&mut conn, &lease).await.unwrap());

@@ -117,7 +117,11 @@ async fn a_renewal_and_a_kept_key_outlive_a_crash() {
     let renewed = table.acquire(&mut conn, short("renewed")).await.unwrap();
     let kept = table.acquire(&mut conn, short("kept")).await.unwrap();
     let left = async |conn: &mut AsyncPgConnection, text: &str| {
-        let row = table.find_text(conn, text).await.unwrap().unwrap();
+        let row = table
+            .find(conn, advisory_runtime::lease::Request::text(text))
+            .await
+            .unwrap()
+            .unwrap();
         row.remaining
     };
     let mut forgotten = 0;

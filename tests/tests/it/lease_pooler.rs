@@ -70,7 +70,11 @@ async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
     done.await.unwrap();
     let error = table.acquire(&mut a, key("k")).await.unwrap_err();
     assert!(error.is_busy(), "{error:?}");
-    let row = table.find_text(&mut a, "k").await.unwrap().unwrap();
+    let row = table
+        .find(&mut a, advisory_runtime::lease::Request::text("k"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(row.is_kept);
     table.sweep(&mut a).await.unwrap();
     db.until_quiet().await;
