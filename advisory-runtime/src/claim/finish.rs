@@ -122,10 +122,6 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
-///
-/// # Examples
-///
-/// The page of [the module](super) has one.
 pub async fn complete_with<T, C, S>(conn: &mut C, job: &Claimed<T>, changes: S) -> Result<(), Error>
 where
     T: Claim,

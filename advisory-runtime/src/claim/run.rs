@@ -55,10 +55,6 @@ pub enum OnErr {
 /// # Cancel safety
 ///
 /// Cancel safe: the work is dropped, and then the job is given back in the background, at the latest when it expires.
-///
-/// # Examples
-///
-/// The page of [the module](super) has one.
 pub async fn run<T, P, R, E>(
     pool: &P,
     job: &Claimed<T>,

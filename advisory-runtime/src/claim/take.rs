@@ -35,10 +35,6 @@ use std::time::Instant;
 /// # Cancel safety
 ///
 /// Cancelling can leave a row claimed that nobody knows of, until it expires.
-///
-/// # Examples
-///
-/// The page of [the module](super) has one.
 pub async fn next<T, C>(conn: &mut C, worker: &str) -> Result<Option<Claimed<T>>, Error>
 where
     T: Claim,
@@ -106,10 +102,6 @@ where
 /// # Cancel safety
 ///
 /// As [`next`].
-///
-/// # Examples
-///
-/// The page of [the module](super) has one.
 pub async fn by_key<T, C>(
     conn: &mut C,
     worker: &str,

@@ -1,16 +1,13 @@
 //! How is a write made to happen only under a lease, and the lease's end in the same commit?
 
-use super::statement::{Value, count, push_value};
-use super::{Lease, Table};
+use super::Lease;
+use super::statement::count;
 use crate::driver::depth;
 use crate::{Connection, Error};
-use diesel::QueryResult;
-use diesel::expression::is_aggregate;
-use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping};
-use diesel::pg::Pg;
-use diesel::query_builder::{AstPass, QueryFragment, QueryId};
+use diesel::dsl::{AsExprOf, sql};
+use diesel::expression::{SqlLiteral, UncheckedBind};
 use diesel::result::Error as DieselError;
-use diesel::sql_types::Bool;
+use diesel::sql_types::{BigInt, Binary, Bool};
 use diesel_async::AsyncPgConnection;
 
 impl Lease {
@@ -84,10 +81,6 @@ impl Lease {
     /// # Cancel safety
     ///
     /// Cancel safe: dropping it leaves the transaction to whoever has it.
-    ///
-    /// # Examples
-    ///
-    /// The guide's page on [leases](crate::guide::leases) has one.
     pub async fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let conn = conn.pg();
         self.require_transaction(conn)?;
@@ -144,51 +137,22 @@ impl Lease {
     /// ```
     #[must_use]
     pub fn is_current(&self) -> IsCurrent {
-        IsCurrent {
-            table: self.table.clone(),
-            values: self.values(),
-        }
+        // Other values of the statement can stand before these, so they are not numbered.
+        let mut texts = self.table.named.texts.is_current.split('$');
+        let mut text = || texts.next().unwrap_or_default();
+        sql::<Bool>(text())
+            .bind::<Binary, _>(self.key_hash.to_vec())
+            .sql(text())
+            .bind::<BigInt, _>(self.grant_id)
+            .sql(text())
     }
 }
 
 /// The condition that a lease's token is current; see [`Lease::is_current`].
-#[derive(Clone, Debug)]
-pub struct IsCurrent {
-    table: Table,
-    values: [Value<'static>; 2],
-}
-
-impl Expression for IsCurrent {
-    type SqlType = Bool;
-}
-
-impl<T> AppearsOnTable<T> for IsCurrent {}
-
-impl<T> SelectableExpression<T> for IsCurrent {}
-
-impl<G> ValidGrouping<G> for IsCurrent {
-    type IsAggregate = is_aggregate::Never;
-}
-
-impl QueryId for IsCurrent {
-    type QueryId = ();
-    const HAS_STATIC_QUERY_ID: bool = false;
-}
-
-impl QueryFragment<Pg> for IsCurrent {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        // Other values of the statement can stand before these, so each is written where its number would.
-        let mut rest = self.table.named.texts.is_current.as_str();
-        for (index, value) in self.values.iter().enumerate() {
-            let mark = format!("${}", index + 1);
-            let Some((before, behind)) = rest.split_once(&mark) else {
-                continue;
-            };
-            out.push_sql(before);
-            push_value(&mut out, value, false)?;
-            rest = behind;
-        }
-        out.push_sql(rest);
-        Ok(())
-    }
-}
+pub type IsCurrent = SqlLiteral<
+    Bool,
+    UncheckedBind<
+        SqlLiteral<Bool, UncheckedBind<SqlLiteral<Bool>, AsExprOf<Vec<u8>, Binary>>>,
+        AsExprOf<i64, BigInt>,
+    >,
+>;

@@ -19,34 +19,17 @@ use tokio::time::Instant;
 #[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
 pub struct Held {
-    lease: Lease,
-    finish: Option<oneshot::Sender<Finish>>,
-    max_hold: Option<Duration>,
-    keep: Option<Duration>,
-    since: Instant,
+    pub(super) lease: Lease,
+    pub(super) finish: Option<oneshot::Sender<Finish>>,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) keep: Option<Duration>,
+    pub(super) since: Instant,
     pub(super) telemetry: Option<Telemetry>,
     /// Its place in the order of locks.
     pub(super) taken: Option<Arc<LockSet>>,
 }
 
 impl Held {
-    pub(super) fn new(
-        lease: Lease,
-        finish: oneshot::Sender<Finish>,
-        max_hold: Option<Duration>,
-        keep: Option<Duration>,
-    ) -> Self {
-        Self {
-            lease,
-            finish: Some(finish),
-            max_hold,
-            keep,
-            since: Instant::now(),
-            telemetry: None,
-            taken: None,
-        }
-    }
-
     /// The lease, for the body: its token, and the writes that are conditional on it.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
@@ -70,10 +53,6 @@ impl Held {
     /// # Cancel safety
     ///
     /// Dropping it drops the body, and the lease goes on.
-    ///
-    /// # Examples
-    ///
-    /// The page of [`Leases::acquire`](super::Leases::acquire) has one.
     pub async fn run<F: Future>(&mut self, body: F) -> Result<F::Output, Error> {
         let outcome = self.watch(body).await;
         if matches!(outcome, Err(Error::HoldExceeded { .. })) {

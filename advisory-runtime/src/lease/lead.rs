@@ -2,7 +2,7 @@
 
 use super::backoff::chance;
 use super::store::{Store, is_unreachable};
-use super::{FencingToken, Lease, Leases, Request, Source};
+use super::{Lease, Leases, Request, Source};
 use crate::{Error, Wait};
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -11,42 +11,10 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// A time in which this process leads. A copy is the same term.
-#[derive(Clone, Debug)]
-pub struct Term(Lease);
-
-impl Term {
-    /// The fencing token: larger in each later term, whichever process leads in it.
-    #[must_use]
-    pub const fn token(&self) -> FencingToken {
-        self.0.token()
-    }
-
-    /// Whether this process leads, by its own pessimistic clock; see [`Lease::is_held`].
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
-
-    /// Resolves when the term ends: for tasks that the body has spawned, which are not dropped with it.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only waits.
-    pub async fn lost(&self) {
-        self.0.lost().await;
-    }
-
-    /// The lease, to [`fence`](Lease::fence) what is written in this term.
-    #[must_use]
-    pub const fn lease(&self) -> &Lease {
-        &self.0
-    }
-}
-
 /// Campaigns for ever: waits until the key is free, runs the body while this process leads, and campaigns again.
 ///
-/// The body is dropped before the lease is lost. After its `Ok` the leadership is given up, and this process campaigns again when the
+/// The body gets the lease of its term, whose token is larger than in each earlier term, whichever process led in it. It is dropped
+/// before the lease is lost; tasks that it has spawned are not, and learn it from [`Lease::lost`]. After its `Ok` the leadership is given up, and this process campaigns again when the
 /// others had a chance. While the server cannot be reached, it tries on. To give the leadership up when the process shuts down, use
 /// [`lead_until`]; dropping this future gives it up in the background, which a runtime that ends may not carry out.
 ///
@@ -79,7 +47,7 @@ impl Term {
 ///             minute.tick().await;
 ///             let mut conn = pool.connection().await?;
 ///             conn.transaction(async |conn| {
-///                 term.lease().fence(conn).await?; // refused when another process leads by now
+///                 term.fence(conn).await?; // refused when another process leads by now
 ///                 diesel::sql_query("DELETE FROM session WHERE expires < now()").execute(conn).await?;
 ///                 Ok::<_, Error>(())
 ///             })
@@ -92,7 +60,7 @@ impl Term {
 pub async fn lead<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
-    body: impl FnMut(Term) -> F,
+    body: impl FnMut(Lease) -> F,
 ) -> Result<Infallible, E>
 where
     E: From<Error>,
@@ -116,15 +84,11 @@ where
 /// # Cancel safety
 ///
 /// As [`lead`].
-///
-/// # Examples
-///
-/// The guide's page on [leader election](crate::guide::leadership) has one.
 pub async fn lead_until<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
     shutdown: impl Future<Output = ()>,
-    mut body: impl FnMut(Term) -> F,
+    mut body: impl FnMut(Lease) -> F,
 ) -> Result<(), E>
 where
     E: From<Error>,
@@ -151,7 +115,7 @@ impl<S: Store> Campaign<S> {
     async fn term<E: From<Error>, F: Future<Output = Result<(), E>>>(
         &self,
         shutdown: impl Future<Output = ()>,
-        body: &mut impl FnMut(Term) -> F,
+        body: &mut impl FnMut(Lease) -> F,
     ) -> Result<bool, E> {
         let mut shutdown = pin!(shutdown);
         // Boxed, as what follows: a campaign lasts for long, and should not be large in its caller.
@@ -171,8 +135,8 @@ impl<S: Store> Campaign<S> {
                 return Err(error.into());
             }
         };
-        let term = Term(held.lease().clone());
-        let Some(led) = unless(shutdown.as_mut(), Box::pin(held.run(body(term)))).await else {
+        let term = body(held.lease().clone());
+        let Some(led) = unless(shutdown.as_mut(), Box::pin(held.run(term))).await else {
             drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
             return Ok(true);
         };

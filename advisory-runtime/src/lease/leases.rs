@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// How long the server may take to say whether a call waits for itself: at least, and at most.
 const SOON: Duration = Duration::from_secs(1);
@@ -136,15 +137,21 @@ impl<S: Store> Leases<S> {
         }
         let (ready, granted) = oneshot::channel();
         let (finish, finished) = oneshot::channel();
-        let (lock, limit, keep) = (request.name(), request.max_hold, request.keep);
+        let (lock, max_hold, keep) = (request.name(), request.max_hold, request.keep);
         drop(runtime.spawn(keeper::run(self.clone(), request, ready, finished)));
         let Ok(granted) = granted.await else {
             let reason = "the runtime is shutting down";
             return Err(Error::NoRuntime { lock, reason });
         };
-        let mut held = Held::new(granted?, finish, limit, keep);
-        held.taken = taken;
-        Ok(held)
+        Ok(Held {
+            lease: granted?,
+            finish: Some(finish),
+            max_hold,
+            keep,
+            since: Instant::now(),
+            telemetry: None,
+            taken,
+        })
     }
 
     /// Whether one of these is held in this table, and not in another one or another database. Without an answer, the call waits as
@@ -210,7 +217,7 @@ fn runtime(request: &Request) -> Result<Handle, Error> {
         return Err(Error::NoRuntime { lock, reason });
     };
     // tokio says it in no other way.
-    let timer = catch_unwind(|| drop(tokio::time::sleep_until(tokio::time::Instant::now())));
+    let timer = catch_unwind(|| drop(tokio::time::sleep_until(Instant::now())));
     if timer.is_err() {
         let reason =
             "the tokio runtime has no timer: call `enable_time` or `enable_all` on its builder";

@@ -104,7 +104,9 @@ impl Texts {
             ),
             is_current: format!(
                 "EXISTS (SELECT 1 FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE)"
-            ),
+            )
+            .replace("$1", "$")
+            .replace("$2", "$"),
             find: format!("{row} WHERE {KEY} AND {VALID}"),
             list: format!("{row} WHERE {VALID}"),
             sweep: format!(

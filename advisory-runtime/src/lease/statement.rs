@@ -58,28 +58,6 @@ pub(super) async fn count<const N: usize>(
     conn.execute_returning_count(statement).await
 }
 
-/// Adds a value where it stands, or behind a text that has its number already.
-pub(super) fn push_value<'b>(
-    out: &mut AstPass<'_, 'b, Pg>,
-    value: &'b Value<'_>,
-    is_numbered: bool,
-) -> QueryResult<()> {
-    macro_rules! push {
-        ($sql_type:ty, $rust:ty, $value:expr) => {
-            if is_numbered {
-                out.push_bind_param_value_only::<$sql_type, $rust>($value)
-            } else {
-                out.push_bind_param::<$sql_type, $rust>($value)
-            }
-        };
-    }
-    match value {
-        Value::Hash(hash) => push!(Binary, [u8], hash.as_slice()),
-        Value::Number(number) => push!(BigInt, i64, number),
-        Value::Text(text) => push!(Nullable<Text>, Option<&str>, text),
-    }
-}
-
 impl<const N: usize, Columns> QueryId for Statement<'_, N, Columns> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
@@ -92,8 +70,13 @@ impl<const N: usize, Columns> Query for Statement<'_, N, Columns> {
 impl<const N: usize, Columns> QueryFragment<Pg> for Statement<'_, N, Columns> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(self.text);
-        let mut values = self.values.iter();
-        values.try_for_each(|value| push_value(&mut out, value, true))
+        self.values.iter().try_for_each(|value| match value {
+            Value::Hash(hash) => out.push_bind_param_value_only::<Binary, [u8]>(hash.as_slice()),
+            Value::Number(number) => out.push_bind_param_value_only::<BigInt, i64>(number),
+            Value::Text(text) => {
+                out.push_bind_param_value_only::<Nullable<Text>, Option<&str>>(text)
+            }
+        })
     }
 }
 

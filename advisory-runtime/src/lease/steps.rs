@@ -8,7 +8,6 @@ use super::{FencingToken, Lease, Request, Table, running};
 use crate::driver::{Driver, depth};
 use crate::renewal::is_conflict;
 use crate::{Connection, Error};
-use diesel::result::Error as DieselError;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -134,10 +133,6 @@ impl Table {
     /// # Cancel safety
     ///
     /// Cancel safe: it is renewed or not, and the lease's own clock counts from before.
-    ///
-    /// # Examples
-    ///
-    /// The page of [`Table::acquire`] has one.
     pub async fn renew<C: Connection>(
         &self,
         conn: &mut C,
@@ -173,9 +168,10 @@ impl Table {
     pub async fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         let conn = conn.pg();
         require_no_transaction(conn, || lease.name())?;
-        let released = count(conn, &self.named.texts.release, lease.values()).await;
+        let released = self.told(conn, lease, &self.named.texts.release, lease.values());
+        let released = released.await;
         lease.hold.lose();
-        self.told(conn, lease, released).await
+        released
     }
 
     /// Leaves the key taken for this time from now on, by nobody who could renew, release or write under it; `false` when it was
@@ -222,9 +218,8 @@ impl Table {
     ///
     /// Cancel safe: it only reads.
     pub async fn holds<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
-        let conn = conn.pg();
-        let found = count(conn, &self.named.texts.holds, lease.values()).await;
-        self.told(conn, lease, found).await
+        let text = &self.named.texts.holds;
+        self.told(conn.pg(), lease, text, lease.values()).await
     }
 
     /// Whether this grant's key is kept, once the transaction that changes the row has ended.
@@ -233,8 +228,8 @@ impl Table {
         conn: &mut AsyncPgConnection,
         lease: &Lease,
     ) -> Result<bool, Error> {
-        let found = count(conn, &self.named.texts.is_kept, lease.values()).await;
-        self.told(conn, lease, found).await
+        let text = &self.named.texts.is_kept;
+        self.told(conn, lease, text, lease.values()).await
     }
 
     /// Sets a new end, if the lease is held.
@@ -248,17 +243,18 @@ impl Table {
         lasts(time, || lease.name())?;
         let [hash, grant] = lease.values();
         let values = [hash, grant, Value::Number(milliseconds(time))];
-        let changed = count(conn, text, values).await;
-        self.told(conn, lease, changed).await
+        self.told(conn, lease, text, values).await
     }
 
-    async fn told(
+    /// Whether the statement has found or changed the lease's row.
+    async fn told<const N: usize>(
         &self,
         conn: &mut AsyncPgConnection,
         lease: &Lease,
-        rows: Result<usize, DieselError>,
+        text: &str,
+        values: [Value<'_>; N],
     ) -> Result<bool, Error> {
-        match rows {
+        match count(conn, text, values).await {
             Ok(rows) => Ok(rows > 0),
             Err(error) => Err(self.explain(conn, error, lease.name()).await),
         }

@@ -206,7 +206,7 @@ async fn a_kept_key_stays_taken_and_is_nobodys() {
     );
     assert!(!lease.is_held());
     let row = table
-        .find(&mut conn, advisory_runtime::lease::Request::text("k"))
+        .find(&mut conn, Request::text("k"))
         .await
         .unwrap()
         .unwrap();
@@ -292,10 +292,7 @@ async fn each_call_is_one_round_trip() {
         counted("renew");
         table.holds(&mut conn, &lease).await.unwrap();
         counted("holds");
-        table
-            .find(&mut conn, advisory_runtime::lease::Request::text("k"))
-            .await
-            .unwrap();
+        table.find(&mut conn, Request::text("k")).await.unwrap();
         counted("find");
         table.list(&mut conn).await.unwrap();
         counted("list");

@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::lease::{Lease, Leases, Table};
+use advisory_runtime::lease::{Lease, Leases, Request, Table};
 use advisory_runtime::{Error, Pool as _, advisory_lock};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -161,7 +161,7 @@ async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_mor
     });
     completed.await.unwrap();
     let row = table
-        .find(&mut conn, advisory_runtime::lease::Request::text("k"))
+        .find(&mut conn, Request::text("k"))
         .await
         .unwrap()
         .unwrap();

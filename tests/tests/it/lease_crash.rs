@@ -6,7 +6,7 @@
 
 use crate::bookings::execute;
 use crate::lease::key;
-use advisory_runtime::lease::{Lease, Table};
+use advisory_runtime::lease::{Lease, Request, Table};
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel::dsl::sql;
 use diesel::sql_types::BigInt;
@@ -118,7 +118,7 @@ async fn a_renewal_and_a_kept_key_outlive_a_crash() {
     let kept = table.acquire(&mut conn, short("kept")).await.unwrap();
     let left = async |conn: &mut AsyncPgConnection, text: &str| {
         let row = table
-            .find(conn, advisory_runtime::lease::Request::text(text))
+            .find(conn, Request::text(text))
             .await
             .unwrap()
             .unwrap();

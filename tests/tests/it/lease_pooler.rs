@@ -71,7 +71,7 @@ async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
     let error = table.acquire(&mut a, key("k")).await.unwrap_err();
     assert!(error.is_busy(), "{error:?}");
     let row = table
-        .find(&mut a, advisory_runtime::lease::Request::text("k"))
+        .find(&mut a, Request::text("k"))
         .await
         .unwrap()
         .unwrap();
@@ -103,7 +103,7 @@ async fn leaders_and_locks_of_a_transaction_work_behind_a_pooler() {
                     let mut held = xact::begin(&mut conn, 7).await?;
                     let added = async {
                         let conn = held.conn();
-                        term.lease().fence(conn).await?;
+                        term.fence(conn).await?;
                         let n: i64 = counter::table.select(counter::n).first(conn).await?;
                         diesel::update(counter::table)
                             .set(counter::n.eq(n + 1))

@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::lease::{database, key};
 use advisory_runtime::Error;
-use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Table};
+use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Request, Table};
 use advisory_tests::Database;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -56,10 +56,7 @@ async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
     let lease = table.acquire(conn, key("k")).await.unwrap();
     assert!(table.acquire(conn, key("k")).await.unwrap_err().is_busy());
     assert_eq!(
-        Table::new()
-            .find(conn, advisory_runtime::lease::Request::text("k"))
-            .await
-            .unwrap(),
+        Table::new().find(conn, Request::text("k")).await.unwrap(),
         None
     );
     assert!(table.renew(conn, &lease, TTL).await.unwrap());
@@ -179,18 +176,11 @@ async fn all_but_a_wait(conn: &mut AsyncPgConnection, table: &Table) {
     assert!(table.acquire(conn, request()).await.unwrap_err().is_busy());
     assert!(table.renew(conn, &lease, TTL * 2).await.unwrap());
     assert!(table.holds(conn, &lease).await.unwrap());
-    let row = table
-        .find(conn, advisory_runtime::lease::Request::text("k"))
-        .await
-        .unwrap()
-        .unwrap();
+    let row = table.find(conn, Request::text("k")).await.unwrap().unwrap();
     assert_eq!(row.key.as_deref(), Some("k"));
     assert!(row.remaining > TTL, "{row:?}");
     assert_eq!(
-        table
-            .find(conn, advisory_runtime::lease::Request::text("other"))
-            .await
-            .unwrap(),
+        table.find(conn, Request::text("other")).await.unwrap(),
         None
     );
     assert_eq!(table.list(conn).await.unwrap().len(), 1);
