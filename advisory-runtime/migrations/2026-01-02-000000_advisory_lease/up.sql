@@ -8,7 +8,7 @@
 -- * No index on `expires_at` or `holder`: a renewal writes no index as long as none has a column that changes.
 -- * A released lease is one that has expired. Each new row removes expired ones, more of them than it adds.
 -- * Pages are filled (`fillfactor` 100, the default): then they are also cleaned while they are filled, and between two runs of
---   autovacuum the file grows by 30 bytes for each key that is used once. With room left in the pages it was 350.
+--   autovacuum the file grows by as little as 30 bytes for each key that is used once. With room left in the pages it was 350.
 --
 -- Roles that lease need these rights, and no others:
 --     GRANT SELECT, INSERT, UPDATE, DELETE ON public.advisory_lease TO worker;

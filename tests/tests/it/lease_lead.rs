@@ -1,7 +1,7 @@
 //! Leaders: one at a time, the next one in time, and a leadership that is given up at once. `examples/leader.rs` does it with processes.
 
 use crate::lease::{database, expire};
-use advisory_runtime::lease::{self, Held, Lease, Leases, Request, Source};
+use advisory_runtime::lease::{self, Held, Lease, Leases, Request, Source, Table};
 use advisory_runtime::{Error, Wait};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -111,7 +111,9 @@ async fn a_campaign_goes_on_over_restarts_of_the_server() {
     let server = OwnServer::start().await;
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
     let pool = Pool::builder(manager).max_size(2).build().unwrap();
-    Leases::new(pool.clone()).set_up().await.unwrap();
+    let mut conn = pool.get().await.unwrap();
+    Table::new().set_up(&mut conn).await.unwrap();
+    drop(conn);
     let mut leader = Candidate::start(pool);
     let mut last = leader.term().await;
     for mode in ["fast", "immediate"] {
