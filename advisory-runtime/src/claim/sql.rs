@@ -97,21 +97,24 @@ impl<'a, T: Claim, K: Bound> Statement<'a, T, K> {
         how: How<'a>,
         changes: Option<Changes<'a>>,
     ) -> Self {
-        let mut set = format!("NULL, {} = NULL", quoted(T::LockedBy::NAME));
         let at = match how {
             How::Complete => T::CompletedAt::COLUMN,
             How::Fail(_) => T::FailedAt::COLUMN,
             How::Release => None,
         };
-        if let Some(at) = at {
-            set += &format!(", {} = {NOW}", quoted(at));
-        }
-        let mut message = "";
-        if let (How::Fail(text), Some(column)) = (how, T::ErrorMessage::COLUMN) {
-            set += &format!(", {} = \0m", quoted(column));
-            message = text;
-        }
-        set += "\0c";
+        let at = at.map(|at| format!(", {} = {NOW}", quoted(at)));
+        let why = match (how, T::ErrorMessage::COLUMN) {
+            (How::Fail(message), Some(column)) => Some((message, column)),
+            _ => None,
+        };
+        let why_set = why.map(|(_, column)| format!(", {} = \0m", quoted(column)));
+        let set = format!(
+            "NULL, {} = NULL{}{}\0c",
+            quoted(T::LockedBy::NAME),
+            at.unwrap_or_default(),
+            why_set.unwrap_or_default()
+        );
+        let message = why.map_or("", |(message, _)| message);
         let text = Names::of::<T>().change::<T>(&set);
         Self {
             message,

@@ -135,7 +135,6 @@ impl Lease {
     ///     Ok(diesel::update(current).set(report::state.eq("published")).execute(conn).await? > 0)
     /// }
     /// ```
-    #[must_use]
     pub fn is_current(&self) -> IsCurrent {
         // Other values of the statement can stand before these, so they are not numbered.
         let mut texts = self.table.named.texts.is_current.split('$');
