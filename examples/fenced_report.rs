@@ -10,7 +10,7 @@ use std::env;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use advisory_runtime::lease::{Leases, Table};
+use advisory_runtime::lease::Table;
 use advisory_runtime::{Error, Pool as _};
 use advisory_tests::Database;
 use diesel::prelude::*;
