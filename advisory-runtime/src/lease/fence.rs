@@ -66,7 +66,8 @@ impl Lease {
     ///
     /// This is the only way to do something *once*. With `keep` alone, a process that dies between its commit and the end of the call
     /// leaves a key that is free after the ttl, and the work runs again. Call it last in the transaction: it ends the lease, so a
-    /// [`fence`](Self::fence) behind it is refused. If the transaction is rolled back, the lease goes on.
+    /// [`fence`](Self::fence) behind it is refused. If the transaction is rolled back, the lease goes on, unless it has expired
+    /// meanwhile: then it is lost, and the body is dropped.
     ///
     /// # Locking
     ///

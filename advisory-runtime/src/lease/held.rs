@@ -106,7 +106,8 @@ impl Held {
     /// # Errors
     ///
     /// The body's own error as it is. For an `Ok` [`Error::LockLost`] when the lease was lost before the body had returned, when
-    /// somebody else has the key by now, or when it could not be kept: then the key may be free too early. A release that does not
+    /// somebody else has the key by now, or when it could not be kept: then the key may be free too early. Also when the transaction of
+    /// [`Lease::complete`] was rolled back and the key is not held any more, whatever the body says. A release that does not
     /// reach the server is no error: the lease was held while the body ran, and ends by itself.
     ///
     /// # Cancel safety
