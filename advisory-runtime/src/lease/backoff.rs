@@ -29,13 +29,6 @@ pub enum Refusal {
     Unreachable,
 }
 
-impl Refusal {
-    pub(super) fn held(left: Duration, lock_timeout: Option<&str>) -> Self {
-        let lock_timeout = lock_timeout.and_then(setting);
-        Self::Held { left, lock_timeout }
-    }
-}
-
 /// The tries of one call.
 pub(super) struct Backoff<'c> {
     request: &'c Request,
@@ -134,20 +127,4 @@ impl<'c> Backoff<'c> {
         }
         self.pause(Refusal::Unreachable).await
     }
-}
-
-/// A time-out as the server writes it: `0`, `1500ms`, `5s`, `2min`, `1h`, `1d`.
-fn setting(text: &str) -> Option<Duration> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let unit = match unit {
-        "ms" | "" => 1,
-        "s" => 1_000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    (number > 0).then(|| Duration::from_millis(number.saturating_mul(unit)))
 }

@@ -79,11 +79,11 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, 
     source.leases().followed(request).await
 }
 
-/// [`Leases::sweep`]: removes all rows of a table that have expired.
+/// [`Table::sweep`](super::Table::sweep), on a connection of the pool: removes all rows of the table that have expired.
 ///
 /// # Errors
 ///
-/// As [`Leases::sweep`].
+/// As [`Table::sweep`](super::Table::sweep), and [`Error::Pool`].
 ///
 /// # Cancel safety
 ///
@@ -100,5 +100,6 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, 
 /// }
 /// ```
 pub async fn sweep(source: &impl Source) -> Result<usize, Error> {
-    source.leases().sweep().await
+    let leases = source.leases();
+    leases.store.sweep(&leases.table).await
 }

@@ -206,7 +206,11 @@ async fn a_kept_key_stays_taken_and_is_nobodys() {
             .unwrap()
     );
     assert!(!lease.is_held());
-    let row = table.find_text(&mut conn, "k").await.unwrap().unwrap();
+    let row = table
+        .find(&mut conn, Request::text("k"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(row.remaining > Duration::from_secs(3500), "{row:?}");
     assert_eq!(row.key, None, "the text is erased");
     assert!(row.is_kept);
@@ -289,7 +293,7 @@ async fn each_call_is_one_round_trip() {
         counted("renew");
         table.holds(&mut conn, &lease).await.unwrap();
         counted("holds");
-        table.find_text(&mut conn, "k").await.unwrap();
+        table.find(&mut conn, Request::text("k")).await.unwrap();
         counted("find");
         table.list(&mut conn).await.unwrap();
         counted("list");
