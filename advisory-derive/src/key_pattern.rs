@@ -208,18 +208,31 @@ impl KeyPattern {
         this: Option<&Ident>,
     ) -> TokenStream {
         // The name that was checked, even if a macro wrote the parameter and its caller the pattern.
-        let span = names.span_of(placeholder, self.literal.span());
+        let root = names.span_of(placeholder, self.literal.span());
+        let field = after(root);
         let mut path = TokenStream::new();
         if let Some(this) = this {
             this.to_tokens(&mut path);
         }
         for step in &placeholder.path {
-            if !path.is_empty() {
-                quote_spanned!(span=> .).to_tokens(&mut path);
+            let is_root = path.is_empty();
+            if !is_root {
+                quote_spanned!(field=> .).to_tokens(&mut path);
             }
-            step_tokens(step, span).to_tokens(&mut path);
+            step_tokens(step, if is_root { root } else { field }).to_tokens(&mut path);
         }
         path
+    }
+}
+
+/// The place behind a pattern. The compiler reports an unknown field at its token, and offers to replace that token by a similar name:
+/// the pattern's own span would be replaced as a whole.
+fn after(pattern: Span) -> Span {
+    // A unit test of the macro runs outside of the compiler.
+    if proc_macro::is_available() {
+        Span::from(pattern.unwrap().end())
+    } else {
+        pattern
     }
 }
 

@@ -18,6 +18,7 @@ mod errors;
 mod expand;
 #[cfg(test)]
 mod expansion_page;
+mod fallback;
 mod function;
 mod key_part;
 mod key_pattern;
@@ -160,11 +161,12 @@ use quote::quote;
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);
-    lock(args.into(), item.clone())
+    let args = proc_macro2::TokenStream::from(args);
+    lock(args.clone(), item.clone())
         .unwrap_or_else(|errors| {
-            // The unchanged function is emitted beside the errors, so that its callers do not fail too.
             let errors = errors.into_compile_errors();
-            quote!(#errors #item)
+            let function = fallback::unlocked(args, item);
+            quote!(#errors #function)
         })
         .into()
 }

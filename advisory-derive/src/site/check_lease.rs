@@ -154,7 +154,7 @@ fn pool(args: &Args, function: &Function) -> Option<String> {
     let param = function
         .params
         .iter()
-        .find(|param| param.ty.to_string().contains("Pool"));
+        .find(|param| param.is_pool());
     let param = param
         .and_then(|param| param.names.first())
         .map(ToString::to_string);

@@ -3,7 +3,7 @@
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::function::params::{Param, Receiver};
-use crate::tokens::is_punct;
+use crate::tokens::{first_span, is_punct, is_word};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
 /// Where the connection comes from.
@@ -59,17 +59,27 @@ pub(crate) fn find(
         errors.at(function.name.span(), no_connection(function));
         return None;
     };
-    let mut tokens = given.clone().into_iter();
-    let first = tokens.next();
-    if let Some(token) = &first
-        && is_punct(token, '&')
-    {
-        errors.at(
-            token.span(),
-            "`conn` names a place or gives a connection: write it without the `&mut`",
+    if names_pool(&given) && !is_connection_param(&given, function) {
+        let (span, written) = (first_span(&given), spelled(&given));
+        let pool = spelled(&without_borrow(&given));
+        let wanted = format_args!(
+            "`{written}` is a pool, and a lock is held on one connection: write `conn = {pool}{}`",
+            function.get()
         );
+        errors.at(span, wanted);
         return None;
     }
+    let bare = without_borrow(&given);
+    if is_borrow(&given) && is_place(&bare) {
+        let wanted = format_args!(
+            "`conn` names the place, and the lock borrows it: write `conn = {}`",
+            spelled(&bare)
+        );
+        errors.at(first_span(&given), wanted);
+        return None;
+    }
+    let mut tokens = given.clone().into_iter();
+    let first = tokens.next();
     let fields: TokenStream = tokens.collect();
     let Some(TokenTree::Ident(root)) = first.filter(|_| is_fields(&fields)) else {
         return expression(given, function, errors);
@@ -129,7 +139,7 @@ fn place(
 ) -> Option<Connection> {
     let root = param.names.iter().find(|bound| *bound == name)?.clone();
     let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
-        (true, false) if param.ty.to_string().contains("Pool") => {
+        _ if fields.is_empty() && param.is_pool() => {
             let wanted = format_args!(
                 "`{name}` is a pool: write `conn = {name}{}`, which gives a connection",
                 function.get()
@@ -149,6 +159,45 @@ fn place(
         _ => Receiver::Value,
     };
     Some(Connection::Place { root, fields, by })
+}
+
+/// Whether an expression is a place: `conn`, `self.conn`, `ctx.db`.
+pub(crate) fn is_place(expression: &TokenStream) -> bool {
+    let mut tokens = expression.clone().into_iter();
+    matches!(tokens.next(), Some(TokenTree::Ident(_))) && is_fields(&tokens.collect())
+}
+
+/// Whether an expression is a place, or a borrow of one, with the name of a pool: `&self.pool`.
+pub(crate) fn names_pool(expression: &TokenStream) -> bool {
+    let place = without_borrow(expression);
+    let last = place.clone().into_iter().last();
+    is_place(&place)
+        && last.is_some_and(|last| last.to_string().to_lowercase().ends_with("pool"))
+}
+
+/// Whether an expression is a parameter whose type is not that of a pool, whatever its name is.
+fn is_connection_param(expression: &TokenStream, function: &Function) -> bool {
+    let name = expression.to_string();
+    let mut params = function.params.iter();
+    let param = params.find(|param| param.names.iter().any(|bound| *bound == name));
+    param.is_some_and(|param| !param.is_pool())
+}
+
+fn is_borrow(expression: &TokenStream) -> bool {
+    let first = expression.clone().into_iter().next();
+    first.is_some_and(|first| is_punct(&first, '&'))
+}
+
+/// The expression without a `&` or `&mut` in front.
+pub(crate) fn without_borrow(expression: &TokenStream) -> TokenStream {
+    let is_sign = |token: &TokenTree| is_punct(token, '&') || is_word(token, "mut");
+    expression.clone().into_iter().skip_while(is_sign).collect()
+}
+
+/// Tokens as a message shows them.
+fn spelled(tokens: &TokenStream) -> String {
+    let text = tokens.to_string().replace("& mut ", "&mut ").replace("& ", "&");
+    text.replace(" . ", ".")
 }
 
 /// Whether the tokens can follow the root of a place expression: nothing, or `.name.0…`.
