@@ -7,6 +7,7 @@ pub(crate) mod key;
 pub(crate) mod value;
 
 use crate::errors::Errors;
+use crate::function::mentions;
 use crate::tokens::split_at_commas;
 use advisory_pattern::Derivation;
 use argument::{name_of, not_implemented, set, value_of};
@@ -91,6 +92,16 @@ impl Args {
     pub(crate) fn allowed_overlaps(&self) -> Vec<String> {
         let others = self.allow_overlap.iter();
         others.map(|(other, _)| other.value()).collect()
+    }
+
+    /// Whether the lock uses this name's value for anything but its keys.
+    pub(crate) fn use_name(&self, name: &Ident) -> bool {
+        if self.is_session() && self.conn.is_none() && name == "conn" {
+            return true;
+        }
+        let name = name.to_string();
+        let mut written = [&self.on_held, &self.conn, &self.pool].into_iter();
+        written.any(|written| written.as_ref().is_some_and(|written| mentions(written, &name)))
     }
 
     /// The path of the runtime.

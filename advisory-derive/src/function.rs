@@ -3,7 +3,7 @@
 //! The body is never parsed, and all tokens before it are emitted unchanged. That is cheapest for a crate with a thousand locked
 //! functions, and no span is lost.
 
-mod async_trait;
+pub(crate) mod async_trait;
 pub(crate) mod params;
 
 use crate::errors::Errors;
@@ -170,6 +170,13 @@ pub(crate) struct Binding {
 }
 
 impl Function {
+    /// Allows the body to leave the parameters unused that the lock uses.
+    pub(crate) fn allow_unused(&mut self, is_used: impl Fn(&Ident) -> bool) {
+        if self.form == Form::BoxedFuture {
+            self.body = async_trait::allow_unused(&self.body, is_used);
+        }
+    }
+
     pub(crate) fn is_blocking(&self) -> bool {
         self.form == Form::Blocking
     }

@@ -35,6 +35,12 @@ impl KeyPattern {
         self.pattern.placeholders()
     }
 
+    /// Whether a placeholder starts with this name.
+    pub(crate) fn has_root(&self, name: &Ident) -> bool {
+        self.placeholders()
+            .any(|placeholder| placeholder.path.first().is_some_and(|root| name == root))
+    }
+
     pub(crate) fn slice(&self) -> Option<&Placeholder> {
         self.placeholders().find(|placeholder| placeholder.slice)
     }
@@ -249,12 +255,9 @@ pub(crate) fn check_with<'a>(
     patterns: impl Iterator<Item = &'a KeyPattern>,
     errors: &mut Errors,
 ) {
-    let roots: Vec<&str> = patterns
-        .flat_map(KeyPattern::placeholders)
-        .filter_map(|placeholder| Some(placeholder.path.first()?.as_str()))
-        .collect();
+    let patterns: Vec<&KeyPattern> = patterns.collect();
     for (name, _) in with {
-        if !roots.iter().any(|root| name == root) {
+        if !patterns.iter().any(|pattern| pattern.has_root(name)) {
             errors.at(
                 name.span(),
                 format_args!("`{name}` stands in no key: write `<{name}>` where it belongs"),

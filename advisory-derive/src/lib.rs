@@ -67,7 +67,7 @@ use quote::quote;
 /// | `max_hold` | none; `"30s"`, a `Duration` | the longest run of the body |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the transaction's level; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `nested` | `"allow"`, `"refuse"` | whether it may run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
-/// | `conn` | the parameter `conn`, a place, or an expression | the connection. Not for `"lease"` |
+/// | `conn` | the parameter `conn` or `_conn`; a place, or an expression | the connection. Not for `"lease"` |
 /// | `pool` | an expression: `self.pool` | where a lease takes a connection for each of its statements. Scope `"lease"`, which needs it |
 /// | `ttl` | `"60s"`, a `Duration` | how long the lease lasts after it was last renewed, and so how soon its key is free after its process has died. Scope `"lease"` |
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
@@ -102,8 +102,8 @@ use quote::quote;
 ///
 /// A place expression (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression
 /// (`conn = self.pool.get().await?`, in a plain `fn` `conn = self.pool.get()?`) is evaluated by the function, with the function's
-/// error conversion, and bound as `conn` in the body. There is a warning if a body under a transaction-level lock never uses the
-/// connection, because the transaction does not protect statements on another one.
+/// error conversion, and bound as `conn` in the body. Use it there: a transaction-level lock does not protect statements on another
+/// connection. The compiler warns of a parameter `conn` that the body never uses, except under a session-level lock.
 ///
 /// # Locking
 ///

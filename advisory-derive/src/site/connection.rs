@@ -49,12 +49,13 @@ pub(crate) fn find(
     errors: &mut Errors,
 ) -> Option<Connection> {
     let Some(given) = given else {
-        if let Some(param) = function
-            .params
-            .iter()
-            .find(|param| param.names.iter().any(|name| name == "conn"))
-        {
-            return place(param, "conn", TokenStream::new(), function, errors);
+        // The second is what the compiler suggests for a body that leaves it unused.
+        for name in ["conn", "_conn"] {
+            let mut params = function.params.iter();
+            if let Some(param) = params.find(|param| param.names.iter().any(|bound| bound == name))
+            {
+                return place(param, name, TokenStream::new(), function, errors);
+            }
         }
         errors.at(function.name.span(), no_connection(function));
         return None;
