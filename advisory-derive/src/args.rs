@@ -17,10 +17,10 @@ use key::{KeyArg, key, keys, with};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::{LitInt, LitStr};
-use value::{ident, number, overlap, reason, string, tables};
+use value::{conversion, ident, number, overlap, reason, string, tables};
 
 /// The arguments of `#[advisory_lock]`.
-pub(crate) const ADVISORY_LOCK: [&str; 25] = [
+pub(crate) const ADVISORY_LOCK: [&str; 26] = [
     "key",
     "keys",
     "with",
@@ -28,6 +28,7 @@ pub(crate) const ADVISORY_LOCK: [&str; 25] = [
     "mode",
     "wait",
     "on_held",
+    "err",
     "max_hold",
     "isolation",
     "nested",
@@ -57,6 +58,8 @@ pub(crate) struct Args {
     is_shared: Option<bool>,
     pub(crate) wait: Option<Wait>,
     pub(crate) on_held: Option<TokenStream>,
+    /// Makes the function's error of the lock's.
+    pub(crate) err: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
     /// For a lease, as are `renew`, `keep` and `pool`.
     pub(crate) ttl: Option<Duration>,
@@ -100,7 +103,7 @@ impl Args {
             return true;
         }
         let name = name.to_string();
-        let mut written = [&self.on_held, &self.conn, &self.pool].into_iter();
+        let mut written = [&self.on_held, &self.err, &self.conn, &self.pool].into_iter();
         written.any(|written| written.as_ref().is_some_and(|written| mentions(written, &name)))
     }
 
@@ -209,6 +212,7 @@ impl Args {
             }
             "wait" => set!(wait, duration::wait(value, name, errors)),
             "on_held" => set!(on_held, Some(value)),
+            "err" => set!(err, conversion(value, errors)),
             "max_hold" => set!(
                 max_hold,
                 duration::bound(value, name, &duration::MAX_HOLD, errors)

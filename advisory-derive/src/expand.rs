@@ -120,7 +120,12 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         )
     } else {
         let at = output.span().resolved_at(here);
-        quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
+        match &site.args.err {
+            Some(err) => {
+                quote_spanned!(at=> #private::returns::<#output>().finish_by(held, result, #err).await)
+            }
+            None => quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await),
+        }
     };
     quote_spanned!(here=>
         #request

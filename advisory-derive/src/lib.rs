@@ -64,6 +64,7 @@ use quote::quote;
 /// | `mode` | `"exclusive"`, `"shared"` | whether others may hold it at the same time, all of them shared. Not for `"lease"` |
 /// | `wait` | none: the session's own `lock_timeout`, for each key; `"never"`, `"500ms"`, `"5s"`, `"2m"`, `"1h"`, a `Duration`, `"forever"` | how long the whole acquisition may take |
 /// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | returned without running the body when the wait is over. Needs a `wait` that ends |
+/// | `err` | by `From`; `\|error\| AppError::Lock(error)`, a function | makes the function's error of the lock's `advisory_runtime::Error`: for an error type that cannot have `From`, because another crate defines it |
 /// | `max_hold` | none; `"30s"`, a `Duration` | the longest run of the body |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the transaction's level; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `nested` | `"allow"`, `"refuse"` | whether it may run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
@@ -150,7 +151,8 @@ use quote::quote;
 /// `From<advisory_runtime::Error>`, or both. The first converts database errors, the second the lock's errors; if one is missing,
 /// the other converts both. A function that returns `QueryResult` gets a database error of the begin or the commit unchanged, such as
 /// `diesel::result::Error::DatabaseError`, and an error of the lock as `diesel::result::Error::QueryBuilderError`, which boxes the
-/// `advisory_runtime::Error`; `advisory_runtime::Error::find(&error)` finds it. `advisory_runtime::Error` lists each error with its
+/// `advisory_runtime::Error`; `advisory_runtime::Error::find(&error)` finds it. With `err = |error| …` it needs neither: the closure, or a
+/// function, makes the error of an `advisory_runtime::Error`, whose variant `Database` holds an error of the database. `advisory_runtime::Error` lists each error with its
 /// SQLSTATE.
 ///
 /// # Cancel safety

@@ -1,7 +1,7 @@
 //! Single values among the arguments: texts, numbers and names.
 
 use crate::errors::Errors;
-use crate::tokens::{first_span, split_at_commas};
+use crate::tokens::{first_span, is_punct, is_word, spelled, split_at_commas};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::{LitInt, LitStr};
 
@@ -69,6 +69,23 @@ pub(crate) fn ident(value: TokenStream, name: &Ident, errors: &mut Errors) -> Op
     let wanted = format!("`{name}` is a name for the body: write `{name} = {wanted}`");
     let span = first_span(&value);
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
+}
+
+/// `err = |error| …`, or a function's path.
+pub(crate) fn conversion(value: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+    let mut tokens = value.clone().into_iter();
+    let is_closure = tokens.next().is_some_and(|first| {
+        is_punct(&first, '|') || is_word(&first, "move") || is_word(&first, "async")
+    });
+    if is_closure || syn::parse2::<syn::Path>(value.clone()).is_ok() {
+        return Some(value);
+    }
+    let wanted = format_args!(
+        "`err` makes the function's error of the lock's: write `err = |error| {}`",
+        spelled(&value)
+    );
+    errors.at(first_span(&value), wanted);
+    None
 }
 
 /// `allow_overlap("other-name", "reason")`.

@@ -28,7 +28,12 @@ impl Parts {
         let private = quote_spanned!(here=> #krate::__private);
         let output = without_impl_trait(&site.function.output);
         let at_output = site.function.output.span().resolved_at(here);
-        let converted = quote_spanned!(at_output=> #private::returns::<#output>().convert(error));
+        let converted = match &site.args.err {
+            Some(err) => {
+                quote_spanned!(at_output=> #private::returns::<#output>().convert_by(error, #err))
+            }
+            None => quote_spanned!(at_output=> #private::returns::<#output>().convert(error)),
+        };
         Self {
             ok: quote_spanned!(here=> #private::Ok),
             err: quote_spanned!(here=> #private::Err),

@@ -3,7 +3,7 @@
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::function::params::{Param, Receiver};
-use crate::tokens::{first_span, is_punct, is_word};
+use crate::tokens::{first_span, is_punct, is_word, spelled};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
 /// Where the connection comes from.
@@ -193,12 +193,6 @@ fn is_borrow(expression: &TokenStream) -> bool {
 pub(crate) fn without_borrow(expression: &TokenStream) -> TokenStream {
     let is_sign = |token: &TokenTree| is_punct(token, '&') || is_word(token, "mut");
     expression.clone().into_iter().skip_while(is_sign).collect()
-}
-
-/// Tokens as a message shows them.
-fn spelled(tokens: &TokenStream) -> String {
-    let text = tokens.to_string().replace("& mut ", "&mut ").replace("& ", "&");
-    text.replace(" . ", ".")
 }
 
 /// Whether the tokens can follow the root of a place expression: nothing, or `.name.0…`.
