@@ -104,7 +104,11 @@ impl Args {
         }
         let name = name.to_string();
         let mut written = [&self.on_held, &self.err, &self.conn, &self.pool].into_iter();
-        written.any(|written| written.as_ref().is_some_and(|written| mentions(written, &name)))
+        written.any(|written| {
+            written
+                .as_ref()
+                .is_some_and(|written| mentions(written, &name))
+        })
     }
 
     /// The path of the runtime.

@@ -7,7 +7,7 @@ use crate::site_facts::StaticKey;
 use advisory_pattern::{
     Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape,
 };
-pub(crate) use names::Names;
+pub(crate) use names::{Names, last_name};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::LitStr;
@@ -106,6 +106,10 @@ impl KeyPattern {
             written: self.literal.value(),
             key: Some(LockedKey::Pattern(shaped)),
             span: self.literal.span(),
+            guesses: self
+                .placeholders()
+                .filter_map(|placeholder| names.guess(placeholder))
+                .collect(),
         }
     }
 

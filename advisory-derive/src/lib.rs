@@ -23,6 +23,7 @@ mod function;
 mod key_part;
 mod key_pattern;
 mod lock_key;
+mod newtypes;
 mod record;
 mod site;
 mod site_facts;

@@ -80,6 +80,8 @@ pub(crate) fn spelled(tokens: &TokenStream) -> String {
         (" >", ">"),
     ];
     let text = tokens.to_string();
-    let text = pairs.iter().fold(text, |text, (spaced, bare)| text.replace(spaced, bare));
+    let text = pairs
+        .iter()
+        .fold(text, |text, (spaced, bare)| text.replace(spaced, bare));
     text.trim_start_matches(":: ").to_owned()
 }

@@ -172,8 +172,7 @@ pub(crate) fn is_place(expression: &TokenStream) -> bool {
 pub(crate) fn names_pool(expression: &TokenStream) -> bool {
     let place = without_borrow(expression);
     let last = place.clone().into_iter().last();
-    is_place(&place)
-        && last.is_some_and(|last| last.to_string().to_lowercase().ends_with("pool"))
+    is_place(&place) && last.is_some_and(|last| last.to_string().to_lowercase().ends_with("pool"))
 }
 
 /// Whether an expression is a parameter whose type is not that of a pool, whatever its name is.

@@ -90,8 +90,7 @@ impl SiteKeys {
             SiteKey::Pattern(pattern) => pattern.has_root(name),
             SiteKey::Expression(key) | SiteKey::Each(key) => mentions(key, &name.to_string()),
         };
-        self.list.iter().any(is_in_key)
-            || with.any(|(_, value)| mentions(value, &name.to_string()))
+        self.list.iter().any(is_in_key) || with.any(|(_, value)| mentions(value, &name.to_string()))
     }
 
     /// What is known of each key before the program runs.

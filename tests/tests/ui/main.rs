@@ -4,6 +4,7 @@
 
 mod dependencies;
 mod packages;
+mod suggestions;
 
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,7 @@ fn each_mistake_is_told_what_to_write() {
         let cases = trybuild::TestCases::new();
         cases.compile_fail("ui/*.rs");
         cases.pass("ui/pass/*.rs");
+        cases.pass(suggestions::write().join("*.rs"));
     } else {
         eprintln!("not compared: the files are written by {WRITTEN_BY}x, and this is {version}");
     }
