@@ -68,6 +68,14 @@ impl KeyPattern {
                 );
             }
         }
+        if let Some(word) = self.names_value_in_text(names) {
+            errors.at(
+                span,
+                format_args!(
+                    "`{word}` is text in this key, which is one lock for all values: write `<{word}>`"
+                ),
+            );
+        }
         if self.is_separated(names) {
             return;
         }
@@ -81,6 +89,15 @@ impl KeyPattern {
                 format_args!("different values can render one key: {ambiguity}; {help}"),
             );
         }
+    }
+
+    /// A value's name between the `:` of a pattern without placeholders: `user:user_id`, or an identifier by itself, `user_id`.
+    fn names_value_in_text(&self, names: &Names<'_>) -> Option<String> {
+        let text = self.pattern.constant()?;
+        let is_id = text == "id" || text.ends_with("_id");
+        let mut words = text.split(':').skip(usize::from(!is_id));
+        let word = words.find(|word| names.has_value(word))?;
+        Some(word.to_owned())
     }
 
     /// Whether `:` separates all placeholders, and no value contains one. Nearly all patterns are like that. They are unambiguous, and

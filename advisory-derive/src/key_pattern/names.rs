@@ -48,6 +48,12 @@ impl Names<'_> {
         Some(format!("`<{source}>`: `{root}` is no {of}; {hint}"))
     }
 
+    /// Whether a value that can be part of a key has this name.
+    pub(super) fn has_value(&self, name: &str) -> bool {
+        let mut known = self.known.iter().flatten();
+        name != "conn" && known.any(|(known, _)| *known == name)
+    }
+
     /// The span of a placeholder's tokens: at the pattern, with the hygiene of the name that the placeholder starts with.
     pub(super) fn span_of(&self, placeholder: &Placeholder, pattern: Span) -> Span {
         let is_root = |name: &Ident| placeholder.path.first().is_some_and(|root| name == root);

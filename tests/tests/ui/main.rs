@@ -34,8 +34,13 @@ fn the_readme_and_the_guide_show_an_error_as_the_compiler_prints_it() {
     let error = include_str!("../../ui/collision_of_two_patterns.stderr");
     assert!(readme.contains(error.trim_end()), "{error}");
     let page = include_str!("../../../advisory-runtime/docs/collisions.md");
-    let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
-    assert!(page.contains(message), "{message}");
+    for error in [
+        error,
+        include_str!("../../ui/collision_of_a_newtype.stderr"),
+    ] {
+        let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
+        assert!(page.contains(message), "{message}");
+    }
 }
 
 #[test]

@@ -242,6 +242,12 @@ impl Books for Rooms {
     }
 }
 
+/// What the message for an `Option` recommends.
+#[advisory_lock(key = "optional:<is_known>:<owner>", with(is_known = owner.is_some(), owner = owner.unwrap_or_default()))]
+async fn optional(conn: &mut AsyncPgConnection, owner: Option<i64>) -> QueryResult<usize> {
+    insert(conn, owner.map_or(0, |owner| owner)).await
+}
+
 #[advisory_lock(key = "room:<room>", name = "room")]
 async fn guards_something_else(_conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
     Ok(room)
