@@ -8,7 +8,7 @@ pub(crate) mod value;
 
 use crate::errors::Errors;
 use crate::function::mentions;
-use crate::tokens::split_at_commas;
+use crate::tokens::{is_punct, split_at_commas};
 use advisory_pattern::Derivation;
 use argument::{name_of, not_implemented, set, value_of};
 use choice::{Isolation, Scope, choice};
@@ -17,7 +17,7 @@ use key::{KeyArg, key, keys, with};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::{LitInt, LitStr};
-use value::{conversion, ident, number, overlap, reason, string, tables};
+use value::{conversion, ident, label, number, overlap, reason, returned, string, tables};
 
 /// The arguments of `#[advisory_lock]`.
 pub(crate) const ADVISORY_LOCK: [&str; 26] = [
@@ -164,8 +164,20 @@ impl Args {
     pub(crate) fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Self {
         let mut args = Self::default();
         for argument in split_at_commas(tokens) {
+            let mut semicolons = argument.clone().into_iter();
+            if let Some(semicolon) = semicolons.find(|token| is_punct(token, ';')) {
+                errors.at(semicolon.span(), "write `,` between two arguments");
+                // What follows it is not read, and could be any argument.
+                args.given.push(("key".to_owned(), semicolon.span()));
+                continue;
+            }
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
+            if let Some(TokenTree::Ident(word)) = &name
+                && argument::meant(&word.to_string()) == Some("key")
+            {
+                args.given.push(("key".to_owned(), word.span()));
+            }
             if let Some(TokenTree::Literal(literal)) = &name
                 && known.contains(&"key")
             {
@@ -215,7 +227,7 @@ impl Args {
                 set!(is_shared, choice(value, name, modes, errors));
             }
             "wait" => set!(wait, duration::wait(value, name, errors)),
-            "on_held" => set!(on_held, Some(value)),
+            "on_held" => set!(on_held, returned(value, errors)),
             "err" => set!(err, conversion(value, errors)),
             "max_hold" => set!(
                 max_hold,
@@ -243,7 +255,7 @@ impl Args {
                 let derivations = Derivation::ALL.map(|known| (known.name(), known));
                 set!(derivation, choice(value, name, derivations, errors));
             }
-            "name" => set!(name, string(value, name, errors)),
+            "name" => set!(name, label(value, name, errors)),
             "component" => set!(component, string(value, name, errors)),
             "guards" => set!(guards, tables(value, name, errors)),
             "max_keys" => set!(max_keys, number(value, name, errors)),

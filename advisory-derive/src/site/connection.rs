@@ -1,8 +1,8 @@
 //! Where a lock site's connection comes from, and what to write if it has none.
 
 use crate::errors::Errors;
-use crate::function::Function;
 use crate::function::params::{Param, Receiver};
+use crate::function::{Function, mentions};
 use crate::tokens::{first_span, is_punct, is_word, spelled};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
@@ -26,6 +26,22 @@ fn expression(
     function: &Function,
     errors: &mut Errors,
 ) -> Option<Connection> {
+    let mut tokens = expression.clone().into_iter();
+    if let (Some(TokenTree::Literal(literal)), None) = (tokens.next(), tokens.next()) {
+        let name = literal.to_string();
+        let name = name.trim_matches('"');
+        let name = if name
+            .chars()
+            .all(|c| c.is_alphanumeric() || c == '_' || c == '.')
+        {
+            name
+        } else {
+            "db"
+        };
+        let wanted = format_args!("`conn` is a place or an expression: write `conn = {name}`");
+        errors.at(literal.span(), wanted);
+        return None;
+    }
     let text = expression.to_string().replace(' ', "");
     let pool = text.strip_suffix(".await").unwrap_or(&text);
     if let Some(pool) = pool.strip_suffix(".get()") {
@@ -71,7 +87,7 @@ pub(crate) fn find(
         return None;
     }
     let bare = without_borrow(&given);
-    if is_borrow(&given) && is_place(&bare) {
+    if starts_with_sign(&given) && is_place(&bare) {
         let wanted = format_args!(
             "`conn` names the place, and the lock borrows it: write `conn = {}`",
             spelled(&bare)
@@ -139,6 +155,14 @@ fn place(
     errors: &mut Errors,
 ) -> Option<Connection> {
     let root = param.names.iter().find(|bound| *bound == name)?.clone();
+    if !function.is_blocking() && fields.is_empty() && mentions(&param.ty, "PgConnection") {
+        let wanted = format_args!(
+            "`{}` is `async`, and its connection is not: write `{name}: &mut AsyncPgConnection`, or `fn {}`",
+            function.name, function.name
+        );
+        errors.at(root.span(), wanted);
+        return None;
+    }
     let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
         _ if fields.is_empty() && param.is_pool() => {
             let wanted = format_args!(
@@ -183,14 +207,15 @@ fn is_connection_param(expression: &TokenStream, function: &Function) -> bool {
     param.is_some_and(|param| !param.is_pool())
 }
 
-fn is_borrow(expression: &TokenStream) -> bool {
+fn starts_with_sign(expression: &TokenStream) -> bool {
     let first = expression.clone().into_iter().next();
-    first.is_some_and(|first| is_punct(&first, '&'))
+    first.is_some_and(|first| is_punct(&first, '&') || is_punct(&first, '*'))
 }
 
-/// The expression without a `&` or `&mut` in front.
+/// The expression without `&`, `&mut` or `*` in front.
 pub(crate) fn without_borrow(expression: &TokenStream) -> TokenStream {
-    let is_sign = |token: &TokenTree| is_punct(token, '&') || is_word(token, "mut");
+    let is_sign =
+        |token: &TokenTree| is_punct(token, '&') || is_punct(token, '*') || is_word(token, "mut");
     expression.clone().into_iter().skip_while(is_sign).collect()
 }
 
@@ -236,19 +261,30 @@ fn no_connection(function: &Function) -> String {
         let ty = param.ty.to_string();
         ty.contains("Connection") || ty.contains("Object")
     });
-    match candidate.and_then(|param| param.names.first()) {
-        Some(param) => {
-            format!("`{name}` has no parameter `conn`: write `conn = {param}` into the attribute")
-        }
-        None => format!(
-            "`{name}` has no connection: add a parameter `conn: &mut {}`, or write where it comes from into the attribute, such \
-             as `conn = self.pool{}`",
-            if function.is_blocking() {
-                "PgConnection"
-            } else {
-                "AsyncPgConnection"
-            },
-            function.get()
-        ),
+    if let Some(param) = candidate.and_then(|param| param.names.first()) {
+        return format!(
+            "`{name}` has no parameter `conn`: write `conn = {param}` into the attribute"
+        );
     }
+    let get = function.get();
+    let pool = function.params.iter().find(|param| param.is_pool());
+    if let Some(pool) = pool.and_then(|param| param.names.first()) {
+        return format!(
+            "`{name}` has no parameter `conn`: write `conn = {pool}{get}` into the attribute"
+        );
+    }
+    let ty = if function.is_blocking() {
+        "PgConnection"
+    } else {
+        "AsyncPgConnection"
+    };
+    let pool = if function.receiver.is_some() {
+        "self.pool"
+    } else {
+        "pool"
+    };
+    format!(
+        "`{name}` has no connection: add a parameter `conn: &mut {ty}`, or write where it comes from into the attribute, such \
+         as `conn = {pool}{get}`"
+    )
 }
