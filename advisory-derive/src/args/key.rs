@@ -19,7 +19,8 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
     let mut tokens = value.clone().into_iter();
     let (first, second) = (tokens.next(), tokens.next());
     if let (Some(TokenTree::Group(list)), None) = (&first, &second)
-        && (list.delimiter() == Delimiter::Bracket || has_text(list))
+        && (list.delimiter() == Delimiter::Bracket
+            || list.delimiter() == Delimiter::Parenthesis && has_text(list))
     {
         let list = spelled(&list.stream());
         errors.at(

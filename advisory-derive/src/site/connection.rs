@@ -259,7 +259,7 @@ fn no_connection(function: &Function) -> String {
     }
     let candidate = function.params.iter().find(|param| {
         let ty = param.ty.to_string();
-        ty.contains("Connection") || ty.contains("Object")
+        !param.is_pool() && (ty.contains("Connection") || ty.contains("Object"))
     });
     if let Some(param) = candidate.and_then(|param| param.names.first()) {
         return format!(
