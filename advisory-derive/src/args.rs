@@ -220,11 +220,11 @@ impl Args {
             "keys" => set!(keys, keys(value, errors)),
             "scope" => {
                 let scopes = Scope::ALL.map(|scope| (scope.name(), scope));
-                set!(scope, choice(value, name, scopes, errors));
+                set!(scope, choice(&value, name, scopes, errors));
             }
             "mode" => {
                 let modes = [("exclusive", false), ("shared", true)];
-                set!(is_shared, choice(value, name, modes, errors));
+                set!(is_shared, choice(&value, name, modes, errors));
             }
             "wait" => set!(wait, duration::wait(value, name, errors)),
             "on_held" => set!(on_held, returned(value, errors)),
@@ -242,18 +242,18 @@ impl Args {
             "pool" => set!(pool, Some(value)),
             "isolation" => {
                 let levels = Isolation::ALL.map(|level| (level.name(), level));
-                set!(isolation, choice(value, name, levels, errors));
+                set!(isolation, choice(&value, name, levels, errors));
             }
             "nested" => {
                 let answers = [("allow", false), ("refuse", true)];
-                set!(refuses_nested, choice(value, name, answers, errors));
+                set!(refuses_nested, choice(&value, name, answers, errors));
             }
             "queue" => set!(queue, number(value, name, errors)),
             "handle" => set!(handle, ident(value, name, errors)),
             "conn" => set!(conn, Some(value)),
             "derivation" => {
                 let derivations = Derivation::ALL.map(|known| (known.name(), known));
-                set!(derivation, choice(value, name, derivations, errors));
+                set!(derivation, choice(&value, name, derivations, errors));
             }
             "name" => set!(name, label(value, name, errors)),
             "component" => set!(component, string(value, name, errors)),

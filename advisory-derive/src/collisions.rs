@@ -77,17 +77,17 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
             });
         if let Some((earlier, collision)) = found {
             let there = &earlier.place;
-            let (side, other_side) = (site_lock.side(), earlier.side());
+            let (one, other) = (site_lock.side(), earlier.side());
             let others = earlier_locks.iter().filter(|other| {
                 other.place.krate == place.krate && other.place != place && other.place != *there
             });
             let others = others.map(|other| &other.lock);
-            let advice = advice(&collision, &side, &other_side, others);
+            let advice = advice(&collision, &one, &other, others);
             errors.at(
                 known.span,
                 format_args!(
                     "{}\n --> {}:{}:{} ({}) is the other lock\n  = {collision}\n  = help: {}",
-                    collision.headline(&side, &other_side),
+                    collision.headline(&one, &other),
                     there.file,
                     there.line,
                     there.column,

@@ -120,11 +120,10 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         )
     } else {
         let at = output.span().resolved_at(here);
-        match &site.args.err {
-            Some(err) => {
-                quote_spanned!(at=> #private::returns::<#output>().finish_by(held, result, #err).await)
-            }
-            None => quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await),
+        if let Some(err) = &site.args.err {
+            quote_spanned!(at=> #private::returns::<#output>().finish_by(held, result, #err).await)
+        } else {
+            quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
         }
     };
     quote_spanned!(here=>

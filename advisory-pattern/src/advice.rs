@@ -193,11 +193,10 @@ impl Advisor<'_> {
                 };
                 let mut offered = Vec::new();
                 for shape in shapes {
-                    let shaped = guess.with(*shape);
                     let key = guess.write(*shape, side.written);
                     let edits = vec![Edit::key(is_here, key)];
                     if self.solves(&edits) {
-                        offered.push(format!("`{shaped}`"));
+                        offered.push(format!("`{}`", guess.with(*shape)));
                         options.push(edits);
                     }
                 }

@@ -91,14 +91,14 @@ impl<'a> SiteLock<'a> {
             !is_same_code(other.site, self.site) && !is_same_code(other.site, there.site)
         });
         let others = others.map(|other| &other.lock);
-        let (side, other_side) = (self.side(), there.side());
+        let (one, other) = (self.side(), there.side());
         Some(SiteCollision {
             here: self.site,
             here_key: self.written.clone(),
             there: there.site,
             there_key: there.written.clone(),
-            headline: collision.headline(&side, &other_side),
-            advice: advice(&collision, &side, &other_side, others),
+            headline: collision.headline(&one, &other),
+            advice: advice(&collision, &one, &other, others),
             collision,
         })
     }

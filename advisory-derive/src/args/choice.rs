@@ -63,7 +63,7 @@ impl Isolation {
 
 /// The meaning of the word that `name = …` was given.
 pub(crate) fn choice<T: Copy, const N: usize>(
-    value: TokenStream,
+    value: &TokenStream,
     name: &Ident,
     meanings: [(&'static str, T); N],
     errors: &mut Errors,
@@ -75,13 +75,13 @@ pub(crate) fn choice<T: Copy, const N: usize>(
         _ => None,
     };
     let (given, span) = if let Some(word) = &unquoted {
-        (word.to_string(), first_span(&value))
+        (word.to_string(), first_span(value))
     } else if let Ok(literal) = syn::parse2::<LitStr>(value.clone()) {
         (literal.value(), literal.span())
     } else {
         let expected = quoted(meanings.map(|(word, _)| word));
         let wanted = format_args!("`{name}` is one of {expected}");
-        errors.at(first_span(&value), wanted);
+        errors.at(first_span(value), wanted);
         return None;
     };
     let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == given) else {
