@@ -8,7 +8,6 @@ mod parts;
 mod rename_self;
 mod request;
 mod return_type;
-mod unused_connection;
 
 use crate::args::choice::Scope;
 use crate::function::Form;
@@ -30,13 +29,11 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let private = &parts.private;
     let head = &site.function.head;
     let record = &site.record;
-    let warning = unused_connection::warning(site);
     let steps = match &site.connection {
         Connection::Pool(pool) => lease_steps(site, pool, &parts),
         Connection::Place { .. } | Connection::Expression(_) => lock_steps(site, &parts),
     };
     let steps = with_on_held(steps, site, &parts);
-    let steps = quote_spanned!(here=> #warning #steps);
     match site.function.form {
         Form::BoxedFuture => {
             quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) })
@@ -81,8 +78,9 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         }
         _ => begin(site, parts, &connection, &calls, wait.as_ref()),
     };
-    // The macro has its own warning about an unused connection.
-    let quiet = unused_connection::is_unused(site).then(|| {
+    // A transaction-level lock protects statements on its connection alone, so there the compiler's warning about an unused parameter
+    // is right. A session-level lock also protects work without a connection.
+    let quiet = site.args.is_session().then(|| {
         quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
     });
     let (may_be_unused, mutable) = may_be_reborrowed(site)
@@ -117,7 +115,11 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         )
     } else {
         let at = output.span().resolved_at(here);
-        quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
+        if let Some(err) = &site.args.err {
+            quote_spanned!(at=> #private::returns::<#output>().finish_by(held, result, #err).await)
+        } else {
+            quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
+        }
     };
     quote_spanned!(here=>
         #request

@@ -19,10 +19,12 @@ mod errors;
 mod expand;
 #[cfg(test)]
 mod expansion_page;
+mod fallback;
 mod function;
 mod key_part;
 mod key_pattern;
 mod lock_key;
+mod newtypes;
 mod record;
 mod site;
 mod site_facts;
@@ -66,10 +68,11 @@ use quote::quote;
 /// | `poll` | none; `"250ms"`, a `Duration` | asks again and again instead of waiting at the server. Not for `"lease"`, which does so anyway |
 /// | `permits` | `1`; `3` | how many may hold it at once. With `wait = "never"` or `poll`, and one key |
 /// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | returned without running the body when the wait is over. Needs a `wait` that ends |
+/// | `err` | by `From`; `\|error\| AppError::Lock(error)`, a function | makes the function's error of the lock's `advisory_runtime::Error`: for an error type that cannot have `From`, because another crate defines it |
 /// | `max_hold` | none; `"30s"`, a `Duration` | the longest run of the body |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the transaction's level; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `nested` | `"allow"`, `"refuse"` | whether it may run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
-/// | `conn` | the parameter `conn`, a place, or an expression | the connection. Not for `"lease"` |
+/// | `conn` | the parameter `conn` or `_conn`; a place, or an expression | the connection. Not for `"lease"` |
 /// | `pool` | an expression: `self.pool` | where a lease takes a connection for each of its statements. Scope `"lease"`, which needs it |
 /// | `ttl` | `"60s"`, a `Duration` | how long the lease lasts after it was last renewed, and so how soon its key is free after its process has died. Scope `"lease"` |
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
@@ -104,8 +107,8 @@ use quote::quote;
 ///
 /// A place expression (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression
 /// (`conn = self.pool.get().await?`, in a plain `fn` `conn = self.pool.get()?`) is evaluated by the function, with the function's
-/// error conversion, and bound as `conn` in the body. There is a warning if a body under a transaction-level lock never uses the
-/// connection, because the transaction does not protect statements on another one.
+/// error conversion, and bound as `conn` in the body. Use it there: a transaction-level lock does not protect statements on another
+/// connection. The compiler warns of a parameter `conn` that the body never uses, except under a session-level lock.
 ///
 /// # Locking
 ///
@@ -158,7 +161,8 @@ use quote::quote;
 /// the other converts both. A function that returns `QueryResult` gets what the database has answered as
 /// `diesel::result::Error::DatabaseError` of its kind, and every other error of the lock as `diesel::result::Error::QueryBuilderError`;
 /// `advisory_runtime::Error::find(&error)` finds the `advisory_runtime::Error` in either. That lists each error with its SQLSTATE, and
-/// `guide::diesel_errors` how it arrives.
+/// `guide::diesel_errors` how it arrives. With `err = |error| …` it needs neither: the closure, or a function, makes the error of an
+/// `advisory_runtime::Error`, whose variant `Database` holds an error of the database.
 ///
 /// # Cancel safety
 ///
@@ -168,11 +172,12 @@ use quote::quote;
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);
-    lock(args.into(), item.clone())
+    let args = proc_macro2::TokenStream::from(args);
+    lock(args.clone(), item.clone())
         .unwrap_or_else(|errors| {
-            // The unchanged function is emitted beside the errors, so that its callers do not fail too.
             let errors = errors.into_compile_errors();
-            quote!(#errors #item)
+            let function = fallback::unlocked(args, item);
+            quote!(#errors #function)
         })
         .into()
 }

@@ -37,7 +37,8 @@ impl Site {
         check::pattern_arguments(&args, &keys, errors);
         check::combinations(&args, errors);
         check_lease::arguments(&args, &keys, errors);
-        let function = function?;
+        let mut function = function?;
+        function.allow_unused(|name| keys.use_name(name) || args.use_name(name));
         check::keys(&keys, &function, errors);
         check_lease::function(&args, &function, errors);
         let connection = match args.scope() {

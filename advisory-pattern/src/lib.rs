@@ -9,6 +9,7 @@
 //! look for an [`overlap`], a [`witness`] or an [`ambiguity`]. [`escape`] and [`Derivation`] render and number a key.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod ambiguity;
 mod atom;
 mod char_set;
@@ -31,6 +32,7 @@ mod site_collision;
 mod suggest;
 mod witness;
 
+pub use advice::{Advice, Edit, Guess, Side, advice};
 pub use ambiguity::{Ambiguity, ambiguity};
 pub use atom::{Atom, Repeat};
 pub use char_set::CharSet;

@@ -9,6 +9,7 @@ use crate::key_space::{Comparison, KeySpace};
 use crate::language::Language;
 use crate::locked_key::LockedKey;
 use crate::overlap::overlap;
+use crate::pattern::Pattern;
 use crate::permit::permit_key;
 use crate::shape::Shape;
 use crate::witness::witness;
@@ -66,6 +67,27 @@ impl Lock {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// The key's pattern, if it is one.
+    pub(crate) fn pattern(&self) -> Option<&Pattern> {
+        match &self.key {
+            LockedKey::Pattern(pattern) => Some(pattern),
+            LockedKey::BigInt(_) | LockedKey::IntInt(..) => None,
+        }
+    }
+
+    /// The lock with another key, a shaped pattern.
+    pub(crate) fn with_pattern(&self, pattern: Pattern) -> Self {
+        let (name, allowed) = (self.name.clone(), self.allowed.clone());
+        let lock = Self::new(LockedKey::Pattern(pattern), self.derivation, name, allowed);
+        lock.within(self.space)
+    }
+
+    /// The lock with this name, if it is one.
+    pub(crate) fn renamed(self, name: Option<String>) -> Self {
+        let name = name.or(self.name);
+        Self { name, ..self }
     }
 
     /// Finds out how this lock collides with one of another site. `None`: they are one lock on purpose, or always different.

@@ -88,11 +88,11 @@ fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
     let text = |pair: &SiteCollision<'_>| {
         format!(
             "{}\n --> {}\n --> {}\n  = {}\n  = help: {}",
-            pair.headline(),
+            pair.headline,
             place(pair.here),
             place(pair.there),
             pair.collision,
-            pair.help(),
+            pair.advice.text,
         )
     };
     let found: Vec<String> = collisions.iter().map(text).collect();

@@ -54,6 +54,17 @@ impl Workspace {
         workspace
     }
 
+    /// Adds a dependency to the crate `ours`.
+    fn depend_on(&self, dependency: &str) {
+        let manifest = self.root.join("ours/Cargo.toml");
+        let text = std::fs::read_to_string(manifest).expect("it was written");
+        let text = text.replace(
+            "[dependencies]\n",
+            &format!("[dependencies]\n{dependency}\n"),
+        );
+        self.write("ours/Cargo.toml", &text);
+    }
+
     /// Writes a file if it differs, so that cargo sees no change where there is none.
     fn write(&self, file: &str, text: &str) {
         let file = self.root.join(file);
@@ -194,6 +205,26 @@ fn doctests_do_not_collide_with_each_other() {
     ";
     let workspace = Workspace::new("doctests", documented, "");
     workspace.compiles(&["test", "-p", "ours", "--doc"]);
+}
+
+/// The feature comes before all other advice, for the type has all that a key needs.
+#[test]
+fn a_value_of_a_crate_whose_feature_is_off_names_the_feature_first() {
+    let source = "
+        pub fn key(id: uuid::Uuid) -> advisory_runtime::Key {
+            advisory_runtime::lock_key!(\"account:<id: uuid>\")
+        }
+    ";
+    let workspace = Workspace::new("features", source, "");
+    workspace.depend_on("uuid = \"1\"");
+    let printed = workspace.cargo(&["check", "-p", "ours"]);
+    assert!(
+        printed.contains("can't be part of an advisory lock key"),
+        "{printed}"
+    );
+    let first = printed.split("= note: ").nth(1).unwrap_or_default();
+    let wanted = "a type of `uuid`, `chrono`, `time` or `jiff` needs the feature of that name";
+    assert!(first.starts_with(wanted), "{printed}");
 }
 
 #[test]

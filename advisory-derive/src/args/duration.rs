@@ -155,7 +155,7 @@ pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) ->
     match CLAIM.read(value, name, errors)? {
         Value::Time(time) => Some(time),
         Value::Word { word, span, .. } => {
-            let wanted = format_args!("`{}` is no time: expected {TIMES}", word.name());
+            let wanted = format_args!("`{}` is not a duration: expected {TIMES}", word.name());
             errors.at(span, wanted);
             None
         }
@@ -205,6 +205,21 @@ impl Word {
 }
 
 impl Messages {
+    /// What a text that is not a duration was meant as: `5 seconds`, `5`, `false`.
+    fn meant(&self, text: &str) -> Option<String> {
+        let text = text.trim().to_lowercase();
+        let word = match text.as_str() {
+            "no" | "none" | "false" | "nowait" | "no_wait" | "skip" | "try" | "immediate" => {
+                "never"
+            }
+            "infinite" | "infinity" | "inf" | "unlimited" | "always" | "true" | "block" => {
+                "forever"
+            }
+            text => return loose_time(text),
+        };
+        self.words.contains(&word).then(|| word.to_owned())
+    }
+
     fn read(&self, value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Value> {
         let mut tokens = value.clone().into_iter();
         let (first, second) = (tokens.next().map(ungrouped), tokens.next());
@@ -217,6 +232,14 @@ impl Messages {
             && let Some(word) = word(&ident.to_string(), false)
         {
             return Some(word);
+        }
+        if second.is_none()
+            && let Some(TokenTree::Ident(ident)) = &first
+            && (*ident == "true" || *ident == "false" || *ident == "None")
+            && let Some(word) = self.meant(&ident.to_string())
+        {
+            errors.at(span, format_args!("write `{name} = \"{word}\"`"));
+            return None;
         }
         if second.is_some() || !matches!(first, Some(TokenTree::Literal(_))) {
             return Some(Value::Time(Duration {
@@ -238,7 +261,10 @@ impl Messages {
                 span,
                 match milliseconds(&time) {
                     Some(_) => format!("a time is a text with a unit: write `{name} = \"{time}\"`"),
-                    None => format!("`{value}` is no time: expected {}", self.expected),
+                    None => match self.meant(&value.to_string()) {
+                        Some(word) => format!("write `{name} = \"{word}\"`"),
+                        None => format!("`{value}` is not a duration: expected {}", self.expected),
+                    },
                 },
             );
             return None;
@@ -248,7 +274,7 @@ impl Messages {
             return Some(word);
         }
         let message = match milliseconds(&text) {
-            Some(0) => format!("`\"{text}\"` is no time: {}", self.of_zero),
+            Some(0) => format!("`\"{text}\"` is not a duration: {}", self.of_zero),
             Some(number) if number > self.longest.0 => {
                 let Longest(_, longest) = self.longest;
                 format!("`\"{text}\"` is more than {longest}: {}", self.of_too_long)
@@ -261,9 +287,10 @@ impl Messages {
             }
             None => {
                 let close = advisory_pattern::closest(&text, self.words.iter().copied());
+                let close = self.meant(&text).or(close.map(ToOwned::to_owned));
                 close.map_or_else(
-                    || format!("`\"{text}\"` is no time: expected {}", self.expected),
-                    |close| format!("`\"{text}\"` is no time: did you mean `\"{close}\"`?"),
+                    || format!("`\"{text}\"` is not a duration: expected {}", self.expected),
+                    |close| format!("`\"{text}\"` is not a duration: write `{name} = \"{close}\"`"),
                 )
             }
         };
@@ -280,6 +307,38 @@ struct Longest(u64, &'static str);
 const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the 24 days that the server can count");
 /// A lease is for work that ends; a lock that never expires is not a lease.
 const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");
+
+/// A duration that is spelled otherwise, as this crate spells it: `5 seconds`, `5`, `1 day`, `0.5s`, `PT5S`.
+fn loose_time(text: &str) -> Option<String> {
+    let text = text.strip_prefix("pt").unwrap_or(text);
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let (factor, unit) = match unit.trim() {
+        "ms" | "msec" | "msecs" | "millis" | "millisecond" | "milliseconds" => (1, "ms"),
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => (1, "s"),
+        "m" | "min" | "mins" | "minute" | "minutes" => (1, "m"),
+        "h" | "hr" | "hrs" | "hour" | "hours" => (1, "h"),
+        "d" | "day" | "days" => (24, "h"),
+        "w" | "week" | "weeks" => (168, "h"),
+        _ => return None,
+    };
+    let smaller = match unit {
+        "s" => Some((1_000, "ms")),
+        "m" => Some((60, "s")),
+        "h" => Some((60, "m")),
+        _ => None,
+    };
+    let (number, unit) = match (number.split_once('.'), smaller) {
+        (None, _) => (number.parse::<u64>().ok()?.checked_mul(factor)?, unit),
+        // One digit of a fraction is enough for `0.5`.
+        (Some((whole, tenths)), Some((parts, smaller))) if tenths.len() == 1 => {
+            let tenths = whole.parse::<u64>().ok()? * 10 + tenths.parse::<u64>().ok()?;
+            (tenths.checked_mul(parts * factor)? / 10, smaller)
+        }
+        _ => return None,
+    };
+    (number > 0).then(|| format!("{number}{unit}"))
+}
 
 /// A whole number and a unit.
 fn milliseconds(text: &str) -> Option<u64> {
@@ -302,7 +361,27 @@ fn milliseconds(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::milliseconds;
+    use super::{loose_time, milliseconds};
+
+    #[test]
+    fn a_time_in_other_words_is_understood() {
+        for (text, meant) in [
+            ("5 seconds", "5s"),
+            ("5", "5s"),
+            ("2 mins", "2m"),
+            ("0.5s", "500ms"),
+            ("1.5h", "90m"),
+            ("1 day", "24h"),
+            ("pt5s", "5s"),
+            ("250 millis", "250ms"),
+        ] {
+            assert_eq!(loose_time(text).as_deref(), Some(meant), "{text}");
+            assert!(milliseconds(meant).is_some(), "{meant}");
+        }
+        for text in ["", "s", "0", "-5s", "five", "1.25s", "5 fortnights"] {
+            assert_eq!(loose_time(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_time_is_a_whole_number_and_a_unit() {

@@ -159,10 +159,7 @@ fn pool(args: &Args, function: &Function) -> Option<String> {
     if let Some(pool) = pool {
         return Some(pool.to_owned());
     }
-    let param = function
-        .params
-        .iter()
-        .find(|param| param.ty.to_string().contains("Pool"));
+    let param = function.params.iter().find(|param| param.is_pool());
     let param = param
         .and_then(|param| param.names.first())
         .map(ToString::to_string);

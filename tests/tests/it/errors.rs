@@ -6,6 +6,7 @@ use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::AsyncPgConnection;
+use std::io;
 
 #[derive(Debug)]
 struct FromDiesel(DieselError);
@@ -58,6 +59,14 @@ locked!(lock_only, Result<(), FromLock>);
 locked!(both, Result<(), FromBoth>);
 locked!(query_result, QueryResult<()>);
 locked!(any, anyhow::Result<()>);
+
+/// The error type is of another crate, so it can have neither conversion.
+#[advisory_lock(key = "room:<room>", name = "room", err = |error| io::Error::other(error))]
+async fn foreign(conn: &mut AsyncPgConnection, room: i64) -> io::Result<()> {
+    drop(insert(conn, room, "Ada").await);
+    drop(insert(conn, room, "Grace").await);
+    Ok(())
+}
 
 /// A database on which room 7 is locked by another session.
 async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
@@ -369,4 +378,21 @@ fn every_error_with_the_databases_answer_becomes_that_answer_and_comes_back() {
     let foreign = DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(Full));
     assert!(Error::find(&foreign).is_none());
     assert!(matches!(Error::from(foreign), Error::Database(_)));
+}
+
+#[tokio::test]
+async fn err_makes_the_error_of_a_refused_lock_and_of_a_refused_commit() {
+    fn lock_error(error: &io::Error) -> &Error {
+        let inner = error.get_ref().expect("`err` gives it");
+        inner.downcast_ref().expect("the lock's error")
+    }
+    let (db, _holder, mut conn) = busy().await;
+    let refused = foreign(&mut conn, 7).await.unwrap_err();
+    assert!(lock_error(&refused).is_busy(), "{refused}");
+    db.run("ALTER TABLE booking ADD UNIQUE (room) DEFERRABLE INITIALLY DEFERRED")
+        .await;
+    let mut conn = db.connect().await;
+    // Both inserts succeed, and the commit does not.
+    let refused = foreign(&mut conn, 8).await.unwrap_err();
+    assert!(!lock_error(&refused).is_busy(), "{refused}");
 }

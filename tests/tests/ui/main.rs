@@ -4,6 +4,7 @@
 
 mod dependencies;
 mod packages;
+mod suggestions;
 
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,7 @@ fn each_mistake_is_told_what_to_write() {
         let cases = trybuild::TestCases::new();
         cases.compile_fail("ui/*.rs");
         cases.pass("ui/pass/*.rs");
+        cases.pass(suggestions::write().join("*.rs"));
     } else {
         eprintln!("not compared: the files are written by {WRITTEN_BY}x, and this is {version}");
     }
@@ -32,8 +34,13 @@ fn the_readme_and_the_guide_show_an_error_as_the_compiler_prints_it() {
     let error = include_str!("../../ui/collision_of_two_patterns.stderr");
     assert!(readme.contains(error.trim_end()), "{error}");
     let page = include_str!("../../../advisory-runtime/docs/collisions.md");
-    let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
-    assert!(page.contains(message), "{message}");
+    for error in [
+        error,
+        include_str!("../../ui/collision_of_a_newtype.stderr"),
+    ] {
+        let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
+        assert!(page.contains(message), "{message}");
+    }
 }
 
 #[test]

@@ -253,6 +253,7 @@ where
 trait Books {
     async fn book(&mut self, room: i64) -> QueryResult<Option<usize>>;
     async fn boxed(&self, room: i64) -> Result<Box<dyn std::fmt::Debug + Send>, AppError>;
+    async fn only_the_lock_uses_it(&self, room: i64, day: i64, busy: usize) -> Result<usize, AppError>;
 }
 
 #[async_trait::async_trait]
@@ -268,11 +269,22 @@ impl Books for Rooms {
         insert(&mut conn, room).await?;
         Ok(Box::new("a"))
     }
+
+    #[advisory_lock(key = "only_used:<room>:<days.0>", with(days = (day, 1)), conn = self.pool.get().await?, wait = "never", on_held = Ok(busy))]
+    async fn only_the_lock_uses_it(&self, room: i64, day: i64, busy: usize) -> Result<usize, AppError> {
+        insert(&mut conn, 7).await?;
+        Ok(0)
+    }
+}
+
+/// What the message for an `Option` recommends.
+#[advisory_lock(key = "optional:<is_known>:<owner>", with(is_known = owner.is_some(), owner = owner.unwrap_or_default()))]
+async fn optional(conn: &mut AsyncPgConnection, owner: Option<i64>) -> QueryResult<usize> {
+    insert(conn, owner.map_or(0, |owner| owner)).await
 }
 
 #[advisory_lock(key = "room:<room>", name = "room")]
-#[allow(deprecated, reason = "the lock protects what is no database")]
-async fn guards_something_else(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
+async fn guards_something_else(_conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
     Ok(room)
 }
 
