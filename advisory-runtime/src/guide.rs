@@ -13,6 +13,7 @@
 //! | whether it works with your pool, your pooler, your server | [`connections`] |
 //! | what a dropped future or a panic leaves behind | [`cancellation`] |
 //! | what `Ok` means, and what to do when the answer to a commit is lost | [`commits`] |
+//! | how a lock is stored, or moved to a task | [`owned_locks`] |
 //! | how to hold a key for longer than a transaction | [`leases`] |
 //! | how one process of several leads | [`leadership`] |
 //! | how the database refuses a write without its lock | [`guarded_tables`] |
@@ -57,6 +58,7 @@ pages! {
     connections = "connections";
     cancellation = "cancellation";
     commits = "commits";
+    owned_locks = "owned-locks";
     leases = "leases";
     leadership = "leadership";
     guarded_tables = "guarded-tables";

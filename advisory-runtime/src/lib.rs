@@ -121,7 +121,7 @@ pub use key::{Key, KeyPart, KeyText, LockKey, shape};
 pub use {
     advisory_derive::advisory_lock,
     error::Error,
-    lock::Held,
+    lock::{Held, OwnedLock, OwnedLockError},
     request::{Acquired, Isolation, Mode, Request, Wait},
 };
 #[cfg(feature = "diesel-async")]

@@ -5,11 +5,13 @@
 
 mod begin;
 mod body;
+mod check;
 mod finish;
 mod guard;
 mod hand_over;
 mod holding;
 mod nested;
+mod owned;
 mod queue;
 mod refusal;
 mod session;
@@ -22,6 +24,8 @@ pub(crate) use finish::exceed;
 pub(crate) use finish::finish;
 pub use guard::Held;
 pub(crate) use guard::Place;
+pub(crate) use owned::acquire_owned;
+pub use owned::{OwnedLock, OwnedLockError};
 #[cfg(feature = "diesel-async")]
 pub use queue::queue;
 #[cfg(feature = "postgres")]

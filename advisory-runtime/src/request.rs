@@ -2,7 +2,7 @@
 
 mod origin;
 
-use crate::error::Error;
+use crate::error::{Error, LockName};
 use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
@@ -312,7 +312,9 @@ pub enum Isolation {
 /// A lock that is held, as the body may look at it.
 #[derive(Clone, Debug)]
 pub struct Acquired {
+    pub(crate) name: LockName,
     pub(crate) keys: Keys,
+    pub(crate) mode: Mode,
     pub(crate) waited: Duration,
 }
 
