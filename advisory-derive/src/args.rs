@@ -19,13 +19,14 @@ use syn::{LitInt, LitStr};
 use value::{ident, number, overlap, reason, string, tables};
 
 /// The arguments of `#[advisory_lock]`.
-pub(crate) const ADVISORY_LOCK: [&str; 25] = [
+pub(crate) const ADVISORY_LOCK: [&str; 26] = [
     "key",
     "keys",
     "with",
     "scope",
     "mode",
     "wait",
+    "poll",
     "on_held",
     "max_hold",
     "isolation",
@@ -55,6 +56,7 @@ pub(crate) struct Args {
     scope: Option<Scope>,
     is_shared: Option<bool>,
     pub(crate) wait: Option<Wait>,
+    pub(crate) poll: Option<Duration>,
     pub(crate) on_held: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
     /// For a lease, as are `renew`, `keep` and `pool`.
@@ -197,6 +199,7 @@ impl Args {
                 set!(is_shared, choice(value, name, modes, errors));
             }
             "wait" => set!(wait, duration::wait(value, name, errors)),
+            "poll" => set!(poll, duration::bound(value, name, &duration::POLL, errors)),
             "on_held" => set!(on_held, Some(value)),
             "max_hold" => set!(
                 max_hold,

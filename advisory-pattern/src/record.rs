@@ -38,6 +38,8 @@ pub struct Record {
     pub mode: String,
     /// How long it waits, if the site sets it.
     pub wait: Option<String>,
+    /// How often it asks while it waits, if the site sets it.
+    pub poll: Option<String>,
     /// How long the body may run, if the site sets it.
     pub max_hold: Option<String>,
     /// The isolation level, if the site sets it.
@@ -113,6 +115,7 @@ impl Record {
             ("component", &self.component),
             ("purpose", &self.purpose),
             ("wait", &self.wait),
+            ("poll", &self.poll),
             ("max_hold", &self.max_hold),
             ("isolation", &self.isolation),
             ("ttl", &self.ttl),
@@ -165,6 +168,7 @@ impl Record {
                 "scope" => record.scope = text(),
                 "mode" => record.mode = text(),
                 "wait" => record.wait = Some(text()),
+                "poll" => record.poll = Some(text()),
                 "max_hold" => record.max_hold = Some(text()),
                 "isolation" => record.isolation = Some(text()),
                 "ttl" => record.ttl = Some(text()),

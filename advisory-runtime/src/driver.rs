@@ -52,6 +52,9 @@ pub trait Driver: Send + Sized {
         question: &str,
     ) -> impl Future<Output = QueryResult<QueryResult<bool>>> + Send;
 
+    /// Lets the time pass, without a connection.
+    fn pause(time: Duration) -> impl Future<Output = ()> + Send;
+
     /// Diesel's account of the transaction.
     fn status(&mut self) -> &mut TransactionManagerStatus;
 

@@ -65,18 +65,22 @@ pub mod claim {
 pub mod blocking {
     pub use super::convert::finish_blocking_at as finish_at;
     pub use crate::blocking::{acquire_at, begin_at};
-    pub use crate::lock::queue_blocking as queue;
+    pub use crate::lock::{
+        pause_blocking as pause, queue_blocking as queue, try_blocking_at as try_at,
+    };
 }
 #[cfg(feature = "diesel")]
 pub use crate::error::{Fallible, never};
 #[cfg(feature = "diesel")]
 pub use crate::holding::{Handle, OfDeclaredLock};
 #[cfg(feature = "diesel")]
+pub use crate::lock::Tries;
+#[cfg(feature = "diesel")]
 pub use crate::request::{Isolation, Request, Wait, keyed, millis};
 #[cfg(feature = "diesel-async")]
 pub use crate::{
     lease,
-    lock::queue,
+    lock::{pause, queue, try_at},
     session::acquire_at,
     xact::{begin_at, exceed},
 };

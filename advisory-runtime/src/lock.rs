@@ -12,6 +12,7 @@ mod hand_over;
 mod holding;
 mod nested;
 mod owned;
+mod poll;
 mod queue;
 mod refusal;
 mod session;
@@ -26,6 +27,13 @@ pub use guard::Held;
 pub(crate) use guard::Place;
 pub(crate) use owned::acquire_owned;
 pub use owned::{OwnedLock, OwnedLockError};
+pub use poll::Tries;
+#[cfg(feature = "diesel-async")]
+pub(crate) use poll::chance;
+#[cfg(feature = "diesel-async")]
+pub use poll::{pause, try_at};
+#[cfg(feature = "postgres")]
+pub use poll::{pause_blocking, try_blocking_at};
 #[cfg(feature = "diesel-async")]
 pub use queue::queue;
 #[cfg(feature = "postgres")]

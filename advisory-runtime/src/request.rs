@@ -30,6 +30,7 @@ pub struct Request {
     pub(crate) keys: Keys,
     pub(crate) mode: Mode,
     pub(crate) wait: Wait,
+    pub(crate) poll: Option<Duration>,
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -149,6 +150,7 @@ impl Request {
             keys,
             mode: Mode::Exclusive,
             wait: Wait::Session,
+            poll: None,
             isolation: Isolation::ReadCommitted,
             refuses_nested: false,
             max_hold: None,
@@ -172,6 +174,21 @@ impl Request {
     /// How long the whole acquisition may take, all keys together.
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
+        self
+    }
+
+    /// Asks again and again instead of waiting at the server, where a waiting session has a snapshot: `CREATE INDEX CONCURRENTLY` waits
+    /// for every older snapshot, so that it deadlocks with a session that waits for a lock of its own.
+    ///
+    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, each shortened by up
+    /// to half at random, and the last try is at the end of the [`wait`](Self::wait). Between two tries the session has no snapshot, no
+    /// lock and no transaction of the call; a transaction around it stays open. Without a `wait` it asks without end: the session's
+    /// `lock_timeout` bounds waits at the server. With [`Wait::Never`] it asks once.
+    ///
+    /// A call that polls has no place in the server's queue: whoever waits there is served first, and among calls that poll
+    /// chance decides. See [`waiting`](crate::guide::waiting).
+    pub fn poll(mut self, interval: Duration) -> Self {
+        self.poll = Some(interval);
         self
     }
 
@@ -238,7 +255,18 @@ impl Request {
         match self.wait {
             Wait::For(wait) if wait.is_zero() => Wait::Never,
             Wait::For(wait) => Wait::For(wait.saturating_sub(self.queued)),
+            // `lock_timeout` bounds waits at the server.
+            Wait::Session if self.poll.is_some() => Wait::Forever,
             wait => wait,
+        }
+    }
+
+    /// One try of a request that polls.
+    pub(crate) fn attempt(&self) -> Self {
+        Self {
+            wait: Wait::Never,
+            poll: None,
+            ..self.clone()
         }
     }
 }
@@ -279,7 +307,7 @@ impl Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as the session's own `lock_timeout` allows, which counts for each key.
+    /// As long as the session's own `lock_timeout` allows, which counts for each key; with [`Request::poll`] without end.
     #[default]
     Session,
     /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it is held.

@@ -60,6 +60,7 @@ const TIMES: &str = "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`
 
 /// `max_hold = …`.
 pub(crate) const MAX_HOLD: Messages = Messages {
+    noun: "bound",
     expected: TIMES,
     words: &[],
     of_zero: "write how long the body may run, such as `max_hold = \"30s\"`",
@@ -91,6 +92,14 @@ pub(crate) const KEEP: Messages = Messages {
     ..MAX_HOLD
 };
 
+/// `poll = …`.
+pub(crate) const POLL: Messages = Messages {
+    noun: "interval",
+    of_zero: "write how often to ask, such as `poll = \"250ms\"`",
+    of_too_long: "write how often to ask, such as `poll = \"250ms\"`; how long to ask is `wait`",
+    ..MAX_HOLD
+};
+
 /// A claim's `ttl = …` and `renew = …`.
 const CLAIM: Messages = Messages {
     of_zero: "write one that is, such as `\"60s\"`",
@@ -99,6 +108,7 @@ const CLAIM: Messages = Messages {
 };
 
 const WAIT: Messages = Messages {
+    noun: "time",
     expected: "`\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
     words: &["never", "forever"],
     of_zero: "write `wait = \"never\"`",
@@ -132,7 +142,8 @@ pub(crate) fn bound(
     match messages.read(value, name, errors)? {
         Value::Time(time) => Some(time),
         Value::Word { word, span, .. } => {
-            let wanted = format_args!("`{}` is no bound: {}", word.name(), messages.of_too_long);
+            let (word, noun) = (word.name(), messages.noun);
+            let wanted = format_args!("`{word}` is no {noun}: {}", messages.of_too_long);
             errors.at(span, wanted);
             None
         }
@@ -153,6 +164,8 @@ pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) ->
 
 /// What an argument takes, and the messages about other values.
 pub(crate) struct Messages {
+    /// What the value is.
+    noun: &'static str,
     expected: &'static str,
     /// The words that it takes besides times.
     words: &'static [&'static str],

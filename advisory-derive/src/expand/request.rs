@@ -44,6 +44,10 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
         };
         options.extend(quote_spanned!(here=> .wait(#wait)));
     }
+    if let Some(interval) = &args.poll {
+        let interval = interval.expression(private);
+        options.extend(quote_spanned!(here=> .poll(#interval)));
+    }
     let isolation = match args.isolation {
         None | Some(Isolation::ReadCommitted) => None,
         Some(Isolation::RepeatableRead) => Some("RepeatableRead"),

@@ -32,6 +32,10 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
             "`nested` is for a transaction, and `scope = \"lease\"` begins none: leave it out",
         ),
         (
+            "poll",
+            "a lease polls whatever is written: its waiters ask again and again, on a connection for each try; leave `poll` out",
+        ),
+        (
             "queue",
             "`queue` is for locks whose waiters each keep a connection, and a lease's keep none: leave it out",
         ),

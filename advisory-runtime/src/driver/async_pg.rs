@@ -70,6 +70,10 @@ impl Driver for AsyncPgConnection {
         Ok(answer.unwrap_or(Ok(0)).map(|rows| rows > 0))
     }
 
+    async fn pause(time: Duration) {
+        within(time, std::future::pending::<()>()).await;
+    }
+
     fn status(&mut self) -> &mut TransactionManagerStatus {
         <AnsiTransactionManager as TransactionManager<Self>>::transaction_manager_status_mut(self)
     }

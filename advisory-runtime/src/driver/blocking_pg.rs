@@ -38,6 +38,14 @@ impl Driver for PgConnection {
             .map(|rows| rows > 0))
     }
 
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "not a test: a call that polls waits for a time"
+    )]
+    async fn pause(time: Duration) {
+        std::thread::sleep(time);
+    }
+
     fn status(&mut self) -> &mut TransactionManagerStatus {
         AnsiTransactionManager::transaction_manager_status_mut(self)
     }

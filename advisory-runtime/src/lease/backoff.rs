@@ -1,9 +1,9 @@
 //! When does a call that was refused try again, and when does it give up?
 
 use super::Request;
+pub(super) use crate::lock::chance;
 use crate::{Error, Wait};
 use std::borrow::Cow;
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -125,12 +125,6 @@ impl Backoff {
         }
         self.pause(Refusal::Unreachable).await
     }
-}
-
-/// Between 0 and 1.
-pub(super) fn chance() -> f64 {
-    let random = RandomState::new().hash_one(0_u8);
-    f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
 }
 
 /// A time-out as the server writes it: `0`, `1500ms`, `5s`, `2min`, `1h`, `1d`.

@@ -1,6 +1,7 @@
 //! How locks are acquired, in either scope.
 
 use super::guard::{Held, Place, Scope, inside};
+use super::poll::poll;
 use super::{hand_over, nested, session, xact};
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
@@ -27,19 +28,25 @@ async fn begin_inner<O: ?Sized, D: Driver>(
     if debug::is_on() {
         Box::pin(check(&mut held)).await?;
     }
-    match held.outer {
-        None if request.isolation == Isolation::ReadCommitted => {
-            xact::begin(&mut held, &request).await?;
-        }
-        None => Box::pin(hand_over::begin(&mut held, &request)).await?,
-        Some(outer) => nested::begin(&mut held, outer, &request).await?,
+    if request.poll.is_some() {
+        Box::pin(poll(&mut held, &request)).await?;
+    } else {
+        ask(&mut held, &request).await?;
     }
-    mark_transaction_open(held.driver()).map_err(Error::Database)?;
-    let depth = inside(held.outer);
-    let (conn, checks) = held.driver_and_checks();
-    debug::set_token(conn, checks, depth).await;
-    checks.locks.held(Some(depth));
+    mark_held(&mut held).await?;
     Ok(held)
+}
+
+/// Asks for transaction-level locks.
+pub(super) async fn ask<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> Result<(), Error> {
+    match held.outer {
+        None if request.isolation == Isolation::ReadCommitted => xact::begin(held, request).await,
+        None => Box::pin(hand_over::begin(held, request)).await,
+        Some(outer) => nested::begin(held, outer, request).await,
+    }
 }
 
 /// Takes session-level locks.
@@ -62,12 +69,32 @@ async fn acquire_inner<O: ?Sized, D: Driver>(
     if debug::is_on() {
         Box::pin(check(&mut held)).await?;
     }
-    session::acquire(&mut held, &request).await?;
-    held.checks.locks.held(None);
+    if request.poll.is_some() {
+        Box::pin(poll(&mut held, &request)).await?;
+    } else {
+        session::acquire(&mut held, &request).await?;
+    }
+    mark_held(&mut held).await?;
     Ok(held)
 }
 
-fn record_outcome<O: ?Sized, D: Driver>(
+/// Notes that the locks are held, for Diesel and for the checks of a debug build.
+pub(super) async fn mark_held<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+) -> Result<(), Error> {
+    if held.scope == Scope::Session {
+        held.checks.locks.held(None);
+        return Ok(());
+    }
+    mark_transaction_open(held.driver()).map_err(Error::Database)?;
+    let depth = inside(held.outer);
+    let (conn, checks) = held.driver_and_checks();
+    debug::set_token(conn, checks, depth).await;
+    checks.locks.held(Some(depth));
+    Ok(())
+}
+
+pub(super) fn record_outcome<O: ?Sized, D: Driver>(
     mut telemetry: Telemetry,
     held: Result<Held<'_, O, D>, Error>,
 ) -> Result<Held<'_, O, D>, Error> {
@@ -85,7 +112,7 @@ fn record_outcome<O: ?Sized, D: Driver>(
 }
 
 /// Checks what can be known without the server.
-fn prepare_guard<'o, O: ?Sized, D: Driver>(
+pub(super) fn prepare_guard<'o, O: ?Sized, D: Driver>(
     owner: &'o mut O,
     place: Place<O, D>,
     scope: Scope,
@@ -116,7 +143,7 @@ fn prepare_guard<'o, O: ?Sized, D: Driver>(
 }
 
 /// Runs the checks of a debug build.
-async fn check<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
+pub(super) async fn check<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
     let (address, outer) = (held.address(), held.outer);
     let (conn, checks) = held.driver_and_checks();
     debug::before_begin(conn, checks, address, outer).await

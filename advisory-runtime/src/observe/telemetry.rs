@@ -146,6 +146,14 @@ impl Telemetry {
         }
     }
 
+    /// Records nothing more.
+    pub(crate) fn forget(mut self) {
+        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        {
+            self.is_over = true;
+        }
+    }
+
     /// The lock was never held.
     #[cfg(any(feature = "tracing", feature = "metrics"))]
     fn record_not_acquired(&mut self, reason: &'static str) {
