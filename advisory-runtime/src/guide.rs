@@ -14,6 +14,7 @@
 //! | what a dropped future or a panic leaves behind | [`cancellation`] |
 //! | what `Ok` means, and what to do when the answer to a commit is lost | [`commits`] |
 //! | how a lock is stored, or moved to a task | [`owned_locks`] |
+//! | how several processes run Diesel's migrations | [`migrations`] |
 //! | how to hold a key for longer than a transaction | [`leases`] |
 //! | how one process of several leads | [`leadership`] |
 //! | how the database refuses a write without its lock | [`guarded_tables`] |
@@ -59,6 +60,7 @@ pages! {
     cancellation = "cancellation";
     commits = "commits";
     owned_locks = "owned-locks";
+    migrations = "migrations";
     leases = "leases";
     leadership = "leadership";
     guarded_tables = "guarded-tables";

@@ -92,6 +92,11 @@ pub mod lease;
 #[cfg(feature = "diesel")]
 mod lock;
 pub mod migration;
+#[cfg(all(
+    feature = "migrations",
+    any(feature = "diesel-async", feature = "postgres")
+))]
+pub mod migrations;
 #[cfg(feature = "diesel")]
 pub mod monitor;
 #[cfg(feature = "diesel")]

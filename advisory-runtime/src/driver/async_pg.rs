@@ -71,7 +71,7 @@ impl Driver for AsyncPgConnection {
     }
 
     async fn pause(time: Duration) {
-        within(time, std::future::pending::<()>()).await;
+        within(time, pending::<()>()).await;
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {

@@ -56,7 +56,7 @@ pub(super) struct HeldLocks {
     acquired_at: Instant,
     max_hold: Option<Duration>,
     restore_timeouts: Option<String>,
-    checks: debug::Call,
+    pub(super) checks: debug::Call,
     telemetry: Option<Telemetry>,
 }
 

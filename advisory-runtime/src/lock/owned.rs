@@ -4,6 +4,8 @@ mod error;
 
 use super::check::check;
 use super::guard::{Held, HeldLocks, Place};
+#[cfg(feature = "migrations")]
+use crate::debug;
 use crate::driver::Driver;
 use crate::request::Acquired;
 use crate::{Error, Request};
@@ -66,12 +68,26 @@ impl<C, D: Driver> OwnedLock<C, D> {
         &self.acquired
     }
 
+    /// Gives the connection away while `work` runs, which gives it back. If it does not come back, the lock has ended with it.
+    #[cfg(feature = "migrations")]
+    pub(crate) async fn lend<T, W>(mut self, work: impl FnOnce(C) -> W) -> Option<(Self, T)>
+    where
+        W: Future<Output = Option<(C, T)>>,
+    {
+        let (connection, mut locks) = self.parts.take()?;
+        // They know the connection by the address that it had.
+        locks.checks = debug::Call::default();
+        let (connection, answer) = work(*connection).await?;
+        self.parts = Some((Box::new(connection), locks));
+        Some((self, answer))
+    }
+
     async fn ask(&mut self) -> Result<(), Error> {
         let driver = (self.place)(connection(&mut self.parts));
         check(driver, &self.acquired).await
     }
 
-    async fn finish(mut self) -> Result<C, OwnedLockError<C>> {
+    pub(crate) async fn finish(mut self) -> Result<C, OwnedLockError<C>> {
         let Some((mut connection, locks)) = self.parts.take() else {
             unreachable!("{TAKEN}")
         };
