@@ -39,6 +39,7 @@ macro_rules! pages {
                     feature = "bb8",
                     feature = "deadpool",
                     feature = "r2d2",
+                    feature = "migrations",
                     feature = "uuid"
                 )
             ),

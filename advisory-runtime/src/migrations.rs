@@ -40,7 +40,7 @@ use crate::{Key, LockKey, Request};
 use diesel::migration::MigrationSource;
 use diesel::pg::Pg;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The key of the lock, unless [`Migrator::key`] says another one: the SHA-256 of `diesel_migrations`, as every key of that text.
 ///
@@ -204,11 +204,11 @@ struct OnStep {
     callback: Option<Box<dyn FnMut(&Step) + Send>>,
     /// When the event said last for whom the run waits, and for whom.
     #[cfg(feature = "tracing")]
-    waiting: Option<(Vec<i32>, Instant)>,
+    waiting: Option<(Vec<i32>, std::time::Instant)>,
 }
 
-#[cfg(feature = "tracing")]
 /// How often an event says for whom a run waits, while that does not change.
+#[cfg(feature = "tracing")]
 const EVENT: Duration = Duration::from_secs(30);
 
 impl OnStep {
@@ -232,7 +232,7 @@ impl OnStep {
                     .is_some_and(|(known, said)| *known == pids && said.elapsed() < EVENT);
                 if !is_known {
                     tracing::info!(pids = ?pids, "{step}");
-                    self.waiting = Some((pids, Instant::now()));
+                    self.waiting = Some((pids, std::time::Instant::now()));
                 }
             }
             Step::Locked { pending, waited } => {

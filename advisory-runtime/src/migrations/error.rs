@@ -84,15 +84,21 @@ impl From<ConnectionError> for Error {
     fn from(error: ConnectionError) -> Self {
         match &error {
             ConnectionError::CouldntSetupConfiguration(DieselError::DatabaseError(_, answer))
-                if ["\"s0\"", "\"s1\""]
-                    .iter()
-                    .any(|name| answer.message().contains(name)) =>
+                if names_prepared_statement(answer.message()) =>
             {
                 Self::Pooler
             }
             _ => Self::Connect(error),
         }
     }
+}
+
+/// Whether a message has the name of a prepared statement of tokio-postgres in it: `"s0"`, `"s1"`, …
+fn names_prepared_statement(message: &str) -> bool {
+    message.split('"').any(|name| {
+        let number = name.strip_prefix('s').unwrap_or_default();
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 impl fmt::Display for Error {

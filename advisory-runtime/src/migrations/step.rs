@@ -84,14 +84,16 @@ impl fmt::Display for Step {
     }
 }
 
-/// `process 4711 (`booking-service`, since 12 s)`
+/// ``process 4711 (`booking-service`, since 12 s)``, and without a time in the first second.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (pid, since) = (self.pid, Took(self.since));
-        if self.application.is_empty() {
-            write!(f, "process {pid} (since {since})")
-        } else {
-            write!(f, "process {pid} (`{}`, since {since})", self.application)
+        let since = Duration::from_secs(self.since.as_secs());
+        write!(f, "process {}", self.pid)?;
+        match (&*self.application, since) {
+            ("", Duration::ZERO) => Ok(()),
+            ("", since) => write!(f, " (since {})", Took(since)),
+            (application, Duration::ZERO) => write!(f, " (`{application}`)"),
+            (application, since) => write!(f, " (`{application}`, since {})", Took(since)),
         }
     }
 }
@@ -119,8 +121,10 @@ impl fmt::Display for Took {
         let seconds = self.0.as_secs();
         match self.0.as_millis() {
             milliseconds @ 0..1_000 => write!(f, "{milliseconds} ms"),
-            1_000..10_000 => write!(f, "{:.1} s", self.0.as_secs_f64()),
-            10_000..600_000 => write!(f, "{seconds} s"),
+            1_000..10_000 if self.0.subsec_millis() > 0 => {
+                write!(f, "{:.1} s", self.0.as_secs_f64())
+            }
+            ..600_000 => write!(f, "{seconds} s"),
             _ => write!(f, "{} min", seconds / 60),
         }
     }
@@ -148,8 +152,8 @@ mod tests {
             "waiting for process 4711 (`booking-service`, since 12 s)"
         );
         assert_eq!(
-            waiting(vec![holder(1, "", 0), holder(2, "psql", 61_000)]),
-            "waiting for process 1 (since 0 ms) and process 2 (`psql`, since 61 s)"
+            waiting(vec![holder(1, "", 999), holder(2, "", 2_500)]),
+            "waiting for process 1 and process 2 (since 2 s)"
         );
         assert_eq!(
             waiting(Vec::new()),
@@ -183,6 +187,7 @@ mod tests {
         let took = |milliseconds| Took(Duration::from_millis(milliseconds)).to_string();
         assert_eq!(took(999), "999 ms");
         assert_eq!(took(1_250), "1.2 s");
+        assert_eq!(took(3_000), "3 s");
         assert_eq!(took(10_900), "10 s");
         assert_eq!(took(3_600_000), "60 min");
     }

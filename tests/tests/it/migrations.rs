@@ -132,8 +132,10 @@ async fn of_ten_blocking_runs_one_migrates_and_nine_wait_and_go_on() {
 #[tokio::test]
 async fn it_says_for_whom_it_waits_and_what_it_runs() {
     let db = Database::create().await;
-    let url = format!("{}&application_name=booking-service", db.url());
-    let mut holder = AsyncPgConnection::establish(&url).await.unwrap();
+    let mut holder = db.connect().await;
+    execute(&mut holder, "SET application_name = 'booking-service'")
+        .await
+        .unwrap();
     let pid = advisory_tests::pid_of(&mut holder).await;
     let holder = session::acquire_owned(holder, KEY).await.unwrap();
     let (migrator, mut told) = telling(MIGRATIONS);
@@ -146,7 +148,7 @@ async fn it_says_for_whom_it_waits_and_what_it_runs() {
             panic!("one holder");
         };
         assert!(later.since > seen.since && later.since < Duration::from_secs(60));
-        let said = format!("process {pid} (`booking-service`, since ");
+        let said = format!("process {pid} (`booking-service`");
         assert!(later.to_string().starts_with(&said), "{later}");
         drop(holder.release().await.unwrap());
     });
