@@ -198,10 +198,12 @@ impl<S> fmt::Debug for Migrator<S> {
     }
 }
 
+type Callback = dyn FnMut(&Step) + Send;
+
 /// Who is told of each step.
 #[derive(Default)]
 struct OnStep {
-    callback: Option<Box<dyn FnMut(&Step) + Send>>,
+    callback: Option<Box<Callback>>,
     /// When the event said last for whom the run waits, and for whom.
     #[cfg(feature = "tracing")]
     waiting: Option<(Vec<i32>, std::time::Instant)>,

@@ -82,7 +82,16 @@ impl Session for diesel_async::AsyncPgConnection {
         }
         let stop = StopOnDrop(Arc::default());
         let is_stopped = Arc::clone(&stop.0);
+        #[cfg(feature = "tracing")]
+        let (span, dispatch) = (
+            tracing::Span::current(),
+            tracing::dispatcher::get_default(Clone::clone),
+        );
         let task = tokio::task::spawn_blocking(move || {
+            #[cfg(feature = "tracing")]
+            let _dispatch = tracing::dispatcher::set_default(&dispatch);
+            #[cfg(feature = "tracing")]
+            let _entered = span.enter();
             let mut harness = AsyncConnectionWrapper::<Self>::from(self);
             let answer = work(&mut harness, &is_stopped);
             (harness.into_inner(), answer)

@@ -22,9 +22,9 @@ async fn an_owned_lock_moves_to_a_thread_and_gives_its_connection_back() {
     execute(&mut other, "SELECT 1").unwrap();
     let released = thread::spawn(move || {
         execute(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')").unwrap();
-        lock.release()
+        lock.release().unwrap()
     });
-    let mut conn = released.join().unwrap().unwrap();
+    let mut conn = released.join().unwrap();
     assert_eq!(pid_of(&mut conn), pid);
     assert_eq!(db.locks().await, []);
 }

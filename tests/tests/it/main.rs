@@ -64,6 +64,7 @@ mod lease_stress;
 mod lease_table;
 mod lease_tokens;
 mod lock_table;
+mod migrations;
 mod monitor;
 mod monitor_names;
 mod monitor_roles;

@@ -11,7 +11,7 @@ use diesel::migration::{
     Result as MigrationResult,
 };
 use diesel::pg::Pg;
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::AsyncPgConnection;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -231,7 +231,7 @@ async fn the_key_is_what_the_page_says() {
 
 /// Migrations as a test writes them: a name, and its SQL.
 #[derive(Clone)]
-struct Written(Vec<(&'static str, &'static str)>);
+pub(crate) struct Written(pub(crate) Vec<(&'static str, &'static str)>);
 
 struct One(&'static str, &'static str);
 

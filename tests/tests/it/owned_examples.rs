@@ -154,7 +154,8 @@ async fn a_worker_hands_its_lock_to_another_task() {
         let mut lock = queue.recv().await.unwrap();
         lock.check().await?;
         execute(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')").await?;
-        Ok::<_, Error>(drop(lock.release().await?))
+        drop(lock.release().await?);
+        Ok::<_, Error>(())
     });
     printer.await.unwrap().unwrap();
     assert_eq!(held(&db).await, []);
