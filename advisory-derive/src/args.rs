@@ -16,10 +16,10 @@ use key::{KeyArg, key, keys, with};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::{LitInt, LitStr};
-use value::{ident, number, overlap, reason, string, tables};
+use value::{ident, number, overlap, permits, reason, string, tables};
 
 /// The arguments of `#[advisory_lock]`.
-pub(crate) const ADVISORY_LOCK: [&str; 26] = [
+pub(crate) const ADVISORY_LOCK: [&str; 27] = [
     "key",
     "keys",
     "with",
@@ -27,6 +27,7 @@ pub(crate) const ADVISORY_LOCK: [&str; 26] = [
     "mode",
     "wait",
     "poll",
+    "permits",
     "on_held",
     "max_hold",
     "isolation",
@@ -57,6 +58,7 @@ pub(crate) struct Args {
     is_shared: Option<bool>,
     pub(crate) wait: Option<Wait>,
     pub(crate) poll: Option<Duration>,
+    pub(crate) permits: Option<LitInt>,
     pub(crate) on_held: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
     /// For a lease, as are `renew`, `keep` and `pool`.
@@ -98,6 +100,12 @@ impl Args {
     /// The path of the runtime.
     pub(crate) fn runtime(&self) -> TokenStream {
         runtime(self.krate.as_ref())
+    }
+
+    /// How many may hold the lock at once.
+    pub(crate) fn permits(&self) -> Option<u32> {
+        let permits = self.permits.as_ref()?;
+        permits.base10_parse().ok()
     }
 
     /// Refuses arguments that do not fit, each with its message.
@@ -200,6 +208,7 @@ impl Args {
             }
             "wait" => set!(wait, duration::wait(value, name, errors)),
             "poll" => set!(poll, duration::bound(value, name, &duration::POLL, errors)),
+            "permits" => set!(permits, permits(value, name, errors)),
             "on_held" => set!(on_held, Some(value)),
             "max_hold" => set!(
                 max_hold,

@@ -52,7 +52,8 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
         };
         let prefix = prefix(&key);
         let lock = Lock::new(key, site.derivation, name.clone(), args.allowed_overlaps())
-            .within(site.key_space());
+            .within(site.key_space())
+            .with_permits(args.permits().unwrap_or(1));
         let found = earlier_locks
             .iter()
             .filter(|earlier| {

@@ -62,6 +62,8 @@ use quote::quote;
 /// | `scope` | `"xact"`, `"session"`, `"lease"` | how long it is held: to the end of a transaction, for the call alone, or as a row that is renewed and can expire |
 /// | `mode` | `"exclusive"`, `"shared"` | whether others may hold it at the same time, all of them shared. Not for `"lease"` |
 /// | `wait` | none: the session's own `lock_timeout`, for each key; `"never"`, `"500ms"`, `"5s"`, `"2m"`, `"1h"`, a `Duration`, `"forever"` | how long the whole acquisition may take |
+/// | `poll` | none; `"250ms"`, a `Duration` | asks again and again instead of waiting at the server. Not for `"lease"`, which does so anyway |
+/// | `permits` | `1`; `3` | how many may hold it at once. With `wait = "never"` or `poll`, and one key |
 /// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | returned without running the body when the wait is over. Needs a `wait` that ends |
 /// | `max_hold` | none; `"30s"`, a `Duration` | the longest run of the body |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the transaction's level; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
@@ -124,15 +126,20 @@ use quote::quote;
 ///
 /// # Waiting
 ///
-/// `wait = "never"` tries once. A time is the limit for the whole wait: the queue in this process, all keys, and the server. When
-/// it has passed, the function returns `on_held`, or without it the error `NotAvailable` or `TimedOut`, for which `is_busy()` is
-/// true. `on_held` is evaluated after the wait, with the function's parameters. It is not returned for other errors, such as a lost
-/// connection.
+/// | you write | if the lock is held, the call | the server sees | it costs |
+/// | --- | --- | --- | --- |
+/// | no `wait` | waits for each key as long as the session's `lock_timeout`, by default without end; then `TimedOut` | a waiter in `pg_locks`, served in the order of arrival, with a snapshot that index builds wait for | a connection while it waits; 1 round trip |
+/// | `wait = "5s"` | waits for that time in all: the queue in this process, all keys, the server; then `TimedOut` | the same | the same |
+/// | `wait = "forever"` | waits until the lock is free, whatever `lock_timeout` is | the same | the same |
+/// | `wait = "never"` | asks once: `NotAvailable` | one try, and no waiter | 2 round trips, 3 if the lock is held |
+/// | `poll = "250ms"`, with or without a `wait` | asks again and again, after up to 250 ms at first and up to 2 s later, until the `wait` is over; then `TimedOut` | tries, and between them no waiter and no snapshot; whoever waits at the server is served first | as `"never"`, for each try; the connection, but with an expression for `conn` only during a try; up to a pause of delay |
+/// | `queue = 64`, with any of these | waits in this process's queue; `QueueFull` if 64 calls are in it | one waiter of this process | no connection while it is in the queue |
+/// | `permits = 3`, with `"never"` or `poll` | does as they say once three hold it | three keys | one statement for each try |
+/// | `on_held = Ok(None)`, with a `wait` that ends | returns that instead of the error | nothing | nothing |
 ///
-/// **`queue`.** If many calls request one key at the same time, all connections of the pool can end up waiting for it. With `queue`
-/// one call of this process waits at the server. The others wait in order, without a connection, and a call that finds the queue
-/// full gets `QueueFull`, for which `is_busy()` is true as well. The queue belongs to the key as a number: a program that locks the
-/// same key in two databases has one queue for both.
+/// `is_busy()` is true for `NotAvailable`, `TimedOut` and `QueueFull`, and `on_held` is returned for these only, not for a lost connection. It
+/// is evaluated after the wait, with the function's parameters. The queue belongs to the key as a number: a program that locks the same
+/// key in two databases has one queue for both. `advisory_runtime::guide::waiting` says which of these to choose.
 ///
 /// # The longest run
 ///

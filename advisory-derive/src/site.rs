@@ -2,6 +2,7 @@
 
 mod check;
 mod check_lease;
+mod check_permits;
 pub(crate) mod connection;
 pub(crate) mod keys;
 
@@ -44,6 +45,7 @@ impl Site {
             Scope::Lease => Connection::Pool(args.pool.clone()?),
         };
         check::queue(&args, &connection, &function, errors);
+        check_permits::check(&args, &keys, &function, errors);
         check::handle(&args, &connection, &function, errors);
         check::connection_shadowing(&connection, &function, errors);
         check::self_in_text(&connection, &function, errors);

@@ -15,6 +15,8 @@ pub enum Collision {
     Number(String),
     /// Two different keys have the same name.
     Name(String),
+    /// One name has two numbers of permits.
+    Permits(String),
     /// A lease and an advisory lock have the same name.
     Scopes(String),
 }
@@ -28,6 +30,10 @@ impl fmt::Display for Collision {
             Self::Name(name) => write!(
                 f,
                 "`{name}` names both, and the keys differ in text, shapes or derivation"
+            ),
+            Self::Permits(name) => write!(
+                f,
+                "`{name}` names both, and they let a different number of holders in"
             ),
             Self::Scopes(name) => write!(
                 f,
@@ -48,6 +54,9 @@ impl Collision {
             Self::Lease(_) => format!("lease keys can collide: `{here}` and `{there}`"),
             Self::Name(name) => {
                 format!("advisory lock `{name}` has two keys: `{here}` and `{there}`")
+            }
+            Self::Permits(name) => {
+                format!("advisory lock `{name}` has two numbers of permits: `{here}` and `{there}`")
             }
             Self::Scopes(name) => {
                 format!("advisory lock `{name}` is two locks: `{here}` and `{there}`")
@@ -73,6 +82,9 @@ impl Collision {
             }
             Self::Name(_) => {
                 "one name is one text with the same shapes and derivation: write the same key, shapes included, or another name".to_owned()
+            }
+            Self::Permits(_) => {
+                "one name is one lock: write the same `permits` at both, or at neither".to_owned()
             }
             Self::Scopes(_) => {
                 "one name is one lock: write `scope = \"lease\"` at both or at neither, or another name".to_owned()

@@ -9,6 +9,7 @@ use crate::key_space::{Comparison, KeySpace};
 use crate::language::Language;
 use crate::locked_key::LockedKey;
 use crate::overlap::overlap;
+use crate::permit::permit_key;
 use crate::shape::Shape;
 use crate::witness::witness;
 
@@ -23,6 +24,7 @@ pub struct Lock {
     derivation: Derivation,
     name: Option<String>,
     allowed: Vec<String>,
+    permits: u32,
     language: Language,
 }
 
@@ -43,8 +45,15 @@ impl Lock {
             derivation,
             name,
             allowed,
+            permits: 1,
             language,
         }
+    }
+
+    /// Says how many sessions may hold it at once: it then has as many keys.
+    #[must_use]
+    pub fn with_permits(self, permits: u32) -> Self {
+        Self { permits, ..self }
     }
 
     /// Says which key space it is in, if not that of advisory locks.
@@ -74,6 +83,9 @@ impl Lock {
                 Comparison::Texts => self.key.text().same_form(&there.key.text()),
                 Comparison::Disjoint => return Some(Collision::Scopes(name.clone())),
             };
+            if is_one_key && self.permits != there.permits {
+                return Some(Collision::Permits(name.clone()));
+            }
             return (!is_one_key).then(|| Collision::Name(name.clone()));
         }
         if self.allows(there) || there.allows(self) {
@@ -111,8 +123,9 @@ impl Lock {
                     .then(|| Collision::Number(format!("({}, {})", number(*a, *c), number(*b, *d))))
             }
             _ => {
-                let number = self.number()?;
-                (there.number() == Some(number)).then(|| Collision::Number(number.to_string()))
+                let (here, there) = (self.numbers(), there.numbers());
+                let shared = here.iter().find(|number| there.contains(number))?;
+                Some(Collision::Number(shared.to_string()))
             }
         }
     }
@@ -125,6 +138,18 @@ impl Lock {
             }
             (here, other) => here == other,
         }
+    }
+
+    /// The `bigint`s of its permits, if they are known before the program runs.
+    fn numbers(&self) -> Vec<i64> {
+        let number = self.number();
+        let key = match (&self.key, number) {
+            (_, Some(number)) => number.to_string(),
+            (LockedKey::IntInt(Some(first), Some(second)), _) => format!("({first}, {second})"),
+            _ => return Vec::new(),
+        };
+        let others = (2..=self.permits).map(|permit| permit_key(&key, permit));
+        number.into_iter().chain(others).collect()
     }
 
     /// The `bigint`, if it is known before the program runs.

@@ -45,12 +45,12 @@ pub trait Driver: Send + Sized {
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
     /// Sends a message, if it is not empty, and a question behind it, without waiting in between where that is possible. Tells
-    /// whether the question gave a row; the outer error is the message's.
+    /// how many rows the question gave; the outer error is the message's.
     fn execute_and_ask(
         &mut self,
         message: &str,
         question: &str,
-    ) -> impl Future<Output = QueryResult<QueryResult<bool>>> + Send;
+    ) -> impl Future<Output = QueryResult<QueryResult<usize>>> + Send;
 
     /// Lets the time pass, without a connection.
     fn pause(time: Duration) -> impl Future<Output = ()> + Send;

@@ -36,7 +36,7 @@ pub enum Error {
         lock: Cow<'static, str>,
         /// How long this process waited, by its own clock.
         waited: Duration,
-        /// The server's answer; none where the wait ended in this process's own queue.
+        /// The server's answer; none where the wait ended in this process: in its queue, or between two tries of a call that polls.
         source: Option<DieselError>,
     },
     /// More calls of this process wait for the key than `queue` allows. The body did not run.

@@ -9,6 +9,8 @@ pub mod shape;
 
 pub use key_part::{Displayed, KeyPart};
 
+#[cfg(feature = "diesel")]
+use advisory_pattern::permit_key;
 use advisory_pattern::{Derivation, Filter, Hasher, escape};
 use digits::Digits;
 use std::fmt;
@@ -23,6 +25,16 @@ pub enum Key {
     BigInt(i64),
     /// A key of the `(int, int)` key space.
     IntInt(i32, i32),
+}
+
+impl Key {
+    /// The keys of the permits of a lock on this key, itself the first.
+    #[cfg(feature = "diesel")]
+    pub(crate) fn permits(self, permits: u32) -> Vec<Self> {
+        let text = self.to_string();
+        let others = (2..=permits).map(|permit| permit_key(&text, permit).into());
+        std::iter::once(self).chain(others).collect()
+    }
 }
 
 impl From<i64> for Key {

@@ -26,6 +26,8 @@ pub(crate) use finish::finish;
 pub use guard::Held;
 pub(crate) use guard::Place;
 pub(crate) use owned::acquire_owned;
+#[cfg(feature = "migrations")]
+pub(crate) use owned::try_owned;
 pub use owned::{OwnedLock, OwnedLockError};
 pub use poll::Tries;
 #[cfg(feature = "diesel-async")]

@@ -10,6 +10,11 @@ pub(crate) use origin::Origin;
 use std::borrow::Cow;
 use std::time::Duration;
 
+/// How many permits a lock can have: each try can have to go over all of them.
+const MOST_PERMITS: u32 = 1_000;
+/// How often a request with permits asks by default.
+const POLL: Duration = Duration::from_millis(250);
+
 /// One acquisition of one or more locks, before it is sent.
 ///
 /// Whatever is a [`LockKey`] is a request for its exclusive lock; the methods say what else is wanted.
@@ -31,6 +36,8 @@ pub struct Request {
     pub(crate) mode: Mode,
     pub(crate) wait: Wait,
     pub(crate) poll: Option<Duration>,
+    /// The keys of its permits, one of which is taken; empty for a lock that has one holder.
+    pub(crate) permits: Vec<Key>,
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -151,6 +158,7 @@ impl Request {
             mode: Mode::Exclusive,
             wait: Wait::Session,
             poll: None,
+            permits: Vec::new(),
             isolation: Isolation::ReadCommitted,
             refuses_nested: false,
             max_hold: None,
@@ -166,8 +174,34 @@ impl Request {
     /// both try wait for each other, and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
     ///
     /// [`Error::Deadlock`]: crate::Error::Deadlock
+    ///
+    /// It does nothing to a request with [`permits`](Self::permits), which counts its holders.
     pub fn shared(mut self) -> Self {
-        self.mode = Mode::Shared;
+        if self.permits.is_empty() {
+            self.mode = Mode::Shared;
+        }
+        self
+    }
+
+    /// Lets so many sessions hold the lock at once. Zero counts as one, and more than 1,000 as 1,000.
+    ///
+    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first is the key itself, and the others
+    /// are computed from it: see [`keys`](crate::guide::keys#permits). A program with three permits and one with five never have
+    /// more than five holders together, and a program without permits shares the first one.
+    ///
+    /// A session can wait at the server for one key at a time, so a request with permits polls while it waits: every 250 ms,
+    /// unless [`poll`](Self::poll) is called. Each try goes over the permits in one statement, from a random one on.
+    ///
+    /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard gives no
+    /// [`Holding`](crate::Holding), since others can be in their bodies at the same time.
+    ///
+    /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
+    pub fn permits(mut self, permits: u32) -> Self {
+        if let (2.., Some(key)) = (permits, self.keys.first()) {
+            self.permits = key.permits(permits.min(MOST_PERMITS));
+            self.mode = Mode::Exclusive;
+            self.poll = self.poll.or(Some(POLL));
+        }
         self
     }
 
@@ -177,16 +211,18 @@ impl Request {
         self
     }
 
-    /// Asks again and again instead of waiting at the server, where a waiting session has a snapshot: `CREATE INDEX CONCURRENTLY` waits
-    /// for every older snapshot, so that it deadlocks with a session that waits for a lock of its own.
+    /// Asks again and again instead of waiting at the server.
     ///
-    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, each shortened by up
-    /// to half at random, and the last try is at the end of the [`wait`](Self::wait). Between two tries the session has no snapshot, no
-    /// lock and no transaction of the call; a transaction around it stays open. Without a `wait` it asks without end: the session's
-    /// `lock_timeout` bounds waits at the server. With [`Wait::Never`] it asks once.
+    /// A session that waits at the server has a snapshot, and `CREATE INDEX CONCURRENTLY` waits for every older snapshot: if it
+    /// runs under the same lock, the two deadlock.
     ///
-    /// A call that polls has no place in the server's queue: whoever waits there is served first, and among calls that poll
-    /// chance decides. See [`waiting`](crate::guide::waiting).
+    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, each is
+    /// shortened by up to half at random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it asks
+    /// without end: the session's `lock_timeout` only bounds waits at the server. With [`Wait::Never`] it asks once.
+    ///
+    /// Between two tries the session has no snapshot, no lock and no transaction of the call; a transaction around the call
+    /// stays open. A call that polls has no place in the server's queue: whoever waits there is served first. See
+    /// [`waiting`](crate::guide::waiting).
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self
@@ -258,6 +294,14 @@ impl Request {
             // `lock_timeout` bounds waits at the server.
             Wait::Session if self.poll.is_some() => Wait::Forever,
             wait => wait,
+        }
+    }
+
+    /// Of the key of one permit.
+    pub(crate) fn of_permit(&self, permit: Key) -> Self {
+        Self {
+            keys: Keys::One([permit]),
+            ..self.clone()
         }
     }
 
@@ -342,12 +386,22 @@ pub enum Isolation {
 pub struct Acquired {
     pub(crate) name: LockName,
     pub(crate) keys: Keys,
+    /// Of a lock with permits the one that is held, in place of its key.
+    pub(crate) permit: Option<Key>,
     pub(crate) mode: Mode,
     pub(crate) waited: Duration,
 }
 
 impl Acquired {
-    /// The key, the lowest of several.
+    /// The keys that the server has under the lock.
+    pub(crate) fn held(&self) -> &[Key] {
+        match &self.permit {
+            Some(permit) => std::slice::from_ref(permit),
+            None => &self.keys,
+        }
+    }
+
+    /// The key, the lowest of several. Of a lock with [permits](Request::permits) its own, whichever of them is held.
     #[must_use]
     pub fn key(&self) -> Key {
         self.keys.first().copied().unwrap_or(Key::BigInt(0))

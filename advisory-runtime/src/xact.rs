@@ -25,7 +25,8 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 ///
 /// It waits as long as the request says. [`Wait::For`] sets `lock_timeout`, for several keys to what is left of the budget before
 /// each, by the server's clock, and restores it before the body runs. [`Wait::Never`] sends `BEGIN` and asks with
-/// `pg_try_advisory_xact_lock` behind it: two round trips. `statement_timeout` is left alone and can end the wait too.
+/// `pg_try_advisory_xact_lock` behind it: two round trips. [`Request::poll`] does that again and again.
+/// `statement_timeout` is left alone and can end the wait too.
 ///
 /// # Errors
 ///
@@ -39,7 +40,8 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 ///
 /// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes the connection, and with it the
 /// transaction around a nested call. No lock, no waiter and no open transaction is left. A pool replaces the connection; on one of
-/// your own, every further call is [`Error::BrokenConnection`]. See [`cancellation`](crate::guide::cancellation).
+/// your own, every further call is [`Error::BrokenConnection`]. A call that is dropped between two tries of [`Request::poll`] leaves
+/// its connection as it is, since nothing runs there. See [`cancellation`](crate::guide::cancellation).
 ///
 /// # Examples
 ///

@@ -189,7 +189,8 @@ fn locks(command: Command) -> Command {
         .long_about(
             "Shows the advisory locks and leases of a database: who holds them, who waits, and who is in whose way. Needs no role but \
              `pg_monitor`, and shows less without it.\n\nNumbers have the names of the lock sites of `--artifact` or `--inventory`, where \
-             they are fixed; else those in the comments that locked calls write in front of their queries.",
+             they are fixed; else those in the comments that locked calls write in front of their queries.\n\nA call with `poll` asks again and again instead \
+             of waiting at the server, and is not among the waiters.",
         )
         .arg(
             Arg::new("database-url")

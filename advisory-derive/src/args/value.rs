@@ -32,6 +32,24 @@ pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     literal
 }
 
+/// How many permits a lock can have: each try can have to go over all of them. The runtime's own limit.
+const MOST_PERMITS: u32 = 1_000;
+
+pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
+    let span = first_span(&value);
+    let literal: Option<LitInt> = syn::parse2(value).ok();
+    let literal = literal.filter(|literal| {
+        let permits = literal.base10_parse();
+        permits.is_ok_and(|permits| (1..=MOST_PERMITS).contains(&permits))
+    });
+    if literal.is_none() {
+        let wanted =
+            format_args!("`{name}` is a number from 1 to {MOST_PERMITS}: write `{name} = 3`");
+        errors.at(span, wanted);
+    }
+    literal
+}
+
 pub(crate) fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
     let reason = string(value, name, errors)?;
     if reason.value().trim().is_empty() {

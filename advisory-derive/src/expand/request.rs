@@ -48,6 +48,9 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
         let interval = interval.expression(private);
         options.extend(quote_spanned!(here=> .poll(#interval)));
     }
+    if let Some(permits) = args.permits() {
+        options.extend(quote_spanned!(here=> .permits(#permits)));
+    }
     let isolation = match args.isolation {
         None | Some(Isolation::ReadCommitted) => None,
         Some(Isolation::RepeatableRead) => Some("RepeatableRead"),

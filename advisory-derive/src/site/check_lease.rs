@@ -33,7 +33,11 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
         ),
         (
             "poll",
-            "a lease polls whatever is written: its waiters ask again and again, on a connection for each try; leave `poll` out",
+            "a lease asks again and again already while it waits: leave `poll` out",
+        ),
+        (
+            "permits",
+            "a lease has one holder: leave `permits` out, or write `scope = \"session\"` and a `conn`",
         ),
         (
             "queue",

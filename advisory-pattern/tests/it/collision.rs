@@ -1,6 +1,8 @@
 //! Which two locks are one, never meet, or collide?
 
-use advisory_pattern::{Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Record, Shape};
+use advisory_pattern::{
+    Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Record, Shape, permit_key,
+};
 use proptest::prelude::*;
 
 use crate::pattern;
@@ -307,4 +309,42 @@ fn a_finding_says_what_to_write() {
     );
     let help = found.help("<tenant>:<slot>", Some("book"));
     assert!(help.ends_with("`book:<tenant>:<slot>`"), "{help}");
+}
+
+#[test]
+fn a_lock_with_permits_has_as_many_keys() {
+    let number = |number| fixed(LockedKey::BigInt(number));
+    for (lock, text) in [
+        (number(42), "42"),
+        (lock("nightly"), &*SHA256.key("nightly").to_string()),
+        (fixed(LockedKey::IntInt(Some(7), Some(3))), "(7, 3)"),
+    ] {
+        let lock = lock.with_permits(3);
+        for permit in 2..=3 {
+            let key = permit_key(text, permit);
+            let found = Some(Collision::Number(key.to_string()));
+            assert_eq!(lock.collision(&number(key)), found);
+            assert_eq!(number(key).collision(&lock), found);
+        }
+        assert_eq!(lock.collision(&number(permit_key(text, 4))), None);
+    }
+    // The first permit is the key itself.
+    let jobs = lock("job:<kind>").with_permits(3);
+    assert!(matches!(
+        jobs.collision(&lock("job:<name>")),
+        Some(Collision::Key(_))
+    ));
+    assert_eq!(jobs.collision(&lock("jobs:<name>")), None);
+}
+
+#[test]
+fn one_name_has_one_number_of_permits() {
+    let jobs = |permits| named("job:<kind>", "job").with_permits(permits);
+    assert_eq!(jobs(3).collision(&jobs(3)), None);
+    let found = jobs(3).collision(&jobs(2));
+    assert_eq!(found, Some(Collision::Permits("job".to_owned())));
+    let found = jobs(3).collision(&named("job:<kind>", "job"));
+    assert_eq!(found, Some(Collision::Permits("job".to_owned())));
+    let found = jobs(3).collision(&named("task:<kind>", "job"));
+    assert_eq!(found, Some(Collision::Name("job".to_owned())));
 }

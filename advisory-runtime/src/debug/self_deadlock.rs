@@ -77,6 +77,8 @@ pub(super) async fn waits_forever<D: Driver>(
 ) -> Result<bool, Error> {
     let heeds_lock_timeout = match request.budget() {
         Wait::Never | Wait::For(_) => return Ok(false),
+        // Another permit can come free.
+        _ if !request.permits.is_empty() => return Ok(false),
         Wait::Session => true,
         Wait::Forever => false,
     };

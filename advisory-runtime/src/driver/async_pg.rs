@@ -38,7 +38,7 @@ impl Driver for AsyncPgConnection {
         &mut self,
         message: &str,
         question: &str,
-    ) -> QueryResult<QueryResult<bool>> {
+    ) -> QueryResult<QueryResult<usize>> {
         let (mut first, mut second) = (&*self, &*self);
         let mut executed = pin!(first.batch_execute(message));
         let mut answered = pin!(RunQueryDsl::execute(
@@ -67,7 +67,7 @@ impl Driver for AsyncPgConnection {
         })
         .await;
         done.unwrap_or(Ok(()))?;
-        Ok(answer.unwrap_or(Ok(0)).map(|rows| rows > 0))
+        Ok(answer.unwrap_or(Ok(0)))
     }
 
     async fn pause(time: Duration) {

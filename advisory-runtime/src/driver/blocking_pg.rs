@@ -29,13 +29,11 @@ impl Driver for PgConnection {
         &mut self,
         message: &str,
         question: &str,
-    ) -> QueryResult<QueryResult<bool>> {
+    ) -> QueryResult<QueryResult<usize>> {
         if !message.is_empty() {
             self.batch_execute(message)?;
         }
-        Ok(diesel::sql_query(question)
-            .execute(self)
-            .map(|rows| rows > 0))
+        Ok(diesel::sql_query(question).execute(self))
     }
 
     #[allow(

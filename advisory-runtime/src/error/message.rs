@@ -71,7 +71,13 @@ impl fmt::Display for Error {
             Self::TooManyKeys { lock, keys, max } => write!(
                 f,
                 "advisory lock `{lock}` would take {keys} locks, and {max} are allowed; take one lock on what they have in \
-                 common, or write `max_keys = {keys}`"
+                 common{}",
+                // Those with permits have one key.
+                if *max == 1 {
+                    String::new()
+                } else {
+                    format!(", or write `max_keys = {keys}`")
+                }
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
             Self::Standby { .. }

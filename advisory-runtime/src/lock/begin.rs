@@ -124,6 +124,10 @@ pub(super) fn prepare_guard<'o, O: ?Sized, D: Driver>(
         let (lock, slice) = (name.text(), "keys");
         return Err(Error::NoKeys { lock, slice });
     }
+    if request.keys.len() > 1 && !request.permits.is_empty() {
+        let (lock, keys) = (name.text(), request.keys.len());
+        return Err(Error::TooManyKeys { lock, keys, max: 1 });
+    }
     let conn = held.driver();
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),

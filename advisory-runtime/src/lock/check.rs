@@ -8,7 +8,7 @@ use crate::{Error, sql};
 
 /// Asks the server.
 pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Result<(), Error> {
-    let message = sql::session::check(&acquired.keys, acquired.mode);
+    let message = sql::session::check(acquired.held(), acquired.mode);
     let Err(source) = conn.execute(&message).await else {
         return Ok(());
     };

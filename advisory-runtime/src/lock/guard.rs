@@ -10,7 +10,7 @@ use crate::observe::Telemetry;
 use crate::request::{Acquired, Keys};
 use crate::sql::Acquisition;
 use crate::sql::session::Around;
-use crate::{Isolation, Mode, Request, Wait, debug};
+use crate::{Isolation, Key, Mode, Request, Wait, debug};
 use diesel::QueryResult;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -33,6 +33,9 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
     pub(super) outer: Option<NonZeroU32>,
     pub(super) name: LockName,
     pub(super) keys: Keys,
+    /// Of a lock with permits those that the last try has asked for, and the one that it has taken.
+    pub(super) permits: Vec<Key>,
+    pub(super) permit: Option<Key>,
     pub(super) mode: Mode,
     pub(super) phase: Phase,
     /// How long the wait may take, and how much of it is over.
@@ -53,6 +56,7 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
 pub(super) struct HeldLocks {
     outer: Option<NonZeroU32>,
     pub(super) acquired: Acquired,
+    permits: Vec<Key>,
     acquired_at: Instant,
     max_hold: Option<Duration>,
     restore_timeouts: Option<String>,
@@ -96,6 +100,8 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             outer: None,
             name: LockName::new(request.pattern, &request.keys),
             keys: request.keys.clone(),
+            permits: request.permits.clone(),
+            permit: None,
             mode: request.mode,
             phase: Phase::Idle,
             budget: request.budget(),
@@ -121,6 +127,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         Acquired {
             name: self.name,
             keys: self.keys.clone(),
+            permit: self.permit,
             mode: self.mode,
             waited: self.waited,
         }
@@ -174,7 +181,10 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         let Acquisition { message, question } = acquisition;
         let sent = match question {
             None => self.driver().execute(&message).await.map(|()| Ok(true)),
-            Some(question) => Box::pin(self.driver().execute_and_ask(&message, &question)).await,
+            Some(question) => {
+                let asked = Box::pin(self.driver().execute_and_ask(&message, &question)).await;
+                asked.map(|answer| answer.map(|rows| self.note_answer(rows)))
+            }
         };
         self.acquired_at = Instant::now();
         self.waited = self.acquired_at.duration_since(self.started) + self.queued;
@@ -187,6 +197,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         HeldLocks {
             outer: self.outer,
             acquired: self.acquired(),
+            permits: std::mem::take(&mut self.permits),
             acquired_at: self.acquired_at,
             max_hold: self.max_hold,
             restore_timeouts: self.restore_timeouts.take(),
@@ -200,6 +211,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         let Acquired {
             name,
             keys,
+            permit,
             mode,
             waited,
         } = locks.acquired;
@@ -210,6 +222,8 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             outer: locks.outer,
             name,
             keys,
+            permits: locks.permits,
+            permit,
             mode,
             phase: Phase::Open,
             budget: Wait::Session,
@@ -224,12 +238,27 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         }
     }
 
+    /// Whether a question of so many rows has taken the locks. The rows also count the permits up to the one that was free.
+    fn note_answer(&mut self, rows: usize) -> bool {
+        let last = rows.checked_sub(1);
+        self.permit = last.and_then(|last| self.permits.get(last)).copied();
+        last.is_some()
+    }
+
+    /// What the session holds under a session-level lock.
+    pub(super) fn session_keys(&self) -> &[Key] {
+        match &self.permit {
+            Some(permit) => std::slice::from_ref(permit),
+            None => &self.keys,
+        }
+    }
+
     /// Leaves the call without its end. See [`Driver::abandon`].
     pub(super) fn abandon(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let keys = match self.scope {
             Scope::Xact => None,
-            Scope::Session => Some(self.keys.clone()),
+            Scope::Session => Some(self.session_keys().to_vec()),
         };
         let call = Unfinished {
             outer: self.outer,

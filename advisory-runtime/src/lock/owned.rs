@@ -5,6 +5,8 @@ mod error;
 use super::check::check;
 use super::guard::{Held, HeldLocks, Place};
 #[cfg(feature = "migrations")]
+use super::poll::Tries;
+#[cfg(feature = "migrations")]
 use crate::debug;
 use crate::driver::Driver;
 use crate::request::Acquired;
@@ -42,11 +44,7 @@ pub(crate) async fn acquire_owned<C, D: Driver>(
     let mut connection = Box::new(connection);
     let acquired = super::acquire(&mut *connection, place, request).await;
     match acquired.map(Held::detach) {
-        Ok(locks) => Ok(OwnedLock {
-            acquired: locks.acquired.clone(),
-            parts: Some((connection, locks)),
-            place,
-        }),
+        Ok(locks) => Ok(OwnedLock::new(connection, place, locks)),
         Err(error) => Err(OwnedLockError {
             error,
             connection: *connection,
@@ -54,7 +52,32 @@ pub(crate) async fn acquire_owned<C, D: Driver>(
     }
 }
 
+/// One of the tries of a call that polls. Where it does not take the locks, it gives the connection back, with an error if that was the
+/// last try.
+#[cfg(feature = "migrations")]
+pub(crate) async fn try_owned<C, D: Driver>(
+    tries: &mut Tries,
+    connection: C,
+    place: Place<C, D>,
+) -> Result<OwnedLock<C, D>, (Option<Error>, C)> {
+    let mut connection = Box::new(connection);
+    let acquired = tries.attempt(&mut *connection, place).await;
+    match acquired.map(|held| held.map(Held::detach)) {
+        Ok(Some(locks)) => Ok(OwnedLock::new(connection, place, locks)),
+        Ok(None) => Err((None, *connection)),
+        Err(error) => Err((Some(error), *connection)),
+    }
+}
+
 impl<C, D: Driver> OwnedLock<C, D> {
+    fn new(connection: Box<C>, place: Place<C, D>, locks: HeldLocks) -> Self {
+        Self {
+            acquired: locks.acquired.clone(),
+            parts: Some((connection, locks)),
+            place,
+        }
+    }
+
     /// The connection that holds the lock.
     ///
     /// Transactions on it work as on any connection. One that is still open when the lock is released is rolled back.

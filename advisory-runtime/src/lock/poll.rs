@@ -76,9 +76,9 @@ pub(super) async fn poll<O: ?Sized, D: Driver>(
     request: &Request,
 ) -> Result<(), Error> {
     let mut pauses = Pauses::new(request);
-    let attempt = request.attempt();
+    let mut attempt = request.attempt();
     loop {
-        match ask(held, &attempt).await {
+        match ask(held, &mut attempt).await {
             Ok(()) => return Ok(()),
             Err(error) => D::pause(pauses.after(error)?).await,
         }
@@ -87,9 +87,15 @@ pub(super) async fn poll<O: ?Sized, D: Driver>(
 
 async fn ask<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
-    attempt: &Request,
+    attempt: &mut Request,
 ) -> Result<(), Error> {
     held.budget = Wait::Never;
+    if !attempt.permits.is_empty() {
+        // From another permit on, so that not all calls meet at the first.
+        let from = usize::try_from(random()).unwrap_or(0) % attempt.permits.len();
+        attempt.permits.rotate_left(from);
+        held.permits.clone_from(&attempt.permits);
+    }
     match held.scope {
         Scope::Xact => begin::ask(held, attempt).await,
         Scope::Session => session::acquire(held, attempt).await,
@@ -137,7 +143,7 @@ impl Tries {
         }
     }
 
-    async fn attempt<'o, O: ?Sized, D: Driver>(
+    pub(super) async fn attempt<'o, O: ?Sized, D: Driver>(
         &mut self,
         owner: &'o mut O,
         place: Place<O, D>,
@@ -169,12 +175,12 @@ impl Tries {
         if debug::is_on() {
             Box::pin(begin::check(&mut held)).await?;
         }
-        ask(&mut held, &self.request.attempt()).await?;
+        ask(&mut held, &mut self.request.attempt()).await?;
         begin::mark_held(&mut held).await?;
         Ok(held)
     }
 
-    async fn pause<D: Driver>(&mut self) {
+    pub(crate) async fn pause<D: Driver>(&mut self) {
         D::pause(self.pause).await;
         self.is_under_way = false;
     }
@@ -229,8 +235,12 @@ pub fn pause_blocking(tries: &mut Tries) {
 
 /// Between 0 and 1.
 pub(crate) fn chance() -> f64 {
+    f64::from(random()) / f64::from(u32::MAX)
+}
+
+fn random() -> u32 {
     let random = RandomState::new().hash_one(0_u8);
-    f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
+    u32::try_from(random >> 32).unwrap_or(0)
 }
 
 #[cfg(test)]

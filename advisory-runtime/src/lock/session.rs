@@ -143,7 +143,7 @@ pub(super) async fn release<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> 
 }
 
 pub(super) fn release_message<O: ?Sized, D: Driver>(held: &Held<'_, O, D>) -> String {
-    let mut message = session::release(&held.keys, held.mode);
+    let mut message = session::release(held.session_keys(), held.mode);
     if let Some(restore) = &held.restore_timeouts {
         message.push(';');
         message.push_str(restore);

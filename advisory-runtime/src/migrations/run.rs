@@ -5,7 +5,7 @@ use super::session::{Harness, Session, applied};
 use super::step::{Holder, Step};
 use super::{Migrator, OnStep, Report};
 use crate::error::Marker;
-use crate::lock::{self, OwnedLock, OwnedLockError, Place};
+use crate::lock::{self, OwnedLock, Tries};
 use crate::monitor::HolderId;
 use crate::{Error as LockError, Request, Wait, sql};
 use diesel::migration::{Migration, MigrationSource};
@@ -44,8 +44,7 @@ where
     let started = Instant::now();
     let lock = acquire(conn, &mut migrator, started).await?;
     let waited = started.elapsed();
-    let keys = lock.acquired().keys.clone();
-    let check = sql::session::check(&keys, lock.acquired().mode);
+    let check = sql::session::check(lock.acquired().held(), lock.acquired().mode);
     let apply = move |harness: &mut dyn Harness, is_stopped: &AtomicBool| {
         let applying = Applying {
             harness,
@@ -84,37 +83,39 @@ fn not_read(error: diesel::result::Error) -> Error {
     Error::Source(error.into())
 }
 
-/// Waits for the lock by asking again and again, and says for whom.
+/// Asks for the lock again and again, and says for whom it waits.
 async fn acquire<D: Session, S>(
     mut conn: D,
     migrator: &mut Migrator<S>,
     started: Instant,
 ) -> Result<OwnedLock<D, D>, Error> {
-    let place: Place<D, D> = |conn| conn;
-    let mut request = migrator.request.clone().wait(Wait::Never);
-    let mut seen = Seen::default();
+    let wait = migrator.wait.map_or(Wait::Forever, Wait::For);
+    let request = migrator.request.clone().wait(wait).poll(POLL);
+    let mut tries = Tries::session(request);
+    let (mut seen, mut said) = (Seen::default(), None::<Instant>);
     loop {
-        let tried = lock::acquire_owned(conn, place, request.clone()).await;
-        let error;
-        OwnedLockError {
-            error,
-            connection: conn,
-        } = match tried {
+        let ended = match lock::try_owned(&mut tries, conn, |conn| conn).await {
             Ok(lock) => return Ok(lock),
-            Err(failed) => failed,
+            Err((ended, back)) => {
+                conn = back;
+                ended
+            }
         };
-        if !error.is_busy() {
-            return Err(error.into());
+        match ended {
+            Some(error) if !error.is_busy() => return Err(error.into()),
+            Some(_) => {
+                let holders = holders(&mut conn, &migrator.request, &mut seen).await?;
+                let waited = started.elapsed();
+                return Err(Error::TimedOut { holders, waited });
+            }
+            None if said.is_none_or(|said| said.elapsed() >= SAYING) => {
+                let holders = holders(&mut conn, &migrator.request, &mut seen).await?;
+                migrator.on_step.say(&Step::Waiting { holders });
+                said = Some(Instant::now());
+            }
+            None => {}
         }
-        let holders = holders(&mut conn, &request, &mut seen).await?;
-        let waited = started.elapsed();
-        let left = migrator.wait.map(|wait| wait.saturating_sub(waited));
-        if left == Some(Duration::ZERO) {
-            return Err(Error::TimedOut { holders, waited });
-        }
-        migrator.on_step.say(&Step::Waiting { holders });
-        let wait = left.unwrap_or(SAYING).min(SAYING);
-        request = migrator.request.clone().wait(wait).poll(POLL);
+        tries.pause::<D>().await;
     }
 }
 

@@ -273,6 +273,28 @@ async fn check_says_whether_this_session_holds_every_key() {
 }
 
 #[tokio::test]
+async fn each_of_several_permits_is_checked_and_released() {
+    let db = database().await;
+    let request = || never(7).permits(2);
+    let mut locks = Vec::new();
+    for _ in 0..2 {
+        let lock = session::acquire_owned(db.connect().await, request()).await;
+        locks.push(lock.unwrap());
+    }
+    let failed = session::acquire_owned(db.connect().await, request())
+        .await
+        .unwrap_err();
+    assert!(failed.error.is_busy(), "{failed:?}");
+    for lock in &mut locks {
+        lock.check().await.unwrap();
+    }
+    for lock in locks {
+        drop(lock.release().await.unwrap());
+    }
+    assert_eq!(db.locks().await, []);
+}
+
+#[tokio::test]
 async fn a_release_of_a_lock_that_was_held_too_long_says_so() {
     let db = database().await;
     let request = Request::new(7).max_hold(Duration::from_millis(1));

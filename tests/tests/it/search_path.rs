@@ -193,7 +193,8 @@ async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Databa
             })
         })
     };
-    for request in requests() {
+    let permits = [Request::new(1).permits(3), Request::new(1).poll(short)];
+    for request in requests().chain(permits) {
         let strict = request.clone().isolation(Isolation::Serializable);
         for request in [request.clone(), strict] {
             let held = xact::begin(conn, request.clone()).await.unwrap();

@@ -7,10 +7,11 @@ use crate::lease;
 use crate::migrations::Written;
 use advisory_runtime::lease::Leases;
 use advisory_runtime::migrations::{KEY, Migrator, Step};
-use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key};
+use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool;
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -20,6 +21,7 @@ use std::fmt::{Debug, Write};
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -220,6 +222,7 @@ async fn each_watcher_sees_what_it_should() {
         "a_waiter_that_is_dropped_was_turned_away",
         "a_warning_names_its_pattern_where_no_span_is_wanted",
         "a_run_of_migrations_tells_its_steps",
+        "a_call_that_polls_is_one_call_however_often_it_asks",
     ] {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
         child
@@ -425,4 +428,62 @@ async fn a_warning_names_its_pattern_where_no_span_is_wanted() {
         let warned = warned.unwrap_or_else(|| panic!("{what}: {lines:#?}"));
         assert!(warned.contains("pattern=\"awaited:<room>\""), "{warned}");
     }
+}
+
+#[advisory_lock(key = "polled:<room>", name = "polled", conn = pool.get().await?, wait = wait, poll = "2ms")]
+async fn polled(
+    pool: &deadpool::Pool<AsyncPgConnection>,
+    room: i64,
+    wait: Duration,
+) -> anyhow::Result<()> {
+    insert(conn, room, "Ada").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_polls_is_one_call_however_often_it_asks() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let pool = db.deadpool(1);
+    let mut holder = db.connect().await;
+    let room = 1;
+    let key = lock_key!("polled:<room: int>", name = "polled");
+    let held = xact::begin(&mut holder, key).await.unwrap();
+    let error = polled(&pool, room, Duration::from_millis(30))
+        .await
+        .unwrap_err();
+    assert!(
+        Error::find(&*error).is_some_and(Error::is_busy),
+        "{error:?}"
+    );
+    let hour = Duration::from_secs(3600);
+    polled(&pool, 2, hour).await.unwrap();
+    // A pool that has no connection for the next try is an error of the caller's, and drops no call.
+    let closing = async {
+        while pool.status().available == 1 {
+            tokio::task::yield_now().await;
+        }
+        while pool.status().available == 0 {
+            tokio::task::yield_now().await;
+        }
+        pool.close();
+    };
+    let (ended, ()) = tokio::join!(polled(&pool, room, hour), closing);
+    ended.unwrap_err();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    let labels = "polled:<room>/xact/exclusive";
+    for name in [
+        format!("advisory_refused_total/{labels}/timed_out"),
+        format!("advisory_acquired_total/{labels}"),
+        format!("advisory_wait_seconds/{labels}"),
+        format!("advisory_ended_total/{labels}/done"),
+    ] {
+        assert_eq!(counted.count(&name), 1, "{name}");
+    }
+    assert!(!heard.has("leak prevented"));
 }
