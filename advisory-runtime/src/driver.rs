@@ -12,6 +12,8 @@ mod cancel_key;
 #[cfg(feature = "diesel-async")]
 mod worker;
 
+#[cfg(feature = "diesel-async")]
+pub(crate) use async_pg::until_ended;
 #[cfg(feature = "postgres")]
 pub(crate) use blocking_pg::answered;
 #[cfg(feature = "diesel-async")]
@@ -68,6 +70,10 @@ pub trait Driver: Send + Sized {
 
     /// Whether Diesel would have a pool discard the connection; an open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;
+
+    /// Whether a pooler or another program stands before the server, by the process id that it has made up. `false` where that is not
+    /// known.
+    fn is_pooled(&mut self) -> bool;
 
     /// How the connection was lost, where that is a reason for Diesel to call it broken.
     fn lost(&mut self) -> impl Future<Output = Option<diesel::result::Error>> + Send;

@@ -13,6 +13,8 @@
 //! | whether it works with your pool, your pooler, your server | [`connections`] |
 //! | what a dropped future or a panic leaves behind | [`cancellation`] |
 //! | what `Ok` means, and what to do when the answer to a commit is lost | [`commits`] |
+//! | how a lock is stored, or moved to a task | [`owned_locks`] |
+//! | how several processes run Diesel's migrations | [`migrations`] |
 //! | how to hold a key for longer than a transaction | [`leases`] |
 //! | how one process of several leads | [`leadership`] |
 //! | how the database refuses a write without its lock | [`guarded_tables`] |
@@ -40,6 +42,7 @@ macro_rules! pages {
                     feature = "bb8",
                     feature = "deadpool",
                     feature = "r2d2",
+                    feature = "migrations",
                     feature = "uuid"
                 )
             ),
@@ -60,6 +63,8 @@ pages! {
     connections = "connections";
     cancellation = "cancellation";
     commits = "commits";
+    owned_locks = "owned-locks";
+    migrations = "migrations";
     leases = "leases";
     leadership = "leadership";
     guarded_tables = "guarded-tables";

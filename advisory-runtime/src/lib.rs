@@ -31,9 +31,11 @@
 //! | --- | --- |
 //! | lock for a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
 //! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], which take a [`Request`] |
+//! | store a lock, or move it to a task | [`session::acquire_owned`] |
 //! | hold a key for longer than a connection | [`lease`]: for a time, under a token that grows |
 //! | require the lock of a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
 //! | share out the rows of a table | [`claim`]: jobs and checkpoints that one worker at a time takes, for so long |
+//! | run Diesel's migrations in one process at a time | [`migrations`] |
 //! | see who holds what | [`monitor`], and [`guide::watching`] for spans and metrics |
 //! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
 //! | accept only TLS | [`cancel::use_tls`], once |
@@ -54,6 +56,7 @@
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
 //! | `r2d2` | [`blocking::Connection`] for what its pools lend |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
+//! | `migrations` | [`migrations`]: Diesel's migrations, run by one process at a time |
 //! | `tracing`, `metrics` | a span for each lock and events; counters and histograms: see [`guide::watching`] |
 //! | `testing` | [`testing`], which looks at locks in a test's database, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
@@ -67,7 +70,7 @@
 //! `cargo tree -i diesel-async` shows the other version in the program: [what to do](guide::connections#versions). Rust 1.88, PostgreSQL 14 to 18.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "testing", feature = "postgres")),
+    not(all(feature = "testing", feature = "postgres", feature = "migrations")),
     allow(
         rustdoc::broken_intra_doc_links,
         reason = "the page is written for all features"
@@ -99,6 +102,11 @@ pub mod lease;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod lock;
 pub mod migration;
+#[cfg(all(
+    feature = "migrations",
+    any(feature = "diesel-async", feature = "postgres")
+))]
+pub mod migrations;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub mod monitor;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -129,7 +137,7 @@ pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
     error::{BusyLock, Error, ErrorRef},
-    lock::Held,
+    lock::{Held, OwnedLock, OwnedLockError},
     request::{Acquired, Isolation, Mode, Request, Wait},
 };
 

@@ -5,11 +5,13 @@
 
 mod begin;
 mod body;
+mod check;
 mod finish;
 mod guard;
 mod hand_over;
 mod holding;
 mod nested;
+mod owned;
 mod poll;
 mod queue;
 mod refusal;
@@ -23,6 +25,10 @@ pub(crate) use finish::exceed;
 pub(crate) use finish::finish;
 pub use guard::Held;
 pub(crate) use guard::Place;
+pub(crate) use owned::acquire_owned;
+#[cfg(feature = "migrations")]
+pub(crate) use owned::try_owned;
+pub use owned::{OwnedLock, OwnedLockError};
 pub use poll::Tries;
 #[cfg(feature = "diesel-async")]
 pub(crate) use poll::chance;

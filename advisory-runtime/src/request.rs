@@ -2,7 +2,7 @@
 
 mod origin;
 
-use crate::error::Error;
+use crate::error::{Error, LockName};
 use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
@@ -391,11 +391,23 @@ pub enum Isolation {
 /// A lock that is held, as the body may look at it.
 #[derive(Clone, Debug)]
 pub struct Acquired {
+    pub(crate) name: LockName,
     pub(crate) keys: Keys,
+    /// Of a lock with permits the one that is held, in place of its key.
+    pub(crate) permit: Option<Key>,
+    pub(crate) mode: Mode,
     pub(crate) waited: Duration,
 }
 
 impl Acquired {
+    /// The keys that the server has under the lock.
+    pub(crate) fn held(&self) -> &[Key] {
+        match &self.permit {
+            Some(permit) => std::slice::from_ref(permit),
+            None => &self.keys,
+        }
+    }
+
     /// The key, the lowest of several. Of a lock with [permits](Request::permits) its own, whichever of them is held.
     #[must_use]
     pub fn key(&self) -> Key {

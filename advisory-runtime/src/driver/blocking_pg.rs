@@ -1,7 +1,7 @@
 //! Diesel's blocking connection as a [`Driver`]: every future is ready when it is first polled.
 
 use super::{Driver, Unfinished, mark_transaction_closed};
-use crate::{Error, sql};
+use crate::sql;
 #[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
 use diesel::connection::{
@@ -10,6 +10,8 @@ use diesel::connection::{
 use diesel::pg::PgConnection;
 use diesel::sql_types::{Nullable, Text};
 use diesel::{Connection, QueryResult, RunQueryDsl};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 impl Driver for PgConnection {
@@ -62,6 +64,11 @@ impl Driver for PgConnection {
         AnsiTransactionManager::is_broken_transaction_manager(self)
     }
 
+    /// Diesel does not hand out libpq's process id.
+    fn is_pooled(&mut self) -> bool {
+        false
+    }
+
     /// Diesel looks at the connection behind each statement of the body.
     async fn lost(&mut self) -> Option<diesel::result::Error> {
         let lost = self.batch_execute(sql::probe::ALIVE).err();
@@ -100,18 +107,13 @@ impl Driver for PgConnection {
     }
 }
 
-/// Every step of a blocking connection is a call that has returned, so there is always an answer.
-pub(crate) fn answered<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    now(future).unwrap_or(Err(Error::Database(
-        diesel::result::Error::BrokenTransactionManager,
-    )))
-}
-
-/// Runs a future that never waits: every step of it is a blocking call.
-fn now<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => None,
+/// Runs a future whose every step is a blocking call, so that there is an answer whenever it is polled.
+pub(crate) fn answered<T>(future: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(answer) = future.as_mut().poll(&mut context) {
+            return answer;
+        }
     }
 }

@@ -117,8 +117,9 @@ impl Error {
             ),
             Self::PooledSession { lock } => write!(
                 f,
-                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
-                 mode: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED"
+                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler that does not give it \
+                 one, or was not asked: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in \
+                 session mode, call `session::verify` at the start"
             ),
             Self::UnsupportedServer { lock } => write!(
                 f,

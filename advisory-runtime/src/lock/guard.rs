@@ -51,6 +51,19 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
     pub(super) telemetry: Option<Telemetry>,
 }
 
+/// What a guard knows of session-level locks that are held, apart from their connection.
+#[derive(Debug)]
+pub(super) struct HeldLocks {
+    outer: Option<NonZeroU32>,
+    pub(super) acquired: Acquired,
+    permits: Vec<Key>,
+    acquired_at: Instant,
+    max_hold: Option<Duration>,
+    restore_timeouts: Option<String>,
+    pub(super) checks: debug::Call,
+    telemetry: Option<Telemetry>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Xact,
@@ -112,7 +125,10 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
     #[must_use]
     pub fn acquired(&self) -> Acquired {
         Acquired {
+            name: self.name,
             keys: self.keys.clone(),
+            permit: self.permit,
+            mode: self.mode,
             waited: self.waited,
         }
     }
@@ -189,6 +205,53 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         self.acquired_at = Instant::now();
         self.waited = self.acquired_at.duration_since(self.started) + self.queued;
         sent
+    }
+
+    /// Lets go of the connection, with the locks still held on it; [`attach`](Self::attach) is the way back.
+    pub(super) fn detach(mut self) -> HeldLocks {
+        self.phase = Phase::Idle;
+        HeldLocks {
+            outer: self.outer,
+            acquired: self.acquired(),
+            permits: std::mem::take(&mut self.permits),
+            acquired_at: self.acquired_at,
+            max_hold: self.max_hold,
+            restore_timeouts: self.restore_timeouts.take(),
+            checks: std::mem::take(&mut self.checks),
+            telemetry: self.telemetry.take(),
+        }
+    }
+
+    /// The guard of session-level locks that the connection holds.
+    pub(super) fn attach(owner: &'o mut O, place: Place<O, D>, locks: HeldLocks) -> Self {
+        let Acquired {
+            name,
+            keys,
+            permit,
+            mode,
+            waited,
+        } = locks.acquired;
+        Self {
+            owner,
+            place,
+            scope: Scope::Session,
+            outer: locks.outer,
+            name,
+            keys,
+            permits: locks.permits,
+            permit,
+            mode,
+            phase: Phase::Open,
+            budget: Wait::Session,
+            queued: Duration::ZERO,
+            started: locks.acquired_at,
+            acquired_at: locks.acquired_at,
+            waited,
+            max_hold: locks.max_hold,
+            restore_timeouts: locks.restore_timeouts,
+            checks: locks.checks,
+            telemetry: locks.telemetry,
+        }
     }
 
     /// Whether a question of so many rows has taken the locks. The rows also count the permits up to the one that was free.

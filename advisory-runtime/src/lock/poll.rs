@@ -148,7 +148,7 @@ impl Tries {
         }
     }
 
-    async fn attempt<'o, O: ?Sized, D: Driver>(
+    pub(super) async fn attempt<'o, O: ?Sized, D: Driver>(
         &mut self,
         owner: &'o mut O,
         place: Place<O, D>,
@@ -185,7 +185,7 @@ impl Tries {
         Ok(held)
     }
 
-    async fn pause<D: Driver>(&mut self) {
+    pub(crate) async fn pause<D: Driver>(&mut self) {
         D::pause(self.pause).await;
         self.is_under_way = false;
     }
@@ -235,11 +235,7 @@ pub fn try_blocking_at<'o, O: ?Sized>(
 #[doc(hidden)]
 #[cfg(feature = "postgres")]
 pub fn pause_blocking(tries: &mut Tries) {
-    // Ready at once, so that it is never an error.
-    drop(crate::driver::answered(async {
-        tries.pause::<diesel::pg::PgConnection>().await;
-        Ok(())
-    }));
+    crate::driver::answered(tries.pause::<diesel::pg::PgConnection>());
 }
 
 /// Between 0 and 1.

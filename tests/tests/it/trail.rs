@@ -4,7 +4,9 @@
 
 use crate::bookings::{database, insert};
 use crate::lease;
+use crate::migrations::Written;
 use advisory_runtime::lease::Leases;
+use advisory_runtime::migrations::{KEY, Migrator, Step};
 use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
@@ -220,6 +222,7 @@ async fn each_watcher_sees_what_it_should() {
         "a_lock_that_is_left_to_its_transaction_is_no_leak",
         "a_waiter_that_is_dropped_was_turned_away",
         "a_warning_names_its_pattern_where_no_span_is_wanted",
+        "a_run_of_migrations_tells_its_steps",
         "a_call_that_polls_is_one_call_however_often_it_asks",
     ];
     each_alone("trail", &names).await;
@@ -276,6 +279,37 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
     }
     // Never a key.
     assert!(!heard.has("watched:1"));
+}
+
+#[tokio::test]
+async fn a_run_of_migrations_tells_its_steps() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let heard = Heard::default();
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let conn = db.connect().await;
+    let holder = advisory_runtime::session::acquire_owned(conn, KEY).await;
+    let holder = Mutex::new(Some(holder.unwrap()));
+    let migrator = Migrator::new(Written(vec![("1", "SELECT 1")])).on_step(move |step| {
+        if matches!(step, Step::Waiting { .. }) {
+            drop(holder.lock().unwrap().take());
+        }
+    });
+    migrator.run(db.url()).await.unwrap();
+    for text in [
+        "message=waiting for process ",
+        "INFO in 0 message=the lock is held: 1 migration is pending pending=1",
+        "INFO in 0 message=running `1` (1 of 1) migration=\"1\"",
+        "INFO in 0 message=`1` done in",
+    ] {
+        assert!(
+            heard.has(text),
+            "{text}: {:#?}",
+            heard.lines.lock().unwrap()
+        );
+    }
 }
 
 #[tokio::test]

@@ -137,7 +137,8 @@ fn anchor(heading: &str) -> String {
 }
 
 /// Where the guide's page of promises finds a test by the name of its file.
-const TESTS: [&str; 3] = [
+const TESTS: [&str; 4] = [
+    "tests/tests",
     "tests/tests/it",
     "advisory-runtime/tests/it",
     "advisory-pattern/tests/it",
