@@ -40,4 +40,6 @@ pub use poll::{pause_blocking, try_blocking_at};
 pub use queue::queue;
 #[cfg(feature = "postgres")]
 pub use queue::queue_blocking;
+#[cfg(feature = "migrations")]
+pub(crate) use verify::check_pooler;
 pub(crate) use verify::verify;

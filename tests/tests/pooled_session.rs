@@ -5,11 +5,13 @@
     reason = "a helper of a test that cannot go on fails the test"
 )]
 
+use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_migrations::EmbeddedMigrations;
 use std::process::Command;
 
 /// Which test the process runs.
@@ -71,7 +73,9 @@ async fn is_refused(db: &Database, url: &str) {
     }
     let error = report(&mut conn).await.unwrap_err();
     assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
-    drop(conn);
+    let nothing = Migrator::new(EmbeddedMigrations::new(&[]));
+    let error = nothing.run_on(conn).await.unwrap_err();
+    assert!(matches!(error, migrations::Error::Pooler), "{error:?}");
     assert_eq!(db.locks().await, []);
 }
 

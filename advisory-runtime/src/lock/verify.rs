@@ -18,7 +18,7 @@ static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 ///
 /// Two connections are needed to find out, and a call has one. So a program shows it at its start, or the setting `advisory.pooler`
 /// says it.
-pub(super) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
+pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
     if KEEPS_SESSIONS.load(Ordering::Relaxed) || !conn.is_pooled() {
         return Ok(());
     }

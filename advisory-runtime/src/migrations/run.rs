@@ -36,6 +36,7 @@ pub(super) async fn migrate<D: Session, S>(
 where
     S: MigrationSource<Pg> + Send + 'static,
 {
+    lock::check_pooler(&mut conn).await.map_err(not_asked)?;
     let known = versions(&migrator.source)?;
     let present = applied(&mut conn).await.map_err(not_read)?;
     if known.iter().all(|version| present.contains(version)) {
@@ -77,6 +78,13 @@ fn versions<S: MigrationSource<Pg>>(source: &S) -> Result<Vec<String>, Error> {
         .iter()
         .map(|one| one.name().version().to_string());
     Ok(versions.collect())
+}
+
+fn not_asked(error: diesel::result::Error) -> Error {
+    match Marker::of(&error) {
+        Some(Marker::PooledSession) => Error::Pooler,
+        _ => LockError::Database(error).into(),
+    }
 }
 
 fn not_read(error: diesel::result::Error) -> Error {
