@@ -61,7 +61,7 @@ locked!(query_result, QueryResult<()>);
 locked!(any, anyhow::Result<()>);
 
 /// The error type is of another crate, so it can have neither conversion.
-#[advisory_lock(key = "room:<room>", name = "room", err = |error| io::Error::other(error))]
+#[advisory_lock(key = "room:<room>", name = "room", err = io::Error::other)]
 async fn foreign(conn: &mut AsyncPgConnection, room: i64) -> io::Result<()> {
     drop(insert(conn, room, "Ada").await);
     drop(insert(conn, room, "Grace").await);
