@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgMatches, ValueHint, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, ValueHint, value_parser};
 
 /// The program's name; cargo calls it as two words.
 pub(crate) const NAME: &str = "cargo-advisory";
@@ -43,6 +43,14 @@ pub(crate) fn format<const N: usize>(formats: [Format; N]) -> Arg {
         .value_parser(parser)
         .default_value(formats[0].name())
         .help("How the answer is written")
+}
+
+/// A switch.
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
 }
 
 pub(crate) fn output() -> Arg {

@@ -20,6 +20,7 @@ mod leases;
 mod locks;
 mod locks_end;
 mod locks_tls;
+mod migration;
 mod programs;
 mod registry;
 mod release;

@@ -1,0 +1,85 @@
+//! The command line of `locks`.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
+
+use super::CODES;
+use crate::cli::flag;
+use crate::locks;
+
+pub(super) fn define(command: Command) -> Command {
+    let file = |name: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(ValueHint::FilePath)
+            .global(true)
+    };
+    let time = |name: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("TIME")
+            .value_parser(locks::time)
+    };
+    command
+        .about("Shows who holds which lock of a database right now, and who waits")
+        .long_about(
+            "Shows the advisory locks and leases of a database: who holds them, who waits, and who is in whose way. Needs no role but \
+             `pg_monitor`, and shows less without it.\n\nNumbers have the names of the lock sites of `--artifact` or `--inventory`, where \
+             they are fixed; else those in the comments that locked calls write in front of their queries.",
+        )
+        .arg(
+            Arg::new("database-url")
+                .long("database-url")
+                .value_name("URL")
+                .global(true)
+                .help("The database; else `DATABASE_URL`, of the environment or a `.env`"),
+        )
+        .arg(file("artifact").help("A program whose lock sites give the names"))
+        .arg(file("inventory").help("A dumped inventory, as JSON, that gives them"))
+        .arg(
+            Arg::new("lease-table")
+                .long("lease-table")
+                .value_name("TABLE")
+                .help("The table of leases [default: public.advisory_lease, if there is one]"),
+        )
+        .arg(
+            Arg::new("claims")
+                .long("claims")
+                .value_name("TABLE")
+                .action(ArgAction::Append)
+                .help("A table with `locked_until` and `locked_by`, whose claimed rows are shown too"),
+        )
+        .arg(time("older-than").help(
+            "Only locks that are held or waited for so long, such as `30s`; exits with 1 if there are some",
+        ))
+        .arg(flag("json", "Writes JSON; with `--watch` an object a line"))
+        .arg(flag("watch", "Looks again and again, until Ctrl-C"))
+        .arg(
+            time("interval")
+                .requires("watch")
+                .help("How often `--watch` looks [default: 2s]"),
+        )
+        .subcommand(end("cancel", "Ends the statement that a backend runs"))
+        .subcommand(end("terminate", "Ends a backend's session, and with it all that it holds"))
+        .after_help(CODES)
+}
+
+fn end(name: &'static str, about: &'static str) -> Command {
+    Command::new(name)
+        .about(about)
+        .long_about(format!(
+            "{about}. Shows first who it is, what it holds and what would be lost, and asks.\n\nOnly backends that have to do with an \
+             advisory lock of this database. Needs the backend's own role, or `pg_signal_backend`."
+        ))
+        .arg(
+            Arg::new("pid")
+                .value_name("PID")
+                .required(true)
+                .value_parser(value_parser!(i32).range(1..)),
+        )
+        .arg(flag("yes", "Does not ask").short('y'))
+}
