@@ -5,6 +5,7 @@
 //! | whether you need a lock at all | [`when_not_to_lock`] |
 //! | transaction, session, lease or claim | [`scopes`] |
 //! | what to write as `key` | [`keys`] |
+//! | which numbers other tools lock | [`well_known_keys`] |
 //! | why two locks do not compile together, and how they are made one | [`collisions`] |
 //! | how long a call waits, and what that does to the pool | [`waiting`] |
 //! | what the body reads, at which isolation level | [`isolation`] |
@@ -49,6 +50,7 @@ pages! {
     when_not_to_lock = "when-not-to-lock";
     scopes = "scopes";
     keys = "keys";
+    well_known_keys = "well-known-keys";
     collisions = "collisions";
     waiting = "waiting";
     isolation = "isolation";

@@ -6,6 +6,7 @@ mod digits;
 mod key_part;
 pub(crate) mod rendered;
 pub mod shape;
+pub mod well_known;
 
 pub use key_part::{Displayed, KeyPart};
 

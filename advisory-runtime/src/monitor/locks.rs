@@ -1,6 +1,6 @@
 //! The advisory locks of a database at one moment: who holds each, who waits, and who blocks whom.
 
-use super::names::{Certainty, Name, Names};
+use super::names::{Certainty, Name, Names, of_tools};
 use super::row::{Row, duration};
 use super::{Activity, Backend, Comment};
 use crate::{Key, Mode};
@@ -132,6 +132,9 @@ impl Locks {
             backends: backends.into_values().collect(),
         };
         seen.read_comments(names);
+        for lock in seen.locks.iter_mut().filter(|lock| lock.names.is_empty()) {
+            lock.names = of_tools(lock.key, &seen.database);
+        }
         seen.tell_scopes();
         seen
     }

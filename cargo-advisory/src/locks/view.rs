@@ -229,10 +229,19 @@ fn names(names: &[Name]) -> String {
         };
         shown.push(text);
     }
-    match (&shown[..], names) {
-        ([text], [name]) if name.certainty == Certainty::Possible => format!("perhaps {text}"),
-        _ => shown.join(" or "),
+    let shown = shown.join(" or ");
+    let is_only_possible = match names {
+        [name] => name.certainty == Certainty::Possible,
+        // A tool that takes a number which is as well anybody else's.
+        [name, ..] => {
+            name.certainty == Certainty::Possible && name.name.is_some() && name.sites.is_empty()
+        }
+        [] => false,
+    };
+    if is_only_possible {
+        return format!("perhaps {shown}");
     }
+    shown
 }
 
 /// The scope and the mode, as in the table of the inventory.
