@@ -1,14 +1,10 @@
 //! Who holds which lock right now, and who waits?
 //!
-//! `address` finds the database, `session` connects to it, through `tls`, and the runtime's monitor reads the locks. `tree` puts them
-//! in order, `view` and `live_json` write them, `age` filters them, and `end` cancels a statement or terminates a session.
+//! The runtime's monitor reads the locks. `tree` puts them in order, `view` and `live_json` write them, `age` filters them, and `end` cancels a statement or terminates a session.
 
-mod address;
 mod age;
 mod end;
 mod live_json;
-pub(crate) mod session;
-mod tls;
 mod tree;
 mod view;
 
@@ -28,11 +24,11 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::database::{self, Session, failure, with_timeout};
 use crate::failure::Failure;
 use crate::inventory::Inventory;
-use crate::screen::{DIM, ERROR, one_line};
-use crate::{cli, json, screen};
-use session::Session;
+use crate::screen::{DIM, ERROR};
+use crate::{cli, duration, json, screen};
 
 /// The locks and leases of a database at one moment.
 struct Snapshot {
@@ -61,12 +57,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         refuse_list_flags(matches, word)?;
     }
     let options = Options::read(matches)?;
-    let address = address::find(matches.get_one::<String>("database-url"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Input(format!("can't start: {error}")))?;
-    runtime.block_on(async {
+    let address = database::find(matches.get_one::<String>("database-url"))?;
+    database::block_on(async {
         match matches.subcommand() {
             Some((word @ ("cancel" | "terminate"), to)) => {
                 let mut session = Session::open(&address).await?;
@@ -141,11 +133,11 @@ impl Options {
 
     async fn snapshot(&self, session: &mut Session) -> Result<Snapshot, Failure> {
         let locks = monitor::locks(session.conn(), &self.names);
-        let locks = session::with_timeout(locks)
+        let locks = with_timeout(locks)
             .await?
             .map_err(|error| failure(&error))?;
         let leases = monitor::leases(session.conn(), &self.table, &self.names);
-        let leases = match session::with_timeout(leases).await? {
+        let leases = match with_timeout(leases).await? {
             Ok(leases) => Some(leases),
             // Many databases have no leases, and many roles may not read them.
             Err(Error::MissingTable { .. } | Error::Database(_)) if !self.is_table_named => None,
@@ -154,9 +146,7 @@ impl Options {
         let mut claims = Vec::new();
         for table in &self.claims {
             let rows = monitor::claimed_rows(session.conn(), table);
-            let rows = session::with_timeout(rows)
-                .await?
-                .map_err(|error| failure(&error))?;
+            let rows = with_timeout(rows).await?.map_err(|error| failure(&error))?;
             claims.extend(rows.into_iter().map(|row| (table.clone(), row)));
         }
         let wanted = (0..locks.locks.len())
@@ -233,11 +223,6 @@ async fn unless<T>(
     .await
 }
 
-/// Parses a duration of the command line.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    age::parse(text)
-}
-
 /// How often `--watch` refreshes.
 const INTERVAL: Duration = Duration::from_secs(2);
 
@@ -259,7 +244,7 @@ fn frame(picture: &str, every: Duration) -> String {
     };
     let mut text = format!(
         "\u{1b}[H{DIM}every {}; Ctrl-C ends{DIM:#}\u{1b}[K\n",
-        age::short(every)
+        duration::short(every)
     );
     for line in &all[..kept] {
         text.push_str(line);
@@ -281,9 +266,4 @@ fn show(snapshot: &Snapshot, is_json: bool) -> Result<(), Failure> {
         view::write(snapshot, screen::width(None))
     };
     screen::write(None, &text)
-}
-
-/// The server's message with its causes, made safe for a terminal.
-fn failure(error: &Error) -> Failure {
-    Failure::Input(one_line(&session::chain(error)))
 }

@@ -2,7 +2,7 @@
 //!
 //! `command` describes the command line and runs the subcommand. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
 //! file and `inventory` collects the lock sites; `table`, `json` and `markdown` write them. `check` looks for `finding`s, `graph` draws
-//! what tests have recorded, and `locks` looks at a database. `migration` prints the trigger of a `guard`.
+//! what tests have recorded, and `locks` looks at a `database`. `migration` prints SQL, such as the trigger of a `guard`.
 #![forbid(unsafe_code)]
 
 mod artifact;
@@ -12,7 +12,9 @@ mod check;
 mod cli;
 mod columns;
 mod command;
+mod database;
 mod dump;
+mod duration;
 mod failure;
 mod finding;
 mod graph;

@@ -92,11 +92,10 @@ const DISTINCTIVE: [(i64, &str); 4] = [
     (NODE_PG_MIGRATE, "node-pg-migrate"),
 ];
 /// Ranges of numbers.
-const COMMON: [(i64, i64, &str); 5] = [
+const COMMON: [(i64, i64, &str); 4] = [
     (LEMMY, LEMMY, "Lemmy"),
     (GRAPH_NODE, GRAPH_NODE, "graph-node"),
     (AIRFLOW, 2, "Airflow"),
-    (1, 10, "Coder"),
     (AUTHENTIK, AUTHENTIK, "authentik"),
 ];
 

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
 
 use super::CODES;
-use crate::cli::flag;
-use crate::locks;
+use crate::cli::{database_url, flag, lease_table, time};
 
 pub(super) fn define(command: Command) -> Command {
     let file = |name: &'static str| {
@@ -18,12 +17,6 @@ pub(super) fn define(command: Command) -> Command {
             .value_hint(ValueHint::FilePath)
             .global(true)
     };
-    let time = |name: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name("TIME")
-            .value_parser(locks::time)
-    };
     command
         .about("Shows who holds which lock of a database right now, and who waits")
         .long_about(
@@ -31,21 +24,10 @@ pub(super) fn define(command: Command) -> Command {
              `pg_monitor`, and shows less without it.\n\nNumbers have the names of the lock sites of `--artifact` or `--inventory`, where \
              they are fixed; else those in the comments that locked calls write in front of their queries.",
         )
-        .arg(
-            Arg::new("database-url")
-                .long("database-url")
-                .value_name("URL")
-                .global(true)
-                .help("The database; else `DATABASE_URL`, of the environment or a `.env`"),
-        )
+        .arg(database_url().global(true))
         .arg(file("artifact").help("A program whose lock sites give the names"))
         .arg(file("inventory").help("A dumped inventory, as JSON, that gives them"))
-        .arg(
-            Arg::new("lease-table")
-                .long("lease-table")
-                .value_name("TABLE")
-                .help("The table of leases [default: public.advisory_lease, if there is one]"),
-        )
+        .arg(lease_table())
         .arg(
             Arg::new("claims")
                 .long("claims")

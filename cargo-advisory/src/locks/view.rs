@@ -10,9 +10,10 @@ use advisory_runtime::monitor::{
 use advisory_runtime::{Key, Mode};
 
 use super::Snapshot;
-use super::age::short;
 use super::tree::{self, Content};
 use crate::columns::Columns;
+use crate::database::identifier;
+use crate::duration::short;
 use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line};
 
 const LOCKS: Columns<8> = Columns {
@@ -329,22 +330,6 @@ fn notes(snapshot: &Snapshot) -> Vec<String> {
         ));
     }
     notes
-}
-
-/// A role's name as an SQL identifier.
-pub(crate) fn identifier(name: &str) -> String {
-    let name = one_line(name);
-    let is_plain = |at: usize, letter: char| {
-        letter == '_' || letter.is_ascii_lowercase() || (at > 0 && letter.is_ascii_digit())
-    };
-    if name
-        .chars()
-        .enumerate()
-        .all(|(at, letter)| is_plain(at, letter))
-    {
-        return name;
-    }
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn bound_text(bound: Duration) -> String {

@@ -43,7 +43,7 @@ fn a_number_is_shown_as_itself_and_under_the_name_of_the_tool_that_takes_it() {
         ("737815420147457505", &[], &["Rails"]),
         ("3689236698", &[], &[]),
         ("3689236698", &["--database", "shop"], &["golang-migrate"]),
-        ("2", &[], &["Airflow", "Coder"]),
+        ("1", &[], &["graph-node", "Airflow"]),
         ("-42", &[], &[]),
     ] {
         let words = [&["key"], words].concat();

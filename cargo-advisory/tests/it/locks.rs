@@ -332,7 +332,7 @@ async fn the_locks_of_other_tools_have_their_names() {
         "Prisma Migrate (72707369) ".to_owned(),
         format!("Rails ({rails}) "),
         format!("golang-migrate ({migrate}) "),
-        "perhaps graph-node or Airflow or Coder (1) ".to_owned(),
+        "perhaps graph-node or Airflow (1) ".to_owned(),
         "perhaps authentik (1000) ".to_owned(),
         "43 ".to_owned(),
     ] {
