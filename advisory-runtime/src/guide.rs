@@ -19,6 +19,7 @@
 //! | how the database refuses a write without its lock | [`guarded_tables`] |
 //! | how workers share a job table | [`claims`] |
 //! | who holds it right now, and what to be woken for | [`watching`] |
+//! | what the settings of a server mean for locks | [`doctor`] |
 //! | what an error means, and what to do | [`errors`] |
 //! | how to test all that | [`testing`] |
 //! | how to come from SQL by hand, sqlx, Django, Ruby or `SyncGuard` | [`moving`] |
@@ -64,6 +65,7 @@ pages! {
     guarded_tables = "guarded-tables";
     claims = "claims";
     watching = "watching";
+    doctor = "doctor";
     errors = "errors";
     testing = "testing";
     moving = "moving";

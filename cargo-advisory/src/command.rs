@@ -3,6 +3,7 @@
 mod build;
 mod check;
 mod completions;
+mod doctor;
 mod dump;
 mod graph;
 mod key;
@@ -21,12 +22,13 @@ struct Subcommand {
     run: fn(&ArgMatches) -> Result<bool, Failure>,
 }
 
-const SUBCOMMANDS: [Subcommand; 8] = [
+const SUBCOMMANDS: [Subcommand; 9] = [
     subcommand("dump", dump::define, crate::dump::run),
     subcommand("check", check::define, crate::check::run),
     subcommand("build", build::define, crate::build::run),
     subcommand("key", key::define, crate::key::run),
     subcommand("locks", locks::define, crate::locks::run),
+    subcommand("doctor", doctor::define, crate::doctor::run),
     subcommand("graph", graph::define, crate::graph::run),
     subcommand("migration", migration::define, crate::migration::run),
     subcommand("completions", completions::define, completions::run),
@@ -44,7 +46,7 @@ const CODES: &str = "\
 Exit codes:
     0  nothing was found
     1  a check found something, or locks have more than one order; `locks --older-than` found one;
-       `cancel` or `terminate` did nothing
+       `cancel` or `terminate` did nothing; `doctor` found a problem
     2  wrong use, a file that can't be read, or a database that can't be reached
   101  `cargo build` failed";
 

@@ -51,9 +51,20 @@ pub(crate) fn short(time: Duration) -> String {
     }
 }
 
+/// Writes a setting: `500ms`, `90s`, `5min`, `2h`.
+pub(crate) fn exact(time: Duration) -> String {
+    let millis = time.as_millis();
+    for (unit, size) in [("h", 3_600_000), ("min", 60_000), ("s", 1_000)] {
+        if millis >= size && millis.is_multiple_of(size) {
+            return format!("{}{unit}", millis / size);
+        }
+    }
+    format!("{millis}ms")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{parse, short};
+    use super::{exact, parse, short};
     use std::time::Duration;
 
     #[test]
@@ -94,6 +105,19 @@ mod tests {
             (180_000_000, "2d02h"),
         ] {
             assert_eq!(short(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn settings_are_written_as_the_server_writes_them() {
+        for (millis, text) in [
+            (1, "1ms"),
+            (1_500, "1500ms"),
+            (90_000, "90s"),
+            (300_000, "5min"),
+            (7_200_000, "2h"),
+        ] {
+            assert_eq!(exact(Duration::from_millis(millis)), text);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `command` describes the command line and runs the subcommand. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
 //! file and `inventory` collects the lock sites; `table`, `json` and `markdown` write them. `check` looks for `finding`s, `graph` draws
-//! what tests have recorded, and `locks` looks at a `database`. `migration` prints SQL, such as the trigger of a `guard`.
+//! what tests have recorded, and `locks` and `doctor` look at a `database`. `migration` prints SQL, such as the trigger of a `guard`.
 #![forbid(unsafe_code)]
 
 mod artifact;
@@ -13,6 +13,7 @@ mod cli;
 mod columns;
 mod command;
 mod database;
+mod doctor;
 mod dump;
 mod duration;
 mod failure;
