@@ -81,7 +81,7 @@ mod sql;
 pub use crate::claim::{Counts as Claims, counts as claims};
 pub use crate::query_comment::{Shown, show, shown};
 pub use backend::{Activity, Backend, State};
-pub use comment::Comment;
+pub use comment::{Comment, keys_of};
 pub use locks::{Holder, HolderId, Lock, Locks, Scope, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;

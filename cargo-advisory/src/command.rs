@@ -8,6 +8,7 @@ mod dump;
 mod graph;
 mod key;
 mod locks;
+mod log;
 mod migration;
 
 use clap::builder::styling::{AnsiColor, Styles};
@@ -22,12 +23,13 @@ struct Subcommand {
     run: fn(&ArgMatches) -> Result<bool, Failure>,
 }
 
-const SUBCOMMANDS: [Subcommand; 9] = [
+const SUBCOMMANDS: [Subcommand; 10] = [
     subcommand("dump", dump::define, crate::dump::run),
     subcommand("check", check::define, crate::check::run),
     subcommand("build", build::define, crate::build::run),
     subcommand("key", key::define, crate::key::run),
     subcommand("locks", locks::define, crate::locks::run),
+    subcommand("log", log::define, crate::log::run),
     subcommand("doctor", doctor::define, crate::doctor::run),
     subcommand("graph", graph::define, crate::graph::run),
     subcommand("migration", migration::define, crate::migration::run),

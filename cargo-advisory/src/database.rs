@@ -7,6 +7,11 @@ mod tls;
 pub(crate) use address::find;
 pub(crate) use session::{Session, chain, connect, with_timeout};
 
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
 use advisory_runtime::Error;
 
 use crate::failure::Failure;
@@ -19,6 +24,19 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
         .build()
         .map_err(|error| Failure::Input(format!("can't start: {error}")))?
         .block_on(work)
+}
+
+/// Does the work; `None` if the signal comes first.
+pub(crate) async fn unless<T>(
+    mut signal: Pin<&mut impl Future<Output = io::Result<()>>>,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match signal.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(None),
+        Poll::Pending => work.as_mut().poll(context).map(Some),
+    })
+    .await
 }
 
 /// The server's message with its causes, made safe for a terminal.

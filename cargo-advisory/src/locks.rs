@@ -8,13 +8,11 @@ mod live_json;
 mod tree;
 mod view;
 
-pub(crate) use view::hex;
+pub(crate) use live_json::{key_json, millis, name_json, visible};
+pub(crate) use view::{hex, label};
 
 use std::fmt::Write;
-use std::future::poll_fn;
-use std::io;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::pin;
 use std::time::Duration;
 
 use advisory_runtime::Error;
@@ -24,11 +22,10 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::database::{self, Session, failure, with_timeout};
+use crate::database::{self, Session, failure, unless, with_timeout};
 use crate::failure::Failure;
-use crate::inventory::Inventory;
 use crate::screen::{DIM, ERROR};
-use crate::{cli, duration, json, screen};
+use crate::{duration, names, screen};
 
 /// The locks and leases of a database at one moment.
 struct Snapshot {
@@ -98,21 +95,7 @@ fn refuse_list_flags(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
 
 impl Options {
     fn read(matches: &ArgMatches) -> Result<Self, Failure> {
-        let artifacts = cli::paths(matches, "artifact");
-        let mut sites = Inventory::read(&artifacts)?.sites;
-        if let (Some(file), true) = (artifacts.first(), sites.is_empty()) {
-            return Err(Failure::Input(format!(
-                "{}: no lock sites, so it names no lock: give the program that takes them, or leave `--artifact` out",
-                file.display()
-            )));
-        }
-        for file in cli::paths(matches, "inventory") {
-            let text =
-                std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
-            sites.extend(json::read(&file, &text)?.sites);
-        }
-        let names = Names::of(Inventory::of(sites).sites)
-            .map_err(|error| Failure::Input(format!("the inventory: {error}")))?;
+        let names = names::read(matches)?;
         let table = matches.get_one::<String>("lease-table");
         Ok(Self {
             names,
@@ -208,19 +191,6 @@ async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result
             }
         }
     }
-}
-
-/// Does the work; `None` if the signal comes first.
-async fn unless<T>(
-    mut signal: Pin<&mut impl Future<Output = io::Result<()>>>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let mut work = pin!(work);
-    poll_fn(|context| match signal.as_mut().poll(context) {
-        Poll::Ready(_) => Poll::Ready(None),
-        Poll::Pending => work.as_mut().poll(context).map(Some),
-    })
-    .await
 }
 
 /// How often `--watch` refreshes.

@@ -133,7 +133,7 @@ impl Locks {
         };
         seen.read_comments(names);
         for lock in seen.locks.iter_mut().filter(|lock| lock.names.is_empty()) {
-            lock.names = of_tools(lock.key, &seen.database);
+            lock.names = of_tools(lock.key, Some(&seen.database));
         }
         seen.tell_scopes();
         seen

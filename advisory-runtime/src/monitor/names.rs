@@ -124,6 +124,20 @@ impl Names {
         self
     }
 
+    /// Finds the names of a lock by its number, by the statement that asks for it, and else by the table of
+    /// [well-known](crate::well_known) keys: for what the server's log tells.
+    #[must_use]
+    pub fn of_lock(&self, key: Key, statement: &str, database: Option<&str>) -> Vec<Name> {
+        let mut names = self.of_number(key);
+        if let (true, Some(comment)) = (names.is_empty(), Comment::read(statement, false)) {
+            names = self.of_comment(key, &comment);
+        }
+        if names.is_empty() {
+            names = of_tools(key, database);
+        }
+        names
+    }
+
     /// The names that a lock has by its number alone.
     pub(super) fn of_number(&self, key: Key) -> Vec<Name> {
         let mut names = Vec::new();
@@ -242,8 +256,8 @@ fn number(key: &LockedKey, derivation: Derivation) -> Option<Key> {
 }
 
 /// The names of a lock that other tools take, by its number and the database's name.
-pub(super) fn of_tools(key: Key, database: &str) -> Vec<Name> {
-    let names = well_known::tools(key, Some(database)).into_iter();
+pub(super) fn of_tools(key: Key, database: Option<&str>) -> Vec<Name> {
+    let names = well_known::tools(key, database).into_iter();
     let names = names.map(|tool| Name {
         certainty: if tool.is_distinctive {
             Certainty::Likely

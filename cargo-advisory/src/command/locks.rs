@@ -1,23 +1,13 @@
 //! The command line of `locks`.
 
-use std::path::PathBuf;
-
-use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
+use clap::{Arg, ArgAction, Command, value_parser};
 
 use super::CODES;
 use crate::cli::{database_url, flag, lease_table, time};
+use crate::names;
 
 pub(super) fn define(command: Command) -> Command {
-    let file = |name: &'static str| {
-        Arg::new(name)
-            .long(name)
-            .value_name("FILE")
-            .action(ArgAction::Append)
-            .value_parser(value_parser!(PathBuf))
-            .value_hint(ValueHint::FilePath)
-            .global(true)
-    };
-    command
+    let locks = command
         .about("Shows who holds which lock of a database right now, and who waits")
         .long_about(
             "Shows the advisory locks and leases of a database: who holds them, who waits, and who is in whose way. Needs no role but \
@@ -25,8 +15,6 @@ pub(super) fn define(command: Command) -> Command {
              they are fixed; else those in the comments that locked calls write in front of their queries.",
         )
         .arg(database_url().global(true))
-        .arg(file("artifact").help("A program whose lock sites give the names"))
-        .arg(file("inventory").help("A dumped inventory, as JSON, that gives them"))
         .arg(lease_table())
         .arg(
             Arg::new("claims")
@@ -47,7 +35,8 @@ pub(super) fn define(command: Command) -> Command {
         )
         .subcommand(end("cancel", "Ends the statement that a backend runs"))
         .subcommand(end("terminate", "Ends a backend's session, and with it all that it holds"))
-        .after_help(CODES)
+        .after_help(CODES);
+    names::arguments(locks)
 }
 
 fn end(name: &'static str, about: &'static str) -> Command {

@@ -132,7 +132,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
         {
             line(format!(
                 "holds {} ({})",
-                label(lock),
+                label(lock.key, &lock.names),
                 scope_and_mode(holder)
             ));
         }
@@ -140,7 +140,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
             if waiter.pid == pid {
                 line(format!(
                     "waits for {}, for {}",
-                    label(lock),
+                    label(lock.key, &lock.names),
                     short(waiter.waited)
                 ));
             }

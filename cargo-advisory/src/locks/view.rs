@@ -4,8 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use advisory_runtime::monitor::{
-    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Lock, Locks, Name, Scope,
-    State,
+    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Locks, Name, Scope, State,
 };
 use advisory_runtime::{Key, Mode};
 
@@ -14,7 +13,7 @@ use super::tree::{self, Content};
 use crate::columns::Columns;
 use crate::database::identifier;
 use crate::duration::short;
-use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line};
+use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural};
 
 const LOCKS: Columns<8> = Columns {
     heads: [
@@ -130,7 +129,9 @@ fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
         }
     };
     match line.content {
-        Content::Lock(lock, holder) => holds(format!("{branch}{}", label(lock)), holder),
+        Content::Lock(lock, holder) => {
+            holds(format!("{branch}{}", label(lock.key, &lock.names)), holder);
+        }
         Content::OtherHolder(holder) => holds(format!("{branch}also held by"), Some(holder)),
         Content::Waiter(waiter) => {
             let mode = match waiter.mode {
@@ -207,9 +208,9 @@ pub(crate) fn who(backend: &Backend) -> String {
     }
 }
 
-/// The lock's name and its number, which is what other tools show.
-pub(crate) fn label(lock: &Lock) -> String {
-    let (key, names) = (lock.key, names(&lock.names));
+/// A lock's name and its number, which is what other tools show.
+pub(crate) fn label(key: Key, known: &[Name]) -> String {
+    let names = names(known);
     match key {
         _ if names.is_empty() => key.to_string(),
         Key::BigInt(number) => format!("{names} ({number})"),
@@ -337,13 +338,6 @@ fn bound_text(bound: Duration) -> String {
         return format!("{}s", bound.as_secs());
     }
     short(bound)
-}
-
-fn plural(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    }
 }
 
 /// At most `most` characters, with a mark where it was cut.

@@ -21,6 +21,7 @@ mod leases;
 mod locks;
 mod locks_end;
 mod locks_tls;
+mod log;
 mod migration;
 mod programs;
 mod registry;
