@@ -22,6 +22,8 @@
 //! | what the settings of a server mean for locks | [`doctor`] |
 //! | what an error means, and what to do | [`errors`] |
 //! | how to test all that | [`testing`] |
+//! | what a lock costs | [`costs`] |
+//! | how this compares with other libraries | [`comparison`] |
 //! | how to come from SQL by hand, sqlx, Django, Ruby or `SyncGuard` | [`moving`] |
 //! | what is promised, by which mechanism, and what is not | [`guarantees`] |
 //! | what the compiler sees in the attribute's place | [`expansion`] |
@@ -68,6 +70,8 @@ pages! {
     doctor = "doctor";
     errors = "errors";
     testing = "testing";
+    costs = "costs";
+    comparison = "comparison";
     moving = "moving";
     guarantees = "guarantees";
     expansion = "expansion";

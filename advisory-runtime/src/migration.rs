@@ -2,7 +2,7 @@
 //!
 //! [`ADVISORY_KEYS_UP`] and [`ADVISORY_KEYS_DOWN`] are the two sides. The SQL is for whatever shares a lock and is not Rust:
 //! another service, a `psql` script, a trigger. Between Rust programs share a declared lock (`#[derive(LockKey)]`) instead.
-//! PostgreSQL 14 to 18, no extension.
+//! PostgreSQL 15 to 18, no extension.
 //!
 //! | function | gives | the same in Rust |
 //! | --- | --- | --- |

@@ -19,6 +19,8 @@ mod generate_events;
 mod guarded_table;
 mod hot_key;
 mod leader;
+mod quickstart;
+mod race_picture;
 mod sync_workers;
 
 /// What names a server to use.

@@ -37,15 +37,15 @@ fn the_readme_and_the_guide_show_an_error_as_the_compiler_prints_it() {
 }
 
 #[test]
-fn the_readme_shows_the_commands_table_as_it_is_printed() {
-    let readme = include_str!("../../../README.md");
+fn the_commands_readme_shows_its_table_as_it_is_printed() {
+    let readme = include_str!("../../../cargo-advisory/README.md");
     let table = include_str!("../../../cargo-advisory/tests/it/booking-service.txt");
     assert!(readme.contains(table.trim_end()), "{table}");
 }
 
 #[test]
-fn the_readme_shows_rows_of_the_registry_as_they_are_written() {
-    let readme = include_str!("../../../README.md");
+fn the_commands_readme_shows_rows_of_the_registry_as_they_are_written() {
+    let readme = include_str!("../../../cargo-advisory/README.md");
     let registry = include_str!("../../harbour-lets/LOCKS.md");
     let rows = |text: &'static str| text.lines().filter(|line| line.contains("`lets_"));
     assert_eq!(rows(readme).count(), 3);
