@@ -1,15 +1,17 @@
 //! Who holds which lock right now, and who waits?
 //!
-//! The runtime's monitor reads the locks. `tree` puts them in order, `view` and `live_json` write them, `age` filters them, and `end` cancels a statement or terminates a session.
+//! The runtime's monitor reads the locks. `tree` puts them in order, `view`, with its `cells`, and `live_json` write them, `age` tells
+//! how old they are, and `end` cancels a statement or terminates a session.
 
 mod age;
+mod cells;
 mod end;
 mod live_json;
 mod tree;
 mod view;
 
+pub(crate) use cells::{hex, label};
 pub(crate) use live_json::{key_json, millis, name_json, visible};
-pub(crate) use view::{hex, label};
 
 use std::fmt::Write;
 use std::pin::pin;
@@ -17,7 +19,7 @@ use std::time::Duration;
 
 use advisory_runtime::Error;
 use advisory_runtime::lease::Table;
-use advisory_runtime::monitor::{self, ClaimedRow, Lease, Locks, Names};
+use advisory_runtime::monitor::{self, ClaimedRow, HolderId, Lease, Lock, Locks, Names};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use tokio::time::{MissedTickBehavior, interval};
@@ -37,6 +39,7 @@ struct Snapshot {
     /// The locks to show, as indices into `locks`.
     wanted: Vec<usize>,
     older_than: Option<Duration>,
+    filter: Option<String>,
 }
 
 /// What the command line asks for.
@@ -46,6 +49,7 @@ struct Options {
     is_table_named: bool,
     claims: Vec<String>,
     older_than: Option<Duration>,
+    filter: Option<String>,
 }
 
 /// Runs `cargo advisory locks`; `false` if `--older-than` found a lock, or no signal was sent.
@@ -83,6 +87,7 @@ fn refuse_list_flags(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
         "older-than",
         "lease-table",
         "claims",
+        "filter",
     ]
     .iter();
     match of_the_list.find(|name| given(name)) {
@@ -111,6 +116,7 @@ impl Options {
                 .cloned()
                 .collect(),
             older_than: matches.get_one::<Duration>("older-than").copied(),
+            filter: matches.get_one::<String>("filter").cloned(),
         })
     }
 
@@ -132,21 +138,52 @@ impl Options {
             let rows = with_timeout(rows).await?.map_err(|error| failure(&error))?;
             claims.extend(rows.into_iter().map(|row| (table.clone(), row)));
         }
-        let wanted = (0..locks.locks.len())
-            .filter(|at| {
-                let lock = &locks.locks[*at];
-                self.older_than
-                    .is_none_or(|bound| age::is_older(&locks, lock, bound))
-            })
-            .collect();
+        let mut leases = leases;
+        if let Some(filter) = &self.filter {
+            let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
+            if let Some(leases) = &mut leases {
+                leases.retain(|lease| has(&cells::lease(lease)[..2]));
+            }
+            claims.retain(|(table, row)| has(&cells::claim(table, row)[..3]));
+        }
+        let is_wanted = |at: &usize| {
+            let lock = &locks.locks[*at];
+            let bound = self.older_than;
+            let filter = self.filter.as_ref();
+            bound.is_none_or(|bound| age::is_older(&locks, lock, bound))
+                && filter.is_none_or(|filter| is_named(&locks, lock, filter))
+        };
+        let wanted = (0..locks.locks.len()).filter(is_wanted).collect();
         Ok(Snapshot {
             locks,
             leases,
             claims,
             wanted,
             older_than: self.older_than,
+            filter: self.filter.clone(),
         })
     }
+}
+
+/// Whether a text has the other in it, in large or small letters.
+fn matches(text: &str, part: &str) -> bool {
+    text.to_lowercase().contains(&part.to_lowercase())
+}
+
+/// Whether the lock, or a session that holds it, waits for it or tries to get it, has this text in its name.
+fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
+    let holders = lock.holders.iter().filter_map(|holder| match holder.id {
+        HolderId::Backend(pid) => Some(pid),
+        _ => None,
+    });
+    let waiters = lock.waiters.iter().map(|waiter| waiter.pid);
+    let tries = lock.tries.iter().map(|one| one.pid);
+    let mut sessions = holders.chain(waiters).chain(tries);
+    matches(&label(lock.key, &lock.names), filter)
+        || sessions.any(|pid| {
+            let backend = locks.backend(pid);
+            pid.to_string() == filter || backend.is_some_and(|it| matches(&cells::who(it), filter))
+        })
 }
 
 /// Refreshes until Ctrl-C. A failure after the first connection is shown and retried: a server that fails over comes back.
@@ -178,7 +215,8 @@ async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result
                 let text = if is_json {
                     live_json::line(&snapshot)
                 } else {
-                    frame(&view::write(&snapshot, screen::width(None)), every)
+                    let picture = view::frame(&snapshot, screen::width(None), screen::height());
+                    frame(&picture, every)
                 };
                 if !screen::is_read(&text)? {
                     return Ok(true);
@@ -221,9 +259,11 @@ fn frame(picture: &str, every: Duration) -> String {
         text.push_str("\u{1b}[K\n");
     }
     if kept < all.len() {
-        let more = all.len() - kept;
         // A `String` takes everything.
-        let _ = writeln!(text, "{DIM}… and {more} lines more{DIM:#}\u{1b}[K");
+        let _ = writeln!(
+            text,
+            "{DIM}… and more: `--filter` narrows it{DIM:#}\u{1b}[K"
+        );
     }
     text.push_str("\u{1b}[J");
     text

@@ -26,6 +26,12 @@ pub(super) fn define(command: Command) -> Command {
         .arg(time("older-than").help(
             "Only locks that are held or waited for so long, such as `30s`; exits with 1 if there are some",
         ))
+        .arg(
+            Arg::new("filter")
+                .long("filter")
+                .value_name("TEXT")
+                .help("Only locks, leases and claims with this text in their name or number, or in the name of a session"),
+        )
         .arg(flag("json", "Writes JSON; with `--watch` an object a line"))
         .arg(flag("watch", "Looks again and again, until Ctrl-C"))
         .arg(

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, IsTerminal};
 use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
 use clap::ArgMatches;
 
-use super::view::{label, lock_kind, scope_and_mode, who};
+use super::cells::{label, lock_kind, scope_and_mode, who};
 use crate::database::{Session, failure, identifier, with_timeout};
 use crate::duration::short;
 use crate::failure::Failure;

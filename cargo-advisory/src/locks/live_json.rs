@@ -10,7 +10,7 @@ use advisory_runtime::{Key, Mode};
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::view::hex;
+use super::cells::hex;
 use crate::json::pretty;
 
 /// The schema that this command writes.
@@ -64,6 +64,10 @@ fn lock(lock: &Lock) -> Value {
     value["names"] = lock.names.iter().map(name_json).collect();
     value["holders"] = lock.holders.iter().map(holder).collect();
     value["waiters"] = lock.waiters.iter().map(waiter).collect();
+    let tries = lock.tries.iter();
+    value["tries"] = tries
+        .map(|one| json!({ "pid": one.pid, "ago_ms": millis(one.ago) }))
+        .collect();
     value
 }
 

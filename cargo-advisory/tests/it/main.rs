@@ -20,6 +20,7 @@ mod key;
 mod leases;
 mod locks;
 mod locks_end;
+mod locks_many;
 mod locks_tls;
 mod log;
 mod migration;
