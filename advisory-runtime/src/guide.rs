@@ -5,6 +5,7 @@
 //! | whether you need a lock at all | [`when_not_to_lock`] |
 //! | transaction, session, lease or claim | [`scopes`] |
 //! | what to write as `key` | [`keys`] |
+//! | which numbers other tools lock | [`well_known_keys`] |
 //! | why two locks do not compile together, and how they are made one | [`collisions`] |
 //! | how long a call waits, and what that does to the pool | [`waiting`] |
 //! | what the body reads, at which isolation level | [`isolation`] |
@@ -20,6 +21,7 @@
 //! | how the database refuses a write without its lock | [`guarded_tables`] |
 //! | how workers share a job table | [`claims`] |
 //! | who holds it right now, and what to be woken for | [`watching`] |
+//! | what the settings of a server mean for locks | [`doctor`] |
 //! | what an error means, and what to do | [`errors`] |
 //! | whether an error type that matches on Diesel's kinds still sees them | [`diesel_errors`] |
 //! | how to test all that | [`testing`] |
@@ -55,6 +57,7 @@ pages! {
     when_not_to_lock = "when-not-to-lock";
     scopes = "scopes";
     keys = "keys";
+    well_known_keys = "well-known-keys";
     collisions = "collisions";
     waiting = "waiting";
     isolation = "isolation";
@@ -70,6 +73,7 @@ pages! {
     guarded_tables = "guarded-tables";
     claims = "claims";
     watching = "watching";
+    doctor = "doctor";
     errors = "errors";
     diesel_errors = "diesel-errors";
     testing = "testing";

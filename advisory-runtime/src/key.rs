@@ -7,6 +7,7 @@ mod key_part;
 pub(crate) mod known;
 pub(crate) mod rendered;
 pub mod shape;
+pub mod well_known;
 
 pub use key_part::{Displayed, KeyPart};
 

@@ -44,7 +44,8 @@
 //!
 //! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
 //! [`macro@LockKey`] declares a lock once, as a type; [`lock_key!`] gives the [`Key`] of a pattern to code outside an
-//! attribute; [`macro@KeyPart`] lets a newtype stand in a key; [`migration`] gives other programs the same numbers in SQL.
+//! attribute; [`macro@KeyPart`] lets a newtype stand in a key; [`migration`] gives other programs the same numbers in SQL;
+//! [`well_known`] has those of other tools.
 //! Keys that can collide are a compile error inside one crate; [`inventory`] has the sites of the whole program.
 //!
 //! # Features
@@ -130,7 +131,7 @@ pub mod xact;
 
 pub use advisory_derive::{KeyPart, LockKey, advisory_lock, lock_key};
 pub use holding::{DeclaredLock, DeclaredLocks, Holding, Shared};
-pub use key::{Key, KeyPart, KeyText, LockKey, shape};
+pub use key::{Key, KeyPart, KeyText, LockKey, shape, well_known};
 
 #[cfg(feature = "diesel-async")]
 pub use {connection::Connection, driver::cancel, pool::Pool};

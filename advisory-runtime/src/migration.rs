@@ -21,9 +21,16 @@
 //!
 //! # Adding it
 //!
-//! Copy the crate's folder `migrations/2026-01-01-000000_advisory_keys` into your own `migrations/` (the date is the version that
-//! Diesel records: choose another if it stands before what it should follow), or run the constants in a transaction. The
-//! functions are made in the first schema of the `search_path`, and then granted to whoever calls them:
+//! `cargo advisory migration keys` prints the migration, and with `--down` its other side:
+//!
+//! ```sh
+//! diesel migration generate advisory_keys
+//! cargo advisory migration keys -o migrations/*_advisory_keys/up.sql
+//! cargo advisory migration keys --down -o migrations/*_advisory_keys/down.sql
+//! ```
+//!
+//! Or run the constants in a transaction. The functions are made in the first schema of the `search_path`, and then granted to
+//! whoever calls them:
 //!
 //! ```sql
 //! GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;

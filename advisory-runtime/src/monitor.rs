@@ -45,7 +45,7 @@
 //! comment names the lock, and the message has its number. So a lock has a name if
 //!
 //! - its number is fixed, as that of a pattern without placeholders or of `key = 42`, or its key was given to [`Names::with_key`];
-//! - somebody waits for it: the waiter's query names it, and the holder holds the same lock;
+//! - somebody waits for it, or has just tried to get it: that query names it, and the holder holds the same lock;
 //! - the last query of its holder is still the one that took it.
 //!
 //! A lock whose body runs statements, and for which nobody waits, has only its number. The server keeps the first
@@ -85,9 +85,9 @@ mod sql;
 pub use crate::claim::{Counts as Claims, counts as claims};
 pub use crate::query_comment::{Shown, show, shown};
 pub use backend::{Activity, Backend, State};
-pub use comment::Comment;
+pub use comment::{Comment, keys_of};
 pub use holders::{HeldBy, LockHolder};
-pub use locks::{Holder, HolderId, Lock, Locks, Scope, Waiter};
+pub use locks::{Holder, HolderId, Lock, Locks, Scope, Try, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;
 #[cfg(feature = "diesel-async")]

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgMatches, ValueHint, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, ValueHint, value_parser};
+
+use crate::duration;
 
 /// The program's name; cargo calls it as two words.
 pub(crate) const NAME: &str = "cargo-advisory";
@@ -49,6 +51,38 @@ pub(crate) fn format<const N: usize>(formats: [Format; N]) -> Arg {
         .value_parser(parser)
         .default_value(formats[0].name())
         .help("How the answer is written")
+}
+
+/// A switch.
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+/// The address of the database to look at.
+pub(crate) fn database_url() -> Arg {
+    Arg::new("database-url")
+        .long("database-url")
+        .value_name("URL")
+        .help("The database; else `DATABASE_URL`, of the environment or a `.env`")
+}
+
+/// A duration.
+pub(crate) fn time(name: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("TIME")
+        .value_parser(duration::parse)
+}
+
+/// The table of leases to look at.
+pub(crate) fn lease_table() -> Arg {
+    Arg::new("lease-table")
+        .long("lease-table")
+        .value_name("TABLE")
+        .help("The table of leases [default: public.advisory_lease, if there is one]")
 }
 
 pub(crate) fn output() -> Arg {

@@ -1,8 +1,9 @@
-//! Which numbers can a rendered key become, and which query shows who holds them?
+//! Which numbers can a rendered key become, which tool takes a number, and which query shows who holds it?
 
 use std::fmt::Write;
 
 use advisory_pattern::Derivation;
+use advisory_runtime::well_known::{self, Tool};
 use clap::ArgMatches;
 use serde_json::{Map, Value};
 
@@ -12,43 +13,85 @@ use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
 use crate::{cli, json};
 
+/// A number that a key can become.
+struct Number {
+    /// The derivation's name; `number` for the key itself, if it is one.
+    way: &'static str,
+    number: i64,
+}
+
 /// Runs `cargo advisory key`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let text = matches.get_one::<String>("text").map_or("", String::as_str);
+    let database = matches.get_one::<String>("database").map(String::as_str);
+    let plain: Option<i64> = text.parse().ok();
+    let tools = plain.map(|number| well_known::tools(number.into(), database));
+    let tools = tools.unwrap_or_default();
     let answer = match cli::format_of(matches) {
-        Format::Json => {
-            let numbers = Derivation::ALL
-                .into_iter()
-                .map(|derivation| (derivation.name().to_owned(), derivation.key(text).into()));
-            let lease = ("lease".to_owned(), lease_hash(text).into());
-            let all = numbers.chain([lease]).collect::<Map<String, Value>>();
-            json::pretty(&Value::Object(all))
-        }
-        _ => table(text),
+        Format::Json => as_json(text, plain, &tools),
+        _ => table(text, plain, &tools),
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &answer)?;
     Ok(true)
 }
 
-fn table(text: &str) -> String {
+fn numbers(text: &str, plain: Option<i64>) -> Vec<Number> {
+    let plain = plain.map(|number| Number {
+        way: "number",
+        number,
+    });
+    let derived = Derivation::ALL.map(|derivation| Number {
+        way: derivation.name(),
+        number: derivation.key(text),
+    });
+    plain.into_iter().chain(derived).collect()
+}
+
+fn as_json(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
+    let numbers = numbers(text, plain).into_iter();
+    let mut all: Map<String, Value> = numbers
+        .map(|known| (known.way.to_owned(), known.number.into()))
+        .collect();
+    all.insert("lease".to_owned(), lease_hash(text).into());
+    if plain.is_some() {
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
+        all.insert("tools".to_owned(), names.into());
+    }
+    json::pretty(&Value::Object(all))
+}
+
+fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
+    let numbers = numbers(text, plain);
     let mut table = format!(
         "{BOLD}DERIVATION        {:>20}  {:>10}  {:>10}{BOLD:#}\n",
         "NUMBER", "CLASSID", "OBJID"
     );
-    for derivation in Derivation::ALL {
-        let number = derivation.key(text);
-        let (high, low) = halves(number);
-        let name = derivation.name();
+    for Number { way, number } in &numbers {
+        let (high, low) = halves(*number);
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             table,
-            "{name:16}  {KEY}{number:>20}{KEY:#}  {high:>10}  {low:>10}"
+            "{way:16}  {KEY}{number:>20}{KEY:#}  {high:>10}  {low:>10}"
         );
+    }
+    for (number, tool) in plain
+        .iter()
+        .flat_map(|number| tools.iter().map(move |tool| (number, tool)))
+    {
+        let name = tool.name;
+        let _ = if tool.is_distinctive {
+            writeln!(table, "\n{number} is the lock of {BOLD}{name}{BOLD:#}.")
+        } else {
+            writeln!(
+                table,
+                "\n{number} can be the lock of {BOLD}{name}{BOLD:#}, and of anybody else."
+            )
+        };
     }
     let _ = write!(
         table,
         "\n{DIM}-- Who holds it, and who waits, whichever derivation they use:{DIM:#}\n{}",
-        holder_query(text)
+        holder_query(&numbers)
     );
     let hash = lease_hash(text);
     let _ = write!(
@@ -72,11 +115,12 @@ fn halves(number: i64) -> (u32, u32) {
     (half(number >> 32), half(number))
 }
 
-fn holder_query(text: &str) -> String {
-    let keys = Derivation::ALL.map(|derivation| {
-        let (high, low) = halves(derivation.key(text));
-        format!("('{}', {high}::oid, {low}::oid)", derivation.name())
+fn holder_query(numbers: &[Number]) -> String {
+    let keys = numbers.iter().map(|Number { way, number }| {
+        let (high, low) = halves(*number);
+        format!("('{way}', {high}::oid, {low}::oid)")
     });
+    let keys: Vec<String> = keys.collect();
     format!(
         "SELECT k.derivation, l.pid, l.mode, l.granted, a.application_name, a.state, a.query\n\
          FROM (VALUES\n  {}\n) AS k (derivation, classid, objid)\n\

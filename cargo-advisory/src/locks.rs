@@ -1,38 +1,33 @@
 //! Who holds which lock right now, and who waits?
 //!
-//! `address` finds the database, `session` connects to it, through `tls`, and the runtime's monitor reads the locks. `tree` puts them
-//! in order, `view` and `live_json` write them, `age` filters them, and `end` cancels a statement or terminates a session.
+//! The runtime's monitor reads the locks. `tree` puts them in order, `view`, with its `cells`, and `live_json` write them, `age` tells
+//! how old they are, and `end` cancels a statement or terminates a session.
 
-mod address;
 mod age;
+mod cells;
 mod end;
 mod live_json;
-pub(crate) mod session;
-mod tls;
 mod tree;
 mod view;
 
-pub(crate) use view::hex;
+pub(crate) use cells::{hex, label};
+pub(crate) use live_json::{key_json, millis, name_json, visible};
 
 use std::fmt::Write;
-use std::future::poll_fn;
-use std::io;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::pin;
 use std::time::Duration;
 
 use advisory_runtime::Error;
 use advisory_runtime::lease::Table;
-use advisory_runtime::monitor::{self, ClaimedRow, Lease, Locks, Names};
+use advisory_runtime::monitor::{self, ClaimedRow, HolderId, Lease, Lock, Locks, Names};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::database::{self, Session, failure, unless, with_timeout};
 use crate::failure::Failure;
-use crate::inventory::Inventory;
-use crate::screen::{DIM, ERROR, one_line};
-use crate::{cli, json, screen};
-use session::Session;
+use crate::screen::{DIM, ERROR};
+use crate::{duration, names, screen};
 
 /// The locks and leases of a database at one moment.
 struct Snapshot {
@@ -44,6 +39,7 @@ struct Snapshot {
     /// The locks to show, as indices into `locks`.
     wanted: Vec<usize>,
     older_than: Option<Duration>,
+    filter: Option<String>,
 }
 
 /// What the command line asks for.
@@ -53,6 +49,7 @@ struct Options {
     is_table_named: bool,
     claims: Vec<String>,
     older_than: Option<Duration>,
+    filter: Option<String>,
 }
 
 /// Runs `cargo advisory locks`; `false` if `--older-than` found a lock, or no signal was sent.
@@ -61,12 +58,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         refuse_list_flags(matches, word)?;
     }
     let options = Options::read(matches)?;
-    let address = address::find(matches.get_one::<String>("database-url"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Input(format!("can't start: {error}")))?;
-    runtime.block_on(async {
+    let address = database::find(matches.get_one::<String>("database-url"))?;
+    database::block_on(async {
         match matches.subcommand() {
             Some((word @ ("cancel" | "terminate"), to)) => {
                 let mut session = Session::open(&address).await?;
@@ -94,6 +87,7 @@ fn refuse_list_flags(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
         "older-than",
         "lease-table",
         "claims",
+        "filter",
     ]
     .iter();
     match of_the_list.find(|name| given(name)) {
@@ -106,21 +100,7 @@ fn refuse_list_flags(matches: &ArgMatches, word: &str) -> Result<(), Failure> {
 
 impl Options {
     fn read(matches: &ArgMatches) -> Result<Self, Failure> {
-        let artifacts = cli::paths(matches, "artifact");
-        let mut sites = Inventory::read(&artifacts)?.sites;
-        if let (Some(file), true) = (artifacts.first(), sites.is_empty()) {
-            return Err(Failure::Input(format!(
-                "{}: no lock sites, so it names no lock: give the program that takes them, or leave `--artifact` out",
-                file.display()
-            )));
-        }
-        for file in cli::paths(matches, "inventory") {
-            let text =
-                std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
-            sites.extend(json::read(&file, &text)?.sites);
-        }
-        let names = Names::of(Inventory::of(sites).sites)
-            .map_err(|error| Failure::Input(format!("the inventory: {error}")))?;
+        let names = names::read(matches)?;
         let table = matches.get_one::<String>("lease-table");
         Ok(Self {
             names,
@@ -136,16 +116,17 @@ impl Options {
                 .cloned()
                 .collect(),
             older_than: matches.get_one::<Duration>("older-than").copied(),
+            filter: matches.get_one::<String>("filter").cloned(),
         })
     }
 
     async fn snapshot(&self, session: &mut Session) -> Result<Snapshot, Failure> {
         let locks = monitor::locks(session.conn(), &self.names);
-        let locks = session::with_timeout(locks)
+        let locks = with_timeout(locks)
             .await?
             .map_err(|error| failure(&error))?;
         let leases = monitor::leases(session.conn(), &self.table, &self.names);
-        let leases = match session::with_timeout(leases).await? {
+        let leases = match with_timeout(leases).await? {
             Ok(leases) => Some(leases),
             // Many databases have no leases, and many roles may not read them.
             Err(Error::MissingTable { .. } | Error::Database(_)) if !self.is_table_named => None,
@@ -154,26 +135,55 @@ impl Options {
         let mut claims = Vec::new();
         for table in &self.claims {
             let rows = monitor::claimed_rows(session.conn(), table);
-            let rows = session::with_timeout(rows)
-                .await?
-                .map_err(|error| failure(&error))?;
+            let rows = with_timeout(rows).await?.map_err(|error| failure(&error))?;
             claims.extend(rows.into_iter().map(|row| (table.clone(), row)));
         }
-        let wanted = (0..locks.locks.len())
-            .filter(|at| {
-                let lock = &locks.locks[*at];
-                self.older_than
-                    .is_none_or(|bound| age::is_older(&locks, lock, bound))
-            })
-            .collect();
+        let mut leases = leases;
+        if let Some(filter) = &self.filter {
+            let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
+            if let Some(leases) = &mut leases {
+                leases.retain(|lease| has(&cells::lease(lease)[..2]));
+            }
+            claims.retain(|(table, row)| has(&cells::claim(table, row)[..3]));
+        }
+        let is_wanted = |at: &usize| {
+            let lock = &locks.locks[*at];
+            let bound = self.older_than;
+            let filter = self.filter.as_ref();
+            bound.is_none_or(|bound| age::is_older(&locks, lock, bound))
+                && filter.is_none_or(|filter| is_named(&locks, lock, filter))
+        };
+        let wanted = (0..locks.locks.len()).filter(is_wanted).collect();
         Ok(Snapshot {
             locks,
             leases,
             claims,
             wanted,
             older_than: self.older_than,
+            filter: self.filter.clone(),
         })
     }
+}
+
+/// Whether a text has the other in it, in large or small letters.
+fn matches(text: &str, part: &str) -> bool {
+    text.to_lowercase().contains(&part.to_lowercase())
+}
+
+/// Whether the lock, or a session that holds it, waits for it or tries to get it, has this text in its name.
+fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
+    let holders = lock.holders.iter().filter_map(|holder| match holder.id {
+        HolderId::Backend(pid) => Some(pid),
+        _ => None,
+    });
+    let waiters = lock.waiters.iter().map(|waiter| waiter.pid);
+    let tries = lock.tries.iter().map(|one| one.pid);
+    let mut sessions = holders.chain(waiters).chain(tries);
+    matches(&label(lock.key, &lock.names), filter)
+        || sessions.any(|pid| {
+            let backend = locks.backend(pid);
+            pid.to_string() == filter || backend.is_some_and(|it| matches(&cells::who(it), filter))
+        })
 }
 
 /// Refreshes until Ctrl-C. A failure after the first connection is shown and retried: a server that fails over comes back.
@@ -205,7 +215,8 @@ async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result
                 let text = if is_json {
                     live_json::line(&snapshot)
                 } else {
-                    frame(&view::write(&snapshot, screen::width(None)), every)
+                    let picture = view::frame(&snapshot, screen::width(None), screen::height());
+                    frame(&picture, every)
                 };
                 if !screen::is_read(&text)? {
                     return Ok(true);
@@ -218,24 +229,6 @@ async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result
             }
         }
     }
-}
-
-/// Does the work; `None` if the signal comes first.
-async fn unless<T>(
-    mut signal: Pin<&mut impl Future<Output = io::Result<()>>>,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let mut work = pin!(work);
-    poll_fn(|context| match signal.as_mut().poll(context) {
-        Poll::Ready(_) => Poll::Ready(None),
-        Poll::Pending => work.as_mut().poll(context).map(Some),
-    })
-    .await
-}
-
-/// Parses a duration of the command line.
-pub(crate) fn time(text: &str) -> Result<Duration, String> {
-    age::parse(text)
 }
 
 /// How often `--watch` refreshes.
@@ -259,16 +252,18 @@ fn frame(picture: &str, every: Duration) -> String {
     };
     let mut text = format!(
         "\u{1b}[H{DIM}every {}; Ctrl-C ends{DIM:#}\u{1b}[K\n",
-        age::short(every)
+        duration::short(every)
     );
     for line in &all[..kept] {
         text.push_str(line);
         text.push_str("\u{1b}[K\n");
     }
     if kept < all.len() {
-        let more = all.len() - kept;
         // A `String` takes everything.
-        let _ = writeln!(text, "{DIM}… and {more} lines more{DIM:#}\u{1b}[K");
+        let _ = writeln!(
+            text,
+            "{DIM}… and more: `--filter` narrows it{DIM:#}\u{1b}[K"
+        );
     }
     text.push_str("\u{1b}[J");
     text
@@ -281,9 +276,4 @@ fn show(snapshot: &Snapshot, is_json: bool) -> Result<(), Failure> {
         view::write(snapshot, screen::width(None))
     };
     screen::write(None, &text)
-}
-
-/// The server's message with its causes, made safe for a terminal.
-fn failure(error: &Error) -> Failure {
-    Failure::Input(one_line(&session::chain(error)))
 }

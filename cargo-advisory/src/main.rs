@@ -2,7 +2,8 @@
 //!
 //! `command` describes the command line and runs the subcommand. `selection` reads cargo's flags, `cargo` builds, `artifact` reads one
 //! file and `inventory` collects the lock sites; `table`, `json` and `markdown` write them. `check` looks for `finding`s, `graph` draws
-//! what tests have recorded, and `locks` looks at a database. `migration` prints the trigger of a `guard`.
+//! what tests have recorded, and `locks` and `doctor` look at a `database`, and
+//! `log` reads what its server has logged. `migration` prints SQL, such as the trigger of a `guard`.
 #![forbid(unsafe_code)]
 
 mod artifact;
@@ -12,7 +13,10 @@ mod check;
 mod cli;
 mod columns;
 mod command;
+mod database;
+mod doctor;
 mod dump;
+mod duration;
 mod failure;
 mod finding;
 mod graph;
@@ -21,8 +25,10 @@ mod inventory;
 mod json;
 mod key;
 mod locks;
+mod log;
 mod markdown;
 mod migration;
+mod names;
 mod screen;
 mod selection;
 mod table;

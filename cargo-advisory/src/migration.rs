@@ -1,137 +1,48 @@
-//! Which SQL is a migration of this project's: the trigger that guards a table?
+//! Which SQL is a migration of this project's: the lease table, the functions that compute keys, the trigger that guards a table?
 
-use std::collections::BTreeMap;
+mod require;
 
-use advisory_pattern::{Derivation, LockedKey, Pattern, Record, Shape, parse};
+use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Table};
+use advisory_runtime::migration::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
-use crate::guard::{Guard, Table};
-use crate::inventory::{Inventory, is_lease, keys, path};
-use crate::{cli, json, screen, selection};
+use crate::{cli, screen};
 
 /// Runs `cargo advisory migration`.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    match matches.subcommand() {
-        Some(("require", matches)) => require(matches),
-        _ => Err(Failure::Input("a subcommand is missing".to_owned())),
-    }
-}
-
-/// `cargo advisory migration require`.
-fn require(matches: &ArgMatches) -> Result<bool, Failure> {
-    let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let (name, key, derivation) = match (text("lock"), text("key")) {
-        (name, Some(pattern)) => {
-            let key = pattern_of(&pattern)?;
-            let derivation = matches.get_one::<Derivation>("derivation").copied();
-            (name.unwrap_or(pattern), key, derivation.unwrap_or_default())
-        }
-        (Some(name), None) => lock_named(&inventory(matches)?, &name)?,
-        (None, None) => {
-            return Err(Failure::Input(
-                "no lock given: use `--lock <NAME>` or `--key <PATTERN>`".to_owned(),
-            ));
-        }
-    };
-    let mut columns = BTreeMap::new();
-    for column in matches.get_many::<String>("column").into_iter().flatten() {
-        let Some((placeholder, expression)) = column.split_once('=') else {
-            return Err(Failure::Input(format!(
-                "`--column {column}` has no `=`: write `--column date=starts_at::date`"
-            )));
-        };
-        columns.insert(placeholder.trim().to_owned(), expression.trim().to_owned());
-    }
-    let table = text("table").unwrap_or_default();
-    let table = Table::parse(&table).map_err(Failure::Input)?;
-    let guard = Guard::new(name, key, derivation, table, columns).map_err(Failure::Input)?;
-    let sql = if matches.get_flag("down") {
-        guard.down()
-    } else {
-        guard.up().map_err(Failure::Input)?
+    let (sql, matches) = match matches.subcommand() {
+        Some(("lease", matches)) => (lease(matches)?, matches),
+        Some(("keys", matches)) => (keys(matches), matches),
+        Some(("require", matches)) => (require::sql(matches)?, matches),
+        _ => return Err(Failure::Input("a subcommand is missing".to_owned())),
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &sql)?;
     Ok(true)
 }
 
-/// The lock sites: of files if some are named, else of what cargo builds.
-fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
-    let files = cli::paths(matches, "inventory");
-    if files.is_empty() {
-        return selection::inventory(matches);
-    }
-    let mut sites = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
-        sites.extend(json::read(&file, &text)?.sites);
-    }
-    Ok(Inventory::of(sites))
-}
-
-fn pattern_of(written: &str) -> Result<LockedKey, Failure> {
-    let pattern = parse(written).map_err(|errors| {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        Failure::Input(format!("`--key {written}`: {}", errors.join("; ")))
-    })?;
-    Ok(LockedKey::Pattern(with_shapes(&pattern)))
-}
-
-/// The pattern in its canonical form. A placeholder without a shape is text, as in `lock_key!`.
-fn with_shapes(pattern: &Pattern) -> Pattern {
-    pattern.shaped(|_| Shape::Text)
-}
-
-/// The lock of a name, or of a function's or declared type's path, with its name for messages.
-fn lock_named(
-    inventory: &Inventory,
-    wanted: &str,
-) -> Result<(String, LockedKey, Derivation), Failure> {
-    let is_wanted = |site: &&Record| {
-        site.name.as_deref() == Some(wanted) || path(site) == wanted || site.function == wanted
+/// The table of leases.
+fn lease(matches: &ArgMatches) -> Result<String, Failure> {
+    let is_down = matches.get_flag("down");
+    let Some(name) = matches.get_one::<String>("table") else {
+        let sql = if is_down {
+            ADVISORY_LEASE_DOWN
+        } else {
+            ADVISORY_LEASE_UP
+        };
+        return Ok(sql.to_owned());
     };
-    let mut sites: Vec<&Record> = inventory.sites.iter().filter(is_wanted).collect();
-    // The declaration has the names of its fields, which are most likely those of columns.
-    sites.sort_by_key(|site| site.kind != "struct");
-    let mut found: Option<(LockedKey, Derivation)> = None;
-    for site in &sites {
-        if is_lease(site) {
-            return Err(Failure::Input(format!(
-                "`{wanted}` is a lease, which no session holds: a write under it is checked by its fencing token"
-            )));
-        }
-        let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
-        for key in keys(site).into_iter().filter_map(|key| key.known) {
-            match &found {
-                None => found = Some((key, derivation)),
-                Some((first, of_first)) if is_same(first, &key) && *of_first == derivation => {}
-                Some(_) => {
-                    return Err(Failure::Input(format!(
-                        "`{wanted}` has several keys: write the one that guards the table, `--key <PATTERN>`"
-                    )));
-                }
-            }
-        }
-    }
-    let (key, derivation) = found.ok_or_else(|| {
-        let known = inventory.sites.iter().filter_map(|site| site.name.as_deref());
-        let hint = advisory_pattern::closest(wanted, known)
-            .map(|close| format!("; did you mean `{close}`?"))
-            .unwrap_or_default();
-        match sites.first() {
-            None => Failure::Input(format!("no lock site has the name `{wanted}`{hint}")),
-            Some(_) => Failure::Input(format!(
-                "the key of `{wanted}` is an expression: name the declared lock, or write `--key <PATTERN>`"
-            )),
-        }
-    })?;
-    let name = sites.iter().find_map(|site| site.name.clone());
-    Ok((name.unwrap_or_else(|| wanted.to_owned()), key, derivation))
+    let table = Table::new().named(name);
+    let table = table.map_err(|error| Failure::Input(error.to_string()))?;
+    Ok(if is_down { table.down() } else { table.up() })
 }
 
-fn is_same(one: &LockedKey, other: &LockedKey) -> bool {
-    match (one, other) {
-        (LockedKey::Pattern(one), LockedKey::Pattern(other)) => one.same_form(other),
-        (one, other) => one == other,
-    }
+/// The functions that give other programs the same keys.
+fn keys(matches: &ArgMatches) -> String {
+    let sql = if matches.get_flag("down") {
+        ADVISORY_KEYS_DOWN
+    } else {
+        ADVISORY_KEYS_UP
+    };
+    sql.to_owned()
 }

@@ -37,6 +37,14 @@ pub(crate) fn steers(letter: char) -> bool {
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
+/// `1 lock`, `2 locks`.
+pub(crate) fn plural(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
 /// Writes to the file, or to the standard output.
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {

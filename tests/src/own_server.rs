@@ -1,6 +1,7 @@
 //! What is a server that a test may stop, in any way, and start again?
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
@@ -53,6 +54,19 @@ impl OwnServer {
     pub fn log(&self) -> String {
         match self.0.log() {
             Ok(log) => log,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A file in its folder: `log`, or one below `data`.
+    ///
+    /// # Panics
+    ///
+    /// Never: the server is our own.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        match self.0.file(name) {
+            Ok(file) => file,
             Err(error) => panic!("{error}"),
         }
     }

@@ -136,16 +136,21 @@ impl Server {
         self.read("password")
     }
 
+    /// A file in the folder of our own server.
+    pub(crate) fn file(&self, name: &str) -> Result<PathBuf, HarnessError> {
+        let Some(own) = &self.own else {
+            return Err(HarnessError::new("the server is not our own"));
+        };
+        Ok(Path::new(own.lifeline.folder()).join(name))
+    }
+
     /// The log of our own server.
     pub(crate) fn log(&self) -> Result<String, HarnessError> {
         self.read("log")
     }
 
     fn read(&self, name: &str) -> Result<String, HarnessError> {
-        let Some(own) = &self.own else {
-            return Err(HarnessError::new("the server is not our own"));
-        };
-        let file = Path::new(own.lifeline.folder()).join(name);
+        let file = self.file(name)?;
         let text = fs::read(&file)
             .map_err(|error| HarnessError::new(format!("{}: {error}", file.display())))?;
         Ok(String::from_utf8_lossy(&text).into_owned())

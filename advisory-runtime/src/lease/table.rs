@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 
 /// Creates `public.advisory_lease`: the migration's `up.sql`, for `batch_execute` in a transaction.
 ///
-/// Copy the crate's folder `migrations/2026-01-02-000000_advisory_lease` into your own `migrations/`; for a table of another name
-/// write what [`Table::up`] gives.
+/// `cargo advisory migration lease` prints it for a folder of migrations, with `--table` for a table of another name; so does
+/// [`Table::up`].
 pub const ADVISORY_LEASE_UP: &str =
     include_str!("../../migrations/2026-01-02-000000_advisory_lease/up.sql");
 

@@ -119,8 +119,10 @@ impl KeyText<'_> {
     }
 }
 
-/// The keys that statements give to lock functions. A call that is cut off gives none.
-fn keys_of(statements: &str) -> Vec<Key> {
+/// Finds the keys that statements give to `pg_advisory_lock` and its relatives, as the server's log and `pg_stat_activity` show them. A
+/// call with a parameter, such as `$1`, and one that is cut off give none.
+#[must_use]
+pub fn keys_of(statements: &str) -> Vec<Key> {
     let mut keys: Vec<Key> = statements
         .match_indices('(')
         .filter(|(at, _)| {

@@ -1,10 +1,10 @@
 //! The advisory locks of a database at one moment: who holds each, who waits, and who blocks whom.
 
-use super::names::{Certainty, Name, Names};
+use super::names::{Certainty, Name, Names, of_tools};
 use super::row::{Row, duration};
-use super::{Activity, Backend, Comment};
+use super::{Activity, Backend, Comment, keys_of};
 use crate::{Key, Mode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The advisory locks of a database at one moment.
@@ -36,6 +36,9 @@ pub struct Lock {
     pub holders: Vec<Holder>,
     /// Who waits for it, in the order of the queue.
     pub waiters: Vec<Waiter>,
+    /// Who has tried to get it without waiting, within half a minute and in vain, the last one first: calls with `poll`, which ask
+    /// again, and calls that never wait. Only where the try is the session's last query, and this role sees that.
+    pub tries: Vec<Try>,
 }
 
 /// A holder of a lock.
@@ -94,6 +97,16 @@ pub struct Waiter {
     pub behind: Vec<i32>,
 }
 
+/// A try to get a lock that somebody else holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Try {
+    /// The backend.
+    pub pid: i32,
+    /// How long ago it was answered.
+    pub ago: Duration,
+}
+
 impl Locks {
     /// Finds the backend with this process id.
     #[must_use]
@@ -131,9 +144,44 @@ impl Locks {
             locks,
             backends: backends.into_values().collect(),
         };
+        seen.find_tries();
         seen.read_comments(names);
+        for lock in seen.locks.iter_mut().filter(|lock| lock.names.is_empty()) {
+            lock.names = of_tools(lock.key, Some(&seen.database));
+        }
         seen.tell_scopes();
         seen
+    }
+
+    fn find_tries(&mut self) {
+        for backend in &self.backends {
+            let Activity::Visible {
+                query, state_age, ..
+            } = &backend.activity
+            else {
+                continue;
+            };
+            if !query.contains("pg_try_advisory") {
+                continue;
+            }
+            let keys = keys_of(query);
+            let is_asked = |lock: &&mut Lock| {
+                keys.contains(&lock.key) && !lock.pids().any(|pid| pid == backend.pid)
+            };
+            for lock in self.locks.iter_mut().filter(is_asked) {
+                lock.tries.push(Try {
+                    pid: backend.pid,
+                    ago: *state_age,
+                });
+                lock.tries.sort_by_key(|one| one.ago);
+            }
+        }
+        // The others have got their lock and released it, or nobody holds it.
+        let mut has_part: BTreeSet<i32> = self.locks.iter().flat_map(Lock::pids).collect();
+        let tries = self.locks.iter().flat_map(|lock| &lock.tries);
+        has_part.extend(tries.map(|one| one.pid));
+        has_part.extend(self.backends.iter().flat_map(|one| &one.blocked_by));
+        self.backends.retain(|one| has_part.contains(&one.pid));
     }
 
     /// Names the locks whose numbers say nothing by the comments in front of the queries that ask for them.
@@ -146,6 +194,7 @@ impl Locks {
         for lock in self.locks.iter_mut().filter(|lock| lock.names.is_empty()) {
             let found: Vec<Name> = lock
                 .pids()
+                .chain(lock.tries.iter().map(|one| one.pid))
                 .filter_map(|pid| comments.get(&pid))
                 .flat_map(|comment| names.of_comment(lock.key, comment))
                 .collect();
@@ -184,6 +233,7 @@ impl Lock {
             names: Vec::new(),
             holders: Vec::new(),
             waiters: Vec::new(),
+            tries: Vec::new(),
         };
         let (held, awaited): (Vec<Row>, Vec<Row>) = rows
             .into_iter()

@@ -2,7 +2,7 @@
 
 use super::Comment;
 use crate::inventory::{InventoryError, Site, sites};
-use crate::{Key, LockKey};
+use crate::{Key, LockKey, well_known};
 use advisory_pattern::{
     Derivation, KeySpace, Language, LockedKey, Part, Pattern, RecordError, Shape, decode_key,
     overlap,
@@ -43,9 +43,11 @@ struct SiteKey {
 pub enum Certainty {
     /// The number was checked: it is fixed, or it is that of the key's text.
     Certain,
-    /// The fixed half of a pair agrees, or the query that asks for this number says so in its comment.
+    /// The fixed half of a pair agrees, the query that asks for this number says so in its comment, or the number is that of a
+    /// [well-known](crate::well_known) tool and hardly anybody else's.
     Likely,
-    /// The query asks for several locks and names them all, or the server has cut it off before the numbers.
+    /// The query asks for several locks and names them all, the server has cut it off before the numbers, or the number is that of a
+    /// well-known tool and as well anybody else's.
     Possible,
 }
 
@@ -55,7 +57,7 @@ pub enum Certainty {
 pub struct Name {
     /// How certain that is.
     pub certainty: Certainty,
-    /// The sites' `name = "…"`.
+    /// The sites' `name = "…"`; of a [well-known](crate::well_known) lock, the tool's name.
     pub name: Option<String>,
     /// The key pattern as written; the key's text, where it is known; or the text of a query's comment, where no site is known.
     pub key: String,
@@ -120,6 +122,20 @@ impl Names {
         self.known_keys
             .push((key.key(), key.rendered(), key.pattern()));
         self
+    }
+
+    /// Finds the names of a lock by its number, by the statement that asks for it, and else by the table of
+    /// [well-known](crate::well_known) keys: for what the server's log tells.
+    #[must_use]
+    pub fn of_lock(&self, key: Key, statement: &str, database: Option<&str>) -> Vec<Name> {
+        let mut names = self.of_number(key);
+        if let (true, Some(comment)) = (names.is_empty(), Comment::read(statement, false)) {
+            names = self.of_comment(key, &comment);
+        }
+        if names.is_empty() {
+            names = of_tools(key, database);
+        }
+        names
     }
 
     /// The names that a lock has by its number alone.
@@ -248,6 +264,22 @@ fn number(key: &LockedKey, derivation: Derivation) -> Option<Key> {
             Some(Key::BigInt(derivation.key(&text)))
         }
     }
+}
+
+/// The names of a lock that other tools take, by its number and the database's name.
+pub(super) fn of_tools(key: Key, database: Option<&str>) -> Vec<Name> {
+    let names = well_known::tools(key, database).into_iter();
+    let names = names.map(|tool| Name {
+        certainty: if tool.is_distinctive {
+            Certainty::Likely
+        } else {
+            Certainty::Possible
+        },
+        name: Some(tool.name.to_owned()),
+        key: key.to_string(),
+        sites: Vec::new(),
+    });
+    names.collect()
 }
 
 fn language_of(text: &str) -> Language {

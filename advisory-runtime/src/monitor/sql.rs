@@ -36,7 +36,8 @@ macro_rules! age {
 ///
 /// `is_query_cut` reads `pg_settings`: before PostgreSQL 16 `pg_size_bytes` cannot read what `current_setting` gives.
 ///
-/// `involved` follows who blocks whom, through row and table locks too. A prepared transaction holds locks without a backend, among
+/// `involved` has the holders and waiters, who has tried to get a lock within half a minute, and who blocks whom, through row and table
+/// locks too. A prepared transaction holds locks without a backend, among
 /// them the lock on its own transaction id.
 pub(super) const LOCKS: &str = concat!(
     "WITH RECURSIVE lock AS MATERIALIZED (
@@ -48,6 +49,14 @@ pub(super) const LOCKS: &str = concat!(
   SELECT l.pid, l.locktype FROM lock AS l WHERE NOT l.granted
 ), involved (pid) AS (
   SELECT o.pid FROM pg_catalog.unnest(ARRAY(SELECT l.pid FROM lock AS l WHERE l.is_ours AND l.pid IS NOT NULL)) AS o (pid)
+  UNION
+  SELECT o.pid FROM pg_catalog.unnest(ARRAY(SELECT t.pid FROM pg_catalog.pg_stat_get_activity(NULL) AS t
+    WHERE t.datid OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database AS d
+      WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())
+    AND pg_catalog.strpos(t.query, 'pg_try_advisory') OPERATOR(pg_catalog.>) 0
+    AND t.pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid()
+    AND t.state_change OPERATOR(pg_catalog.>) (pg_catalog.clock_timestamp()
+      OPERATOR(pg_catalog.-) CAST('30 seconds' AS pg_catalog.interval)))) AS o (pid)
   UNION
   SELECT b.pid FROM involved AS i
   CROSS JOIN LATERAL pg_catalog.unnest(pg_catalog.pg_blocking_pids(i.pid)) AS b (pid)

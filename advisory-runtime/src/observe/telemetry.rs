@@ -158,6 +158,10 @@ impl Telemetry {
     }
 
     /// Records nothing more.
+    #[cfg_attr(
+        not(any(feature = "tracing", feature = "metrics")),
+        expect(unused_mut, reason = "then there is nothing to record")
+    )]
     pub(crate) fn forget(mut self) {
         #[cfg(any(feature = "tracing", feature = "metrics"))]
         {

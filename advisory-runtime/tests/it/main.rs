@@ -9,6 +9,7 @@ mod declared;
 mod injective;
 mod matcher;
 mod texts;
+mod well_known;
 
 /// The rendered key of a declared lock with one value.
 macro_rules! rendered {

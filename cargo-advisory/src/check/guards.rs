@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use advisory_pattern::{Derivation, LockedKey, Record};
 use tokio_postgres::Client;
 
+use crate::database::{self, chain, connect, with_timeout};
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::guard::{Guard, Table, key_text};
 use crate::inventory::{Inventory, keys, path};
-use crate::locks::session::{chain, connect, with_timeout};
 use crate::screen::one_line;
 
 /// The triggers of a table that this command has written, and whether each fires for every write of an ordinary session.
@@ -30,11 +30,7 @@ struct Trigger {
 
 /// Compares every table that a lock guards with the database.
 pub(super) fn find(inventory: &Inventory, address: &str) -> Result<Vec<Finding>, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Input(format!("can't start: {error}")))?;
-    runtime.block_on(async {
+    database::block_on(async {
         let (client, connection) = connect(address).await?;
         // An error of the connection reaches the queries too.
         let connection = tokio::spawn(async move { drop(connection.await) });

@@ -1,57 +1,8 @@
-//! How old is a lock, and how is a duration read and written?
+//! How old is a lock?
 
 use std::time::Duration;
 
 use advisory_runtime::monitor::{Activity, HolderId, Lock, Locks, State};
-
-/// Reads `30s`, `5m`, `2h`, `500ms`, `1m30s`; a number alone is seconds.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a duration: write `30s`, `5m`, `2h` or `500ms`");
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
-    }
-    let mut rest = text;
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-        let (number, behind) = rest.split_at(digits);
-        let letters = behind
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(behind.len());
-        let (unit, behind) = behind.split_at(letters);
-        let number: u64 = number.parse().map_err(|_| wrong())?;
-        let millis = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" | "min" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return Err(wrong()),
-        };
-        let part = number.checked_mul(millis).map(Duration::from_millis);
-        sum = part
-            .and_then(|part| sum.checked_add(part))
-            .ok_or_else(wrong)?;
-        rest = behind;
-    }
-    if text.is_empty() {
-        Err(wrong())
-    } else {
-        Ok(sum)
-    }
-}
-
-/// Writes `0.4s`, `12s`, `2m03s`, `3h20m`, `5d02h`.
-pub(crate) fn short(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..10 => format!("{seconds}.{}s", time.subsec_millis() / 100),
-        10..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
-    }
-}
 
 /// Whether a waiter has waited that long, or a holder's transaction has been open, or its session has been idle, that long. The server
 /// does not record when a lock was granted; it is never older than that.
@@ -80,52 +31,5 @@ fn age_of(activity: &Activity) -> Option<Duration> {
             ..
         } => Some(*state_age),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{parse, short};
-    use std::time::Duration;
-
-    #[test]
-    fn times_are_read_as_people_write_them() {
-        for (text, millis) in [
-            ("30", 30_000),
-            ("30s", 30_000),
-            ("500ms", 500),
-            ("1m30s", 90_000),
-            ("2h", 7_200_000),
-            ("0s", 0),
-        ] {
-            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
-        }
-        for text in [
-            "",
-            "s",
-            "30x",
-            "-1s",
-            "1.5s",
-            "30 s",
-            "99999999999999999999s",
-            "m5",
-        ] {
-            let why = parse(text).unwrap_err();
-            assert!(why.contains("write `30s`"), "{text}: {why}");
-        }
-    }
-
-    #[test]
-    fn times_are_written_short() {
-        for (millis, text) in [
-            (0, "0.0s"),
-            (9_999, "9.9s"),
-            (59_999, "59s"),
-            (123_000, "2m03s"),
-            (7_260_000, "2h01m"),
-            (180_000_000, "2d02h"),
-        ] {
-            assert_eq!(short(Duration::from_millis(millis)), text);
-        }
     }
 }

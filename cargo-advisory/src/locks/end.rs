@@ -6,9 +6,9 @@ use std::io::{self, BufRead, IsTerminal};
 use advisory_runtime::monitor::{self, Activity, Backend, HolderId, Locks, Signal, State};
 use clap::ArgMatches;
 
-use super::age::short;
-use super::session::{Session, with_timeout};
-use super::view::{identifier, label, lock_kind, scope_and_mode, who};
+use super::cells::{label, lock_kind, scope_and_mode, who};
+use crate::database::{Session, failure, identifier, with_timeout};
+use crate::duration::short;
 use crate::failure::Failure;
 use crate::screen::{self, BOLD, one_line};
 
@@ -66,7 +66,7 @@ pub(crate) async fn run(
     let (is_done, said) = outcome(
         pid,
         action,
-        signal.map_err(|error| super::failure(&error))?,
+        signal.map_err(|error| failure(&error))?,
         &locks.role,
     );
     screen::note(&said);
@@ -132,7 +132,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
         {
             line(format!(
                 "holds {} ({})",
-                label(lock),
+                label(lock.key, &lock.names),
                 scope_and_mode(holder)
             ));
         }
@@ -140,7 +140,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
             if waiter.pid == pid {
                 line(format!(
                     "waits for {}, for {}",
-                    label(lock),
+                    label(lock.key, &lock.names),
                     short(waiter.waited)
                 ));
             }

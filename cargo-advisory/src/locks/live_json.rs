@@ -10,7 +10,7 @@ use advisory_runtime::{Key, Mode};
 use serde_json::{Value, json};
 
 use super::Snapshot;
-use super::view::hex;
+use super::cells::hex;
 use crate::json::pretty;
 
 /// The schema that this command writes.
@@ -27,7 +27,7 @@ pub(crate) fn line(snapshot: &Snapshot) -> String {
 }
 
 /// Escapes what steers a terminal: JSON itself requires that only of the first 32 control characters.
-fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     let mut visible = String::with_capacity(text.len());
     for letter in text.chars() {
         if letter != '\n' && crate::screen::steers(letter) {
@@ -60,21 +60,28 @@ fn value(snapshot: &Snapshot) -> Value {
 }
 
 fn lock(lock: &Lock) -> Value {
-    let (space, number, pair) = match lock.key {
+    let mut value = key_json(lock.key);
+    value["names"] = lock.names.iter().map(name_json).collect();
+    value["holders"] = lock.holders.iter().map(holder).collect();
+    value["waiters"] = lock.waiters.iter().map(waiter).collect();
+    let tries = lock.tries.iter();
+    value["tries"] = tries
+        .map(|one| json!({ "pid": one.pid, "ago_ms": millis(one.ago) }))
+        .collect();
+    value
+}
+
+/// A key in its space.
+pub(crate) fn key_json(key: Key) -> Value {
+    let (space, number, pair) = match key {
         Key::BigInt(number) => ("bigint", Some(number), None),
         Key::IntInt(first, second) => ("(int, int)", None, Some([first, second])),
     };
-    json!({
-        "key_space": space,
-        "number": number,
-        "pair": pair,
-        "names": lock.names.iter().map(name).collect::<Vec<_>>(),
-        "holders": lock.holders.iter().map(holder).collect::<Vec<_>>(),
-        "waiters": lock.waiters.iter().map(waiter).collect::<Vec<_>>(),
-    })
+    json!({ "key_space": space, "number": number, "pair": pair })
 }
 
-fn name(name: &Name) -> Value {
+/// A name with its lock sites.
+pub(crate) fn name_json(name: &Name) -> Value {
     let certainty = match name.certainty {
         Certainty::Certain => "certain",
         Certainty::Likely => "likely",
@@ -180,7 +187,7 @@ fn lease(lease: &Lease) -> Value {
         "pattern": row.pattern,
         "key": row.key,
         "is_kept": row.is_kept,
-        "names": lease.names.iter().map(name).collect::<Vec<_>>(),
+        "names": lease.names.iter().map(name_json).collect::<Vec<_>>(),
         "holder": row.holder,
         "token": row.token.get(),
         "acquired_at_ms": since(row.acquired_at),
@@ -198,7 +205,8 @@ fn claim(table: &str, row: &ClaimedRow) -> Value {
     })
 }
 
-fn millis(time: Duration) -> u64 {
+/// Whole milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 

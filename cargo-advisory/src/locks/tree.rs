@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Waiter};
+use advisory_runtime::monitor::{Holder, HolderId, Lock, Locks, Try, Waiter};
 
 /// One line of the tree.
 pub(crate) struct Line<'l> {
@@ -21,6 +21,8 @@ pub(crate) enum Content<'l> {
     OtherHolder(&'l Holder),
     /// A waiter for the lock above.
     Waiter(&'l Waiter),
+    /// A backend that has tried to get the lock above.
+    Try(&'l Try),
     /// A backend that blocks the one above, by a lock of that kind on a row or a table.
     Blocker { pid: i32, kind: &'l str },
 }
@@ -83,8 +85,9 @@ impl<'l> Tree<'l> {
         for pid in pids(lock) {
             self.push_blockers(pid, rest);
         }
+        let below = lock.waiters.len() + lock.tries.len();
         for (nth, waiter) in lock.waiters.iter().enumerate() {
-            let is_last = nth + 1 == lock.waiters.len();
+            let is_last = nth + 1 == below;
             let (branch, below) = if is_last {
                 ("└─ ", "   ")
             } else {
@@ -97,6 +100,11 @@ impl<'l> Tree<'l> {
                     self.lock(*at, &below, &below);
                 }
             }
+        }
+        for (nth, one) in lock.tries.iter().enumerate() {
+            let is_last = lock.waiters.len() + nth + 1 == below;
+            let branch = if is_last { "└─ " } else { "├─ " };
+            self.push(&format!("{rest}{branch}"), Content::Try(one));
         }
     }
 

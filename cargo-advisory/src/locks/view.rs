@@ -3,17 +3,13 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use advisory_runtime::monitor::{
-    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Lock, Locks, Name, Scope,
-    State,
-};
-use advisory_runtime::{Key, Mode};
-
 use super::Snapshot;
-use super::age::short;
-use super::tree::{self, Content};
+use super::cells::{QUERY, claim, cut, lease, row};
+use super::tree;
 use crate::columns::Columns;
-use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line};
+use crate::database::identifier;
+use crate::duration::short;
+use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural};
 
 const LOCKS: Columns<8> = Columns {
     heads: [
@@ -40,30 +36,78 @@ const CLAIMS: Columns<5> = Columns {
     narrowest: NARROWEST,
 };
 const NARROWEST: usize = 11;
-/// How much of a query is shown; `--json` has all of it.
-const QUERY: usize = 60;
+/// A query is not cut shorter.
 const SHORTEST: usize = 20;
+/// How many leases of one pattern, and claims of one table, are shown.
+const OF_ONE: usize = 3;
 
 /// Draws the locks, the leases and the notes.
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
-    let locks = &snapshot.locks;
-    let mut text = String::new();
-    let rows: Vec<[String; 8]> = tree::lines(locks, &snapshot.wanted)
-        .into_iter()
-        .map(|line| row(locks, &line))
-        .collect();
-    table(&mut text, &LOCKS, &shortened(&rows, width), width);
-    let leases = snapshot.leases.iter().flatten().map(lease);
-    let leases: Vec<[String; 6]> = leases.collect();
-    table(&mut text, &LEASES, &leases, width);
-    let claims = snapshot.claims.iter().map(|(table, row)| claim(table, row));
-    let claims: Vec<[String; 5]> = claims.collect();
-    table(&mut text, &CLAIMS, &claims, width);
-    for note in notes(snapshot) {
+    let mut text = tables(snapshot, width, None);
+    for note in [totals(snapshot)].into_iter().chain(hint(snapshot)) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{note}");
     }
     text
+}
+
+/// Draws the same for `--watch`: what was counted comes first, and no more lines than the terminal has.
+pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<usize>) -> String {
+    let mut text = totals(snapshot);
+    text.push_str("\n\n");
+    text.push_str(&tables(snapshot, width, height));
+    if let Some(note) = hint(snapshot) {
+        let _ = writeln!(text, "{note}");
+    }
+    text
+}
+
+fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> String {
+    let locks = &snapshot.locks;
+    let mut text = String::new();
+    let mut lines = tree::lines(locks, &snapshot.wanted);
+    // The rest would not be seen, and would only make the columns wider.
+    lines.truncate(most.unwrap_or(usize::MAX));
+    let rows: Vec<[String; 8]> = lines.iter().map(|line| row(locks, line)).collect();
+    table(&mut text, &LOCKS, &shortened(&rows, width), width);
+    let leases = snapshot.leases.iter().flatten().map(lease);
+    table(&mut text, &LEASES, &by_first(leases, 2), width);
+    let claims = snapshot.claims.iter().map(|(table, row)| claim(table, row));
+    table(&mut text, &CLAIMS, &by_first(claims, 3), width);
+    text
+}
+
+/// Puts together the rows that have the same first cell: a few of them, and how many more there are in which state.
+fn by_first<const N: usize>(
+    rows: impl Iterator<Item = [String; N]>,
+    state: usize,
+) -> Vec<[String; N]> {
+    let mut groups: Vec<Vec<[String; N]>> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|group| group[0][0] == row[0]) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    let mut all = Vec::new();
+    for mut group in groups {
+        let rest = group.split_off(group.len().min(OF_ONE));
+        all.append(&mut group);
+        if rest.is_empty() {
+            continue;
+        }
+        let mut states: Vec<&str> = rest.iter().map(|row| row[state].as_str()).collect();
+        states.sort_unstable();
+        let counts: Vec<String> = states
+            .chunk_by(|one, next| one == next)
+            .map(|same| format!("{} {}", same.len(), same[0]))
+            .collect();
+        let mut more: [String; N] = std::array::from_fn(|_| String::new());
+        more[0] = format!("└─ and {} more", rest.len());
+        more[state] = counts.join(", ");
+        all.push(more);
+    }
+    all
 }
 
 /// Shortens the queries until the table fits, but not below a useful length.
@@ -109,233 +153,41 @@ fn paragraph<const N: usize>(text: &mut String, grid: &Columns<N>, row: &[String
     let _ = writeln!(text, "    {}", cells.join(", "));
 }
 
-fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
-    let branch = &line.branch;
-    let mut cells: [String; 8] = Default::default();
-    let mut holds = |label: String, holder: Option<&Holder>| {
-        cells[0] = label;
-        let Some(holder) = holder else { return };
-        cells[2] = scope_and_mode(holder);
-        match &holder.id {
-            HolderId::Backend(pid) => backend(&mut cells, locks, *pid),
-            HolderId::Prepared {
-                gid, owner, age, ..
-            } => {
-                cells[4] = short(*age);
-                cells[5] = one_line(owner);
-                cells[6] = format!("prepared as '{}'", one_line(gid));
-            }
-            _ => {}
-        }
-    };
-    match line.content {
-        Content::Lock(lock, holder) => holds(format!("{branch}{}", label(lock)), holder),
-        Content::OtherHolder(holder) => holds(format!("{branch}also held by"), Some(holder)),
-        Content::Waiter(waiter) => {
-            let mode = match waiter.mode {
-                Mode::Exclusive => "",
-                Mode::Shared => ", shared",
-            };
-            cells[0] = format!("{branch}waits{mode}");
-            cells[3] = short(waiter.waited);
-            backend(&mut cells, locks, waiter.pid);
-        }
-        Content::Blocker { pid, kind } => {
-            cells[0] = format!("{branch}held up by a {} lock of", lock_kind(kind));
-            backend(&mut cells, locks, pid);
-        }
-    }
-    cells
-}
-
-/// The common name of a lock type of `pg_locks`.
-pub(crate) fn lock_kind(kind: &str) -> &str {
-    match kind {
-        "transactionid" | "tuple" => "row",
-        "relation" => "table",
-        other => other,
-    }
-}
-
-fn backend(cells: &mut [String; 8], locks: &Locks, pid: i32) {
-    if pid == 0 {
-        "prepared transaction".clone_into(&mut cells[6]);
-        return;
-    }
-    cells[1] = pid.to_string();
-    let Some(backend) = locks.backend(pid) else {
-        return;
-    };
-    cells[5] = who(backend);
-    match &backend.activity {
-        Activity::Visible {
-            state,
-            state_age,
-            query,
-            transaction_age,
-            ..
-        } => {
-            cells[4] = transaction_age.map(short).unwrap_or_default();
-            cells[6] = match state {
-                State::Active => state.to_string(),
-                other => format!("{} {}", one_line(&other.to_string()), short(*state_age)),
-            };
-            cells[7] = cut(&one_line(query), QUERY);
-        }
-        Activity::Hidden { .. } => "hidden".clone_into(&mut cells[6]),
-        Activity::Gone => "gone".clone_into(&mut cells[6]),
-        _ => {}
-    }
-}
-
-/// `booking-service (app@10.0.0.7)`
-pub(crate) fn who(backend: &Backend) -> String {
-    let name = one_line(&backend.application);
-    let mut user = one_line(backend.user.as_deref().unwrap_or_default());
-    if let Activity::Visible {
-        client: Some(client),
-        ..
-    } = &backend.activity
-    {
-        user = format!("{user}@{client}");
-    }
-    if name.is_empty() {
-        user
-    } else {
-        format!("{name} ({user})")
-    }
-}
-
-/// The lock's name and its number, which is what other tools show.
-pub(crate) fn label(lock: &Lock) -> String {
-    let (key, names) = (lock.key, names(&lock.names));
-    match key {
-        _ if names.is_empty() => key.to_string(),
-        Key::BigInt(number) => format!("{names} ({number})"),
-        Key::IntInt(..) => format!("{names} {key}"),
-    }
-}
-
-fn names(names: &[Name]) -> String {
-    let mut shown: Vec<String> = Vec::new();
-    for name in names {
-        let key = one_line(&name.key);
-        let text = match &name.name {
-            // A fixed key is a number, which is shown behind it anyway.
-            Some(name) if key.parse::<i64>().is_ok() || key.starts_with('(') => one_line(name),
-            Some(name) => format!("{}: {key}", one_line(name)),
-            None if key.parse::<i64>().is_ok() || key.starts_with('(') => continue,
-            None => key,
-        };
-        shown.push(text);
-    }
-    match (&shown[..], names) {
-        ([text], [name]) if name.certainty == Certainty::Possible => format!("perhaps {text}"),
-        _ => shown.join(" or "),
-    }
-}
-
-/// The scope and the mode, as in the table of the inventory.
-pub(crate) fn scope_and_mode(holder: &Holder) -> String {
-    let scope = match holder.scope {
-        Some(Scope::Xact) => "xact",
-        Some(Scope::Session) => "session",
-        None => "xact or session",
-    };
-    match holder.mode {
-        Mode::Exclusive => scope.to_owned(),
-        Mode::Shared => format!("{scope} shared"),
-    }
-}
-
-fn lease(lease: &Lease) -> [String; 6] {
-    let row = &lease.row;
-    let named = names(&lease.names);
-    let label = match (&row.key, &row.pattern, named.is_empty()) {
-        (Some(text), ..) => one_line(text),
-        (None, _, false) => named,
-        (None, Some(pattern), true) => one_line(pattern),
-        (None, None, true) => format!("{}…", hex(&row.key_hash[..8])),
-    };
-    let state = if row.is_kept { "kept" } else { "held" };
-    [
-        label,
-        one_line(&row.holder),
-        state.to_owned(),
-        row.token.to_string(),
-        short(row.age()),
-        short(row.remaining),
-    ]
-}
-
-fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
-    let state = if row.remaining.is_zero() {
-        "expired"
-    } else {
-        "running"
-    };
-    [
-        one_line(table),
-        one_line(&row.key),
-        one_line(&row.locked_by),
-        state.to_owned(),
-        short(row.remaining),
-    ]
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let mut digits = String::new();
-    for byte in bytes {
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
-}
-
-/// Lines below the tables: how many locks there are, and what the role does not see.
-fn notes(snapshot: &Snapshot) -> Vec<String> {
-    let locks = &snapshot.locks;
-    let (database, role) = (one_line(&locks.database), one_line(&locks.role));
-    let shown = snapshot.wanted.iter().map(|at| &locks.locks[*at]);
+/// How many locks and waiters there are.
+fn totals(snapshot: &Snapshot) -> String {
+    let database = one_line(&snapshot.locks.database);
+    let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
     let waiters: usize = shown.map(|lock| lock.waiters.len()).sum();
-    let older = snapshot.older_than.map_or_else(String::new, |bound| {
+    let mut which = snapshot.older_than.map_or_else(String::new, |bound| {
         format!(" older than {}", bound_text(bound))
     });
-    let mut notes = vec![match snapshot.wanted.len() {
-        0 => format!("no advisory locks{older} in database `{database}`"),
+    if let Some(filter) = &snapshot.filter {
+        let _ = write!(which, " with `{}`", one_line(filter));
+    }
+    match snapshot.wanted.len() {
+        0 => format!("no advisory locks{which} in database `{database}`"),
         some => {
             let locks = plural(some, "lock");
             let waiters = plural(waiters, "waiter");
-            format!("{locks}{older}, {waiters} in database `{database}`")
+            format!("{locks}{which}, {waiters} in database `{database}`")
         }
-    }];
-    let hidden = locks.backends.iter();
-    if hidden
-        .filter(|backend| backend.activity.is_hidden())
-        .count()
-        > 0
-    {
-        notes.push(format!(
-            "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries: GRANT pg_monitor TO {}",
-            identifier(&locks.role)
-        ));
     }
-    notes
 }
 
-/// A role's name as an SQL identifier.
-pub(crate) fn identifier(name: &str) -> String {
-    let name = one_line(name);
-    let is_plain = |at: usize, letter: char| {
-        letter == '_' || letter.is_ascii_lowercase() || (at > 0 && letter.is_ascii_digit())
-    };
-    if name
-        .chars()
-        .enumerate()
-        .all(|(at, letter)| is_plain(at, letter))
-    {
-        return name;
-    }
-    format!("\"{}\"", name.replace('"', "\"\""))
+/// What the role does not see.
+fn hint(snapshot: &Snapshot) -> Option<String> {
+    let locks = &snapshot.locks;
+    let is_hidden = locks
+        .backends
+        .iter()
+        .any(|backend| backend.activity.is_hidden());
+    is_hidden.then(|| {
+        format!(
+            "role `{}` sees neither what other roles' sessions do nor the lock names in their queries: GRANT pg_monitor TO {}",
+            one_line(&locks.role),
+            identifier(&locks.role)
+        )
+    })
 }
 
 fn bound_text(bound: Duration) -> String {
@@ -343,20 +195,4 @@ fn bound_text(bound: Duration) -> String {
         return format!("{}s", bound.as_secs());
     }
     short(bound)
-}
-
-fn plural(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    }
-}
-
-/// At most `most` characters, with a mark where it was cut.
-pub(crate) fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(most - 1).collect();
-    format!("{}…", kept.trim_end())
 }

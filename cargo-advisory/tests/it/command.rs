@@ -13,6 +13,8 @@ fn help_names_every_subcommand_and_exit_code() {
         "build",
         "key",
         "locks",
+        "log",
+        "doctor",
         "graph",
         "migration",
         "completions",

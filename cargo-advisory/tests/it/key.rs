@@ -35,3 +35,33 @@ fn the_text_is_taken_as_rendered() {
         );
     }
 }
+
+#[test]
+fn a_number_is_shown_as_itself_and_under_the_name_of_the_tool_that_takes_it() {
+    for (number, words, tools) in [
+        ("72707369", &[][..], &["Prisma Migrate"][..]),
+        ("737815420147457505", &[], &["Rails"]),
+        ("3689236698", &[], &[]),
+        ("3689236698", &["--database", "shop"], &["golang-migrate"]),
+        ("1", &[], &["graph-node", "Airflow"]),
+        ("-42", &[], &[]),
+    ] {
+        let words = [&["key"], words].concat();
+        let json = [&words[..], &["--format", "json", "--", number]].concat();
+        let said: serde_json::Value = serde_json::from_str(&advisory(&json).out).unwrap();
+        assert_eq!(said["number"].to_string(), number);
+        assert_eq!(said["tools"], serde_json::json!(tools), "{words:?}");
+        let shown = advisory(&[&words[..], &["--", number]].concat()).out;
+        let lines = shown
+            .lines()
+            .filter(|line| line.starts_with(&format!("{number} ")));
+        assert_eq!(lines.count(), tools.len(), "{shown}");
+        for tool in tools {
+            assert!(shown.contains(tool), "{tool}: {shown}");
+        }
+        assert!(shown.contains("('number', "), "{shown}");
+    }
+    let text: serde_json::Value =
+        serde_json::from_str(&advisory(&["key", "a", "--format", "json"]).out).unwrap();
+    assert_eq!(text.get("tools"), None);
+}

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
+use advisory_runtime::well_known;
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use serde_json::Value;
@@ -314,6 +315,38 @@ async fn names_that_are_not_certain_say_so() {
         drop(held);
         db.until_no_locks().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_locks_of_other_tools_have_their_names() {
+    let db = Database::create().await;
+    let (_, name) = db.url().rsplit_once('/').unwrap();
+    let name = name.split('?').next().unwrap();
+    let rails = well_known::rails(name);
+    let migrate = well_known::golang_migrate(name, "public", "schema_migrations");
+    let numbers = [well_known::PRISMA, rails, migrate, 1, 1000, 43];
+    let take = numbers.map(|number| format!("pg_advisory_lock({number})"));
+    let held = holder(&db, "job", &format!("SELECT {}", take.join(","))).await;
+    let said = locks(&db, &[]).await;
+    for label in [
+        "Prisma Migrate (72707369) ".to_owned(),
+        format!("Rails ({rails}) "),
+        format!("golang-migrate ({migrate}) "),
+        "perhaps graph-node or Airflow (1) ".to_owned(),
+        "perhaps authentik (1000) ".to_owned(),
+        "43 ".to_owned(),
+    ] {
+        let has = |line: &str| line.starts_with(&label);
+        assert!(said.out.lines().any(has), "{label}: {}", said.out);
+    }
+    // What the program says of its own number is stronger.
+    drop(held);
+    db.until_no_locks().await;
+    let own = "/*advisory:nightly*/;SELECT pg_catalog.pg_advisory_lock(1)";
+    let held = holder(&db, "job", own).await;
+    let said = locks(&db, &[]).await;
+    assert!(said.out.contains("\nnightly (1) "), "{}", said.out);
+    drop(held);
 }
 
 #[tokio::test(flavor = "multi_thread")]

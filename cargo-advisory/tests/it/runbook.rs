@@ -37,13 +37,17 @@ async fn cargo(db: &Database, line: &str) -> Said {
     .unwrap()
 }
 
+/// A log in which one session has waited.
+const WAIT: &str = "2026-11-22 07:06:19.711 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1689.402 ms\n";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_command_does_what_the_page_says() {
     let db = Database::create().await;
     let artifact = booking_service();
     let stuck = "SELECT pg_advisory_lock(42424242)";
     let lines = blocks("sh");
-    assert_eq!(lines.len(), 5, "{lines:?}");
+    assert_eq!(lines.len(), 7, "{lines:?}");
+    let log = crate::programs::file("runbook.log", WAIT);
     for line in lines {
         let mut job = holder(&db, "cleanup-job", stuck).await;
         let held_by = pid_of(&mut job).await;
@@ -57,12 +61,22 @@ async fn every_command_does_what_the_page_says() {
         let mut line = line
             .replace("target/release/shop", &artifact)
             .replace("4711", &pid.to_string())
-            .replace("30s", "0s");
+            .replace("30s", "0s")
+            .replace("postgresql.log", &log);
         if line.contains("cancel") || line.contains("terminate") {
             line += " --yes";
         }
         let said = cargo(&db, &line).await;
+        if line.ends_with(" doctor") {
+            // The server's age alone can be a problem.
+            assert!(said.out.contains(" fine, "), "{said:?}");
+            drop(job);
+            drop(waiting.await.unwrap());
+            db.until_no_locks().await;
+            continue;
+        }
         let (code, word) = match line.split_whitespace().nth(3) {
+            Some(file) if *file == *log => (0, "1 wait for 1 lock"),
             Some("cancel") => (0, "was cancelled"),
             Some("terminate") => (0, "its locks are free"),
             Some("--older-than") => (1, "1 lock older than 0s, 1 waiter"),
@@ -97,7 +111,7 @@ struct Found {
 async fn every_query_does_what_the_page_says() {
     let db = Database::create().await;
     let queries = blocks("sql");
-    let [locks, terminate, prepared, lease] = queries[..] else {
+    let [locks, terminate, prepared, rollback, lease] = queries[..] else {
         panic!("{queries:?}");
     };
     let mut conn = db.connect().await;
@@ -124,6 +138,9 @@ async fn every_query_does_what_the_page_says() {
     assert!(!left.contains(&pid) && left.len() == 2, "{left:?}");
 
     does(&mut conn, prepared).await;
+    let prepare = "BEGIN; SELECT pg_advisory_xact_lock(8); PREPARE TRANSACTION 'invoice-4711'";
+    does(&mut conn, prepare).await;
+    does(&mut conn, rollback).await;
 
     let table = Table::new();
     table.set_up(&mut conn).await.unwrap();
@@ -174,4 +191,148 @@ async fn the_recipes_mislead_as_the_page_says() {
     assert_eq!(db.count(&blockers).await, 1);
     drop::<AsyncPgConnection>(conn);
     two.await.unwrap().batch_execute("SELECT 1").await.unwrap();
+}
+
+/// A node of the diagram: its name, and the text in it.
+struct Node {
+    name: &'static str,
+    shape: char,
+    text: &'static str,
+}
+
+/// `name["text"]`, `name(["text"])` or `name{"text"}`; the text is empty where only the name stands.
+fn node(written: &'static str) -> Node {
+    let at = written.find(['[', '(', '{']).unwrap_or(written.len());
+    let (name, rest) = written.split_at(at);
+    let text = rest.split('"').nth(1).unwrap_or_default();
+    let shape = rest.chars().next().unwrap_or(' ');
+    Node { name, shape, text }
+}
+
+/// The arrows of the diagram: from, what stands on it, to.
+fn arrows() -> Vec<(Node, &'static str, Node)> {
+    let blocks = blocks("mermaid");
+    let [diagram] = blocks[..] else {
+        panic!("one diagram: {blocks:?}");
+    };
+    let mut lines = diagram.lines();
+    assert_eq!(lines.next(), Some("flowchart TD"));
+    let arrow = |line: &'static str| {
+        let (from, to) = line
+            .trim()
+            .split_once(" --> ")
+            .unwrap_or_else(|| panic!("{line}"));
+        match from.split_once(" -- ") {
+            Some((from, label)) => (node(from), label.trim_matches('"'), node(to)),
+            None => (node(from), "", node(to)),
+        }
+    };
+    lines.map(arrow).collect()
+}
+
+/// Each step is one command or one query of the page, each question has answers, and every way ends.
+#[test]
+fn each_step_of_the_diagram_is_a_command_or_a_query_of_the_page() {
+    let steps = [blocks("sh"), blocks("sql")].concat();
+    let arrows = arrows();
+    let mut commands = 0;
+    for (from, label, to) in &arrows {
+        for written in [from, to] {
+            let is_step = written.shape == '[' && !written.text.is_empty();
+            if is_step {
+                let has = |step: &&str| step.starts_with(written.text);
+                assert!(steps.iter().any(|step| has(&step)), "{}", written.text);
+                commands += 1;
+            }
+        }
+        let is_question = arrows
+            .iter()
+            .any(|(_, _, to)| to.name == from.name && to.shape == '{');
+        assert_eq!(is_question, !label.is_empty(), "{} {label}", from.name);
+        let goes_on = arrows.iter().any(|(next, ..)| next.name == to.name);
+        assert!(goes_on || to.name == "done", "{}", to.name);
+        let was_shown = |one: &Node| one.name == from.name && !one.text.is_empty();
+        let is_shown = arrows.iter().any(|(a, _, b)| was_shown(a) || was_shown(b));
+        assert!(is_shown, "{} has no text", from.name);
+    }
+    assert_eq!(commands, 8);
+}
+
+/// What stands on the arrows is what the command prints.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answers_of_the_diagram_are_what_is_printed() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE t (i int); INSERT INTO t VALUES (1)")
+        .await;
+    let arrows = arrows();
+    let answers = arrows.iter().filter(|(from, ..)| from.name == "holder");
+    let answers: Vec<&str> = answers.map(|(_, label, _)| *label).collect();
+    for answer in answers {
+        let lock = "SELECT pg_advisory_xact_lock(8)";
+        let shown = match answer {
+            "active" => {
+                let (_, running) =
+                    waiter_of_a_row(&db, "SELECT pg_advisory_lock(8); SELECT pg_sleep(60)").await;
+                db.until_active("pg_sleep").await;
+                let shown = cargo(&db, "cargo advisory locks").await.out;
+                let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND pid <> pg_backend_pid()";
+                assert_eq!(db.count(end).await, 1);
+                drop(running.await);
+                shown
+            }
+            "held up by" => {
+                let row = holder(&db, "other", "BEGIN; UPDATE t SET i = 2").await;
+                let sql = "BEGIN; SELECT pg_advisory_xact_lock(8); UPDATE t SET i = 3";
+                let (pid, blocked) = waiter_of_a_row(&db, sql).await;
+                let short = format!(
+                    "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)"
+                );
+                db.until_empty(Duration::from_secs(30), "a waiter", &short)
+                    .await;
+                let shown = cargo(&db, "cargo advisory locks").await.out;
+                drop(row);
+                drop(blocked.await.unwrap());
+                shown
+            }
+            "idle in transaction" => {
+                let held = holder(&db, "job", &format!("BEGIN; {lock}")).await;
+                let shown = cargo(&db, "cargo advisory locks").await.out;
+                drop(held);
+                shown
+            }
+            "idle" => {
+                let held = holder(&db, "job", "SELECT pg_advisory_lock(8)").await;
+                let shown = cargo(&db, "cargo advisory locks").await.out;
+                assert!(!shown.contains("idle in transaction"), "{shown}");
+                drop(held);
+                shown
+            }
+            "prepared as" => {
+                let prepare = format!("BEGIN; {lock}; PREPARE TRANSACTION 'diagram'");
+                drop(holder(&db, "job", &prepare).await);
+                let shown = cargo(&db, "cargo advisory locks").await.out;
+                db.run("ROLLBACK PREPARED 'diagram'").await;
+                shown
+            }
+            // These are no words of the command's.
+            "it is in the table of leases" | "there is no such lock" => continue,
+            other => panic!("{other} is not tested"),
+        };
+        assert!(shown.contains(answer), "{answer}: {shown}");
+        db.until_no_locks().await;
+    }
+}
+
+/// A session that runs something that does not end soon.
+async fn waiter_of_a_row(
+    db: &Database,
+    sql: &'static str,
+) -> (i32, tokio::task::JoinHandle<AsyncPgConnection>) {
+    let mut conn = holder(db, "job", "").await;
+    let pid = pid_of(&mut conn).await;
+    let running = tokio::spawn(async move {
+        drop(conn.batch_execute(sql).await);
+        conn
+    });
+    (pid, running)
 }

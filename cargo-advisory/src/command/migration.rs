@@ -1,0 +1,98 @@
+//! The command line of `migration`.
+
+use std::path::PathBuf;
+
+use advisory_pattern::Derivation;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, Command, ValueHint, value_parser};
+
+use crate::cli::{flag, output};
+use crate::selection;
+
+pub(super) fn define(command: Command) -> Command {
+    command
+        .about("Prints the SQL of a migration: `lease`, `keys` or `require`")
+        .long_about(
+            "Prints the SQL of a migration, for a folder of Diesel migrations:\n\n    diesel migration generate advisory_lease\n    \
+             cargo advisory migration lease -o migrations/*_advisory_lease/up.sql\n    \
+             cargo advisory migration lease --down -o migrations/*_advisory_lease/down.sql",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(lease(Command::new("lease")))
+        .subcommand(keys(Command::new("keys")))
+        .subcommand(require(Command::new("require")))
+}
+
+fn lease(command: Command) -> Command {
+    command
+        .about("The table of leases")
+        .arg(
+            Arg::new("table").long("table").value_name("TABLE").help(
+                "Its name: `app_lease`, or `locks.app_lease` [default: public.advisory_lease]",
+            ),
+        )
+        .arg(flag(
+            "down",
+            "Prints `down.sql`, which drops the table and forgets the last fencing token",
+        ))
+        .arg(output())
+}
+
+fn keys(command: Command) -> Command {
+    command
+        .about("Functions that give other programs the same keys, such as `advisory_key('booking:42')`")
+        .arg(flag("down", "Prints `down.sql`, which drops the functions"))
+        .arg(output())
+}
+
+fn require(command: Command) -> Command {
+    let text =
+        |name: &'static str, value: &'static str| Arg::new(name).long(name).value_name(value);
+    let derivations = Derivation::ALL.map(Derivation::name);
+    let derivation = PossibleValuesParser::new(derivations)
+        .try_map(|name| Derivation::from_name(&name).ok_or("unknown derivation"));
+    let require = command
+        .about("A trigger that refuses writes to a table by a session that does not hold the lock")
+        .long_about(
+            "Prints a Diesel migration: a trigger that computes the lock's key from the row, by the lock's own pattern, and refuses the \
+             write unless this session holds the lock in exclusive mode. It binds programs that do not use the lock, and `psql`.\n\nThe \
+             lock is found by its name in the program that cargo builds, or is given as a pattern. A placeholder is the column of its \
+             name, unless `--column` says otherwise.",
+        )
+        .arg(text("lock", "NAME").help("The lock's name, or the path of its function or declared type"))
+        .arg(
+            text("key", "PATTERN")
+                .help("The lock's key pattern with its shapes, such as `<tenant_id: uuid>:<date: date>`"),
+        )
+        .arg(
+            text("derivation", "NAME")
+                .requires("key")
+                .value_parser(derivation)
+                .help("How the key becomes a number [default: sha256]"),
+        )
+        .arg(
+            text("table", "TABLE")
+                .required(true)
+                .help("The table to guard: `bookings`, or `shop.bookings`"),
+        )
+        .arg(
+            text("column", "NAME=SQL")
+                .action(ArgAction::Append)
+                .help("A placeholder's column, or an expression over the row, such as `date=starts_at::date`"),
+        )
+        .arg(flag("down", "Prints `down.sql`, which drops the trigger"))
+        .arg(output())
+        .arg(
+            Arg::new("inventory")
+                .long("inventory")
+                .value_name("FILE")
+                .action(ArgAction::Append)
+                .value_parser(value_parser!(PathBuf))
+                .value_hint(ValueHint::FilePath)
+                .conflicts_with("artifact")
+                .help("Reads a dumped inventory, as JSON, instead of building"),
+        )
+        .arg(selection::artifact());
+    selection::arguments(require)
+}

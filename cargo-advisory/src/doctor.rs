@@ -1,0 +1,126 @@
+//! What do the settings of a server and a role mean for locks, and which statement mends what is not right?
+//!
+//! `facts` asks the server, `timeouts`, `server`, `pooler` and `access` judge, and `report` writes it. Everything is asked in the simple
+//! protocol, so that it works behind every pooler.
+
+mod access;
+mod facts;
+mod pooler;
+mod report;
+mod server;
+mod timeouts;
+
+use std::time::Duration;
+
+use advisory_runtime::lease::Table;
+use clap::ArgMatches;
+use tokio_postgres::Client;
+
+use crate::cli;
+use crate::cli::Format;
+use crate::database::{self, connect, failure, identifier};
+use crate::failure::Failure;
+use crate::screen;
+use facts::Facts;
+
+/// How long a session may be idle in a transaction that holds a lock.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What one setting, or one state of the server, means for locks.
+struct Finding {
+    /// Also the heading of the guide's page.
+    name: &'static str,
+    level: Level,
+    message: String,
+    /// The statements that mend it, or the command.
+    mend: Vec<String>,
+}
+
+/// Worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    /// Locks fail, or stay.
+    Problem,
+    /// Could be better.
+    Advice,
+    /// This role does not see it.
+    Unknown,
+    Fine,
+}
+
+impl Finding {
+    fn new(name: &'static str, level: Level, message: impl Into<String>) -> Self {
+        Self {
+            name,
+            level,
+            message: message.into(),
+            mend: Vec::new(),
+        }
+    }
+
+    fn mend(mut self, statement: impl Into<String>) -> Self {
+        self.mend.push(statement.into());
+        self
+    }
+}
+
+/// Runs `cargo advisory doctor`; `false` if there is a problem.
+pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
+    let address = database::find(matches.get_one::<String>("database-url"))?;
+    let mut table = Table::new();
+    let named = matches.get_one::<String>("lease-table");
+    if let Some(name) = named {
+        table = table.named(name).map_err(|error| failure(&error))?;
+    }
+    let idle = matches.get_one("older-than").copied().unwrap_or(IDLE);
+    let (facts, mut findings) = database::block_on(async {
+        let pooler = pooler::find(&address).await?;
+        let (client, connection) = connect(&address).await?;
+        // An error of the connection reaches the queries too.
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        let examined = examine(&client, &table, named.is_some(), idle).await;
+        connection.abort();
+        let (facts, mut findings) = examined?;
+        findings.push(pooler::judge(&facts, pooler));
+        Ok((facts, findings))
+    })?;
+    findings.sort_by_key(|finding| finding.level);
+    let is_in_order = findings.iter().all(|found| found.level != Level::Problem);
+    let text = match cli::format_of(matches) {
+        Format::Json => report::json(&facts, &findings),
+        _ => report::text(&facts, &findings),
+    };
+    screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
+    Ok(is_in_order)
+}
+
+async fn examine(
+    client: &Client,
+    table: &Table,
+    is_table_named: bool,
+    idle: Duration,
+) -> Result<(Facts, Vec<Finding>), Failure> {
+    let facts = Facts::ask(client).await?;
+    let mut findings = vec![server::version(&facts), server::standby(&facts)];
+    findings.extend(timeouts::judge(&facts));
+    findings.push(server::lock_table(client, &facts).await?);
+    findings.push(access::lease_table(client, &facts, table, is_table_named).await?);
+    findings.push(access::live_view(&facts));
+    findings.push(access::idle_sessions(client, &facts, idle).await?);
+    Ok((facts, findings))
+}
+
+/// `ALTER ROLE app SET lock_timeout = '30s';`
+fn alter_role(facts: &Facts, setting: &str, value: &str) -> String {
+    format!(
+        "ALTER ROLE {} SET {setting} = {value};",
+        identifier(&facts.role)
+    )
+}
+
+/// For what only the whole server has, or only a superuser sets.
+fn alter_system(setting: &str, value: &str) -> String {
+    format!("ALTER SYSTEM SET {setting} = {value};")
+}
+
+const RELOAD: &str = "SELECT pg_reload_conf();";

@@ -1,0 +1,185 @@
+//! May this role lease, does it see what others do, and does somebody sit on a lock?
+
+use std::time::Duration;
+
+use advisory_runtime::lease::Table;
+use tokio_postgres::Client;
+
+use super::facts::{Facts, rows};
+use super::{Finding, Level};
+use crate::database::identifier;
+use crate::duration::short;
+use crate::failure::Failure;
+use crate::screen::one_line;
+
+/// The columns of the migration's table, in order of their names.
+const COLUMNS: &str = "acquired_at,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
+
+/// Whether the table has what the migration creates, and this role the rights that the migration names.
+pub(super) async fn lease_table(
+    client: &Client,
+    facts: &Facts,
+    table: &Table,
+    is_named: bool,
+) -> Result<Finding, Failure> {
+    let title = "lease_table";
+    // Lower-case letters, digits and `_`, and a full stop.
+    let name = table.name();
+    let found = match rows(client, &question(&name)).await {
+        Ok(found) => found,
+        // Such as for a schema that this role may not look into.
+        Err(failure) => {
+            let message = format!("`{name}`: {failure}");
+            return Ok(Finding::new(title, Level::Problem, message));
+        }
+    };
+    let text = |at: usize| found.first().and_then(|row| row.get(at));
+    let Some(columns) = text(0) else {
+        let message = format!("there is no `{name}`: no program can lease");
+        let flag = if is_named {
+            format!(" --table {name}")
+        } else {
+            String::new()
+        };
+        let level = if is_named {
+            Level::Problem
+        } else {
+            Level::Fine
+        };
+        let finding = Finding::new(title, level, message);
+        let mend = format!("Run the migration that `cargo advisory migration lease{flag}` prints.");
+        return Ok(if is_named {
+            finding.mend(mend)
+        } else {
+            finding
+        });
+    };
+    let has_columns = COLUMNS
+        .split(',')
+        .all(|wanted| columns.split(',').any(|column| column == wanted));
+    if !has_columns || text(5) != Some("1") {
+        let message = format!(
+            "`{name}` is not what the migration creates: it has the columns {}, and a sequence with CACHE {}",
+            one_line(columns),
+            text(5).unwrap_or("missing")
+        );
+        let mend =
+            format!("Compare it with what `cargo advisory migration lease --table {name}` prints.");
+        return Ok(Finding::new(title, Level::Problem, message).mend(mend));
+    }
+    let has = [1, 2, 3, 4, 6].map(|at| text(at) == Some("t"));
+    if has.iter().all(|has| *has) {
+        let message = format!("`{name}` is there, and role `{}` may use it", facts.role);
+        return Ok(Finding::new(title, Level::Fine, message));
+    }
+    let role = identifier(&facts.role);
+    let (level, some) = if has[..4].iter().any(|has| *has) {
+        (Level::Problem, "some")
+    } else {
+        (Level::Advice, "none")
+    };
+    let message = format!(
+        "`{name}` is there, and role `{}` has {some} of the rights that leases need",
+        facts.role
+    );
+    Ok(Finding::new(title, level, message)
+        .mend(format!(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {role};"
+        ))
+        .mend(format!("GRANT USAGE ON SEQUENCE {name}_token TO {role};")))
+}
+
+/// Asks for the table's columns, four rights on it, the sequence's cache, and the right on that.
+fn question(name: &str) -> String {
+    let right = |right: &str| {
+        format!(
+            "pg_catalog.has_table_privilege(CAST(c.oid AS pg_catalog.oid), CAST('{right}' AS pg_catalog.text))"
+        )
+    };
+    format!(
+        "SELECT (SELECT pg_catalog.string_agg(CAST(a.attname AS pg_catalog.text), ',' ORDER BY CAST(a.attname AS pg_catalog.text)) \
+         FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid \
+         AND a.attnum OPERATOR(pg_catalog.>) 0 AND NOT a.attisdropped), {}, {}, {}, {}, s.seqcache, \
+         pg_catalog.has_sequence_privilege(s.seqrelid, CAST('USAGE' AS pg_catalog.text)) \
+         FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_sequence AS s \
+         ON s.seqrelid OPERATOR(pg_catalog.=) CAST(pg_catalog.to_regclass('{name}_token') AS pg_catalog.oid) \
+         WHERE c.oid OPERATOR(pg_catalog.=) CAST(pg_catalog.to_regclass('{name}') AS pg_catalog.oid)",
+        right("SELECT"),
+        right("INSERT"),
+        right("UPDATE"),
+        right("DELETE")
+    )
+}
+
+pub(super) fn live_view(facts: &Facts) -> Finding {
+    let (name, role) = ("live_view", &facts.role);
+    if facts.sees_all {
+        let message = format!(
+            "role `{role}` sees what other roles' sessions do, so `cargo advisory locks` shows everything"
+        );
+        return Finding::new(name, Level::Fine, message);
+    }
+    let message = format!(
+        "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries"
+    );
+    Finding::new(name, Level::Advice, message)
+        .mend(format!("GRANT pg_monitor TO {};", identifier(role)))
+}
+
+/// Sessions that have a transaction open, hold an advisory lock in this database and send nothing; and prepared transactions that do.
+const IDLE: &str = "WITH held AS (SELECT DISTINCT l.pid, l.virtualtransaction FROM pg_catalog.pg_locks AS l \
+     WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.database OPERATOR(pg_catalog.=) \
+     (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())) \
+     SELECT CAST(a.pid AS pg_catalog.text), a.application_name, CAST(pg_catalog.date_part('epoch', \
+     pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) a.state_change) AS pg_catalog.int8) \
+     FROM held AS h JOIN pg_catalog.pg_stat_activity AS a ON a.pid OPERATOR(pg_catalog.=) h.pid \
+     WHERE a.state OPERATOR(pg_catalog.=) ANY ('{idle in transaction,idle in transaction (aborted)}') \
+     UNION ALL SELECT NULL, p.gid, CAST(pg_catalog.date_part('epoch', \
+     pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) p.prepared) AS pg_catalog.int8) \
+     FROM held AS h JOIN pg_catalog.pg_locks AS x ON h.pid IS NULL AND x.pid IS NULL \
+     AND x.locktype OPERATOR(pg_catalog.=) 'transactionid' AND x.virtualtransaction OPERATOR(pg_catalog.=) h.virtualtransaction \
+     JOIN pg_catalog.pg_prepared_xacts AS p ON CAST(p.transaction AS pg_catalog.text) OPERATOR(pg_catalog.=) \
+     CAST(x.transactionid AS pg_catalog.text) ORDER BY 3 DESC";
+
+pub(super) async fn idle_sessions(
+    client: &Client,
+    facts: &Facts,
+    bound: Duration,
+) -> Result<Finding, Failure> {
+    let name = "idle_sessions";
+    let mut said = Vec::new();
+    let mut mend = Vec::new();
+    for row in rows(client, IDLE).await? {
+        let age = row.get(2).and_then(|age| age.parse().ok());
+        let age = Duration::from_secs(age.unwrap_or_default());
+        if age < bound {
+            continue;
+        }
+        let (who, age) = (one_line(row.get(1).unwrap_or_default()), short(age));
+        if let Some(pid) = row.get(0) {
+            said.push(format!(
+                "{pid} ({who}) has been idle in transaction for {age}"
+            ));
+            mend.push(format!("cargo advisory locks terminate {pid}"));
+        } else {
+            said.push(format!("'{who}' was prepared {age} ago"));
+            mend.push(format!("ROLLBACK PREPARED '{}';", who.replace('\'', "''")));
+        }
+    }
+    if !said.is_empty() {
+        let message = format!("{}, and holds advisory locks", said.join("; "));
+        let finding = Finding::new(name, Level::Problem, message);
+        return Ok(mend.into_iter().fold(finding, Finding::mend));
+    }
+    if !facts.sees_all {
+        let message =
+            "this role does not see which sessions of other roles are idle in a transaction";
+        return Ok(Finding::new(name, Level::Unknown, message)
+            .mend(format!("GRANT pg_monitor TO {};", identifier(&facts.role))));
+    }
+    let message = format!(
+        "no session that holds an advisory lock has been idle in a transaction for {}",
+        short(bound)
+    );
+    Ok(Finding::new(name, Level::Fine, message))
+}

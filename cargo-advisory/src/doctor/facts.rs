@@ -1,0 +1,103 @@
+//! What does the server say of itself and of this session?
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
+
+use crate::database::{chain, with_timeout};
+use crate::failure::Failure;
+use crate::screen::one_line;
+
+/// `pg_settings` has each setting as it is for this session: in the base unit, and with what the role and the database set.
+const SETTINGS: &str = "SELECT s.name, s.setting, s.unit FROM pg_catalog.pg_settings AS s \
+     WHERE s.name OPERATOR(pg_catalog.=) ANY (CAST('{lock_timeout,statement_timeout,idle_in_transaction_session_timeout,transaction_timeout,\
+     idle_session_timeout,default_transaction_isolation,log_lock_waits,deadlock_timeout,client_connection_check_interval,\
+     tcp_keepalives_idle,tcp_keepalives_interval,tcp_keepalives_count,max_locks_per_transaction,max_connections,\
+     max_prepared_transactions,max_worker_processes,max_wal_senders,autovacuum_max_workers,autovacuum_worker_slots}' AS pg_catalog.text[]))";
+
+const SERVER: &str = "SELECT pg_catalog.current_database(), CURRENT_USER, pg_catalog.current_setting('server_version'), \
+     pg_catalog.current_setting('server_version_num'), pg_catalog.pg_is_in_recovery(), \
+     pg_catalog.to_char(pg_catalog.clock_timestamp(), 'YYYYMMDD'), pg_catalog.inet_server_addr() IS NOT NULL, \
+     pg_catalog.pg_has_role(CAST('pg_read_all_stats' AS pg_catalog.name), CAST('USAGE' AS pg_catalog.text)), \
+     pg_catalog.current_setting('advisory.pooler', true)";
+
+/// What every judgement may need.
+#[derive(Default)]
+pub(super) struct Facts {
+    pub(super) database: String,
+    pub(super) role: String,
+    pub(super) version: String,
+    /// 160004 for 16.4.
+    pub(super) version_number: u32,
+    pub(super) is_standby: bool,
+    /// The server's date, as 20261122.
+    pub(super) date: u32,
+    pub(super) is_over_tcp: bool,
+    /// Whether it sees what other roles' sessions do.
+    pub(super) sees_all: bool,
+    /// What the setting `advisory.pooler` says.
+    pub(super) named_pooler: Option<String>,
+    settings: BTreeMap<String, (String, Option<String>)>,
+}
+
+impl Facts {
+    pub(super) async fn ask(client: &Client) -> Result<Self, Failure> {
+        let server = rows(client, SERVER).await?;
+        let text = |at: usize| {
+            let cell = server.first().and_then(|row| row.get(at));
+            one_line(cell.unwrap_or_default())
+        };
+        let settings = rows(client, SETTINGS).await?.into_iter().filter_map(|row| {
+            let value = (row.get(1)?.to_owned(), row.get(2).map(str::to_owned));
+            Some((row.get(0)?.to_owned(), value))
+        });
+        Ok(Self {
+            database: text(0),
+            role: text(1),
+            version: text(2),
+            version_number: text(3).parse().unwrap_or_default(),
+            is_standby: text(4) == "t",
+            date: text(5).parse().unwrap_or_default(),
+            is_over_tcp: text(6) == "t",
+            sees_all: text(7) == "t",
+            named_pooler: Some(text(8)).filter(|named| !named.is_empty()),
+            settings: settings.collect(),
+        })
+    }
+
+    /// A setting's text; `None` if this server does not have it.
+    pub(super) fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(|(value, _)| value.as_str())
+    }
+
+    /// A setting that is a whole number; 0 if this server does not have it.
+    pub(super) fn number(&self, name: &str) -> u64 {
+        self.setting(name)
+            .and_then(|value| value.parse().ok())
+            .unwrap_or_default()
+    }
+
+    /// A setting that is a time; zero means that it is off.
+    pub(super) fn time(&self, name: &str) -> Duration {
+        let unit = self
+            .settings
+            .get(name)
+            .and_then(|(_, unit)| unit.as_deref());
+        match unit {
+            Some("ms") => Duration::from_millis(self.number(name)),
+            _ => Duration::from_secs(self.number(name)),
+        }
+    }
+}
+
+/// The rows of a query that has nothing to bind.
+pub(super) async fn rows(client: &Client, query: &str) -> Result<Vec<SimpleQueryRow>, Failure> {
+    let answer = with_timeout(client.simple_query(query)).await?;
+    let answer = answer.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
+    let rows = answer.into_iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    Ok(rows.collect())
+}

@@ -1,0 +1,194 @@
+//! Is there a pooler between this command and the server, and in which mode?
+//!
+//! Shown by what connections get, not guessed from an address: one server session that serves two connections, one after the other, is
+//! a pooler's; one that changes hands while both are open is a pooler's in transaction mode.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::task::JoinHandle;
+use tokio_postgres::Client;
+
+use super::facts::{Facts, rows};
+use super::{Finding, Level, alter_role};
+use crate::database::{chain, connect, with_timeout};
+use crate::failure::Failure;
+use crate::screen::one_line;
+
+/// How often it is looked whether the connections keep their sessions: a pooler that others use too lends by chance.
+const ROUNDS: usize = 8;
+
+/// The session of the server that serves a connection.
+const SESSION: &str = "SELECT pg_catalog.pg_backend_pid(), a.backend_start OPERATOR(pg_catalog.<) \
+     pg_catalog.to_timestamp(CAST('{}' AS pg_catalog.float8)), pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) \
+     FROM pg_catalog.pg_stat_activity AS a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
+
+/// What stands in between.
+pub(super) enum Pooler {
+    /// No sign of one.
+    None,
+    Session,
+    Transaction,
+    Statement,
+    /// Two sessions get one exclusive lock.
+    LocksKeepNobodyOut,
+    /// It was not to be found out, and why.
+    Unknown(String),
+}
+
+struct Link {
+    client: Client,
+    connection: JoinHandle<()>,
+}
+
+impl Link {
+    async fn open(address: &str) -> Result<Self, Failure> {
+        let (client, connection) = connect(address).await?;
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Ok(Self { client, connection })
+    }
+
+    /// Closes it, and waits until that is sent.
+    async fn close(self) {
+        drop(self.client);
+        drop(with_timeout(self.connection).await);
+    }
+
+    /// The process that serves it, whether that is older than a time of the server's clock, and the time now.
+    async fn session(&self, before: &str) -> Result<(String, bool, String), Failure> {
+        let found = rows(&self.client, &SESSION.replace("{}", before)).await?;
+        let text = |at: usize| {
+            found
+                .first()
+                .and_then(|row| row.get(at))
+                .unwrap_or_default()
+        };
+        Ok((text(0).to_owned(), text(1) == "t", text(2).to_owned()))
+    }
+
+    async fn pid(&self) -> Result<String, Failure> {
+        Ok(self.session("0").await?.0)
+    }
+
+    /// Whether it gets, or releases, a lock.
+    async fn answer(&self, function: &str, key: i64) -> Result<bool, Failure> {
+        let query = format!("SELECT pg_catalog.{function}({key})");
+        let found = rows(&self.client, &query).await?;
+        Ok(found.first().and_then(|row| row.get(0)) == Some("t"))
+    }
+}
+
+/// Looks. Fails only where the database can't be reached at all.
+pub(super) async fn find(address: &str) -> Result<Pooler, Failure> {
+    let first = Link::open(address).await?;
+    let (_, _, now) = first.session("0").await?;
+    first.close().await;
+    let one = Link::open(address).await?;
+    let (_, is_older, _) = one.session(&now).await?;
+    let kind = match Link::open(address).await {
+        Ok(other) => {
+            let kind = of_two(&one, &other, is_older).await;
+            other.close().await;
+            kind
+        }
+        Err(failure) => Err(failure),
+    };
+    one.close().await;
+    Ok(kind.unwrap_or_else(|failure| Pooler::Unknown(failure.to_string())))
+}
+
+async fn of_two(one: &Link, other: &Link, is_older: bool) -> Result<Pooler, Failure> {
+    // Before any lock is taken: where sessions are shared, one can be left on a session that nobody gets again.
+    let pids = [one.pid().await?, other.pid().await?];
+    for round in 0..ROUNDS {
+        let [(idle, idle_pid), (busy, busy_pid)] = if round % 2 == 0 {
+            [(one, &pids[0]), (other, &pids[1])]
+        } else {
+            [(other, &pids[1]), (one, &pids[0])]
+        };
+        let begun = with_timeout(busy.client.batch_execute("BEGIN")).await?;
+        if let Err(error) = begun {
+            let why = one_line(&chain(&error));
+            return Ok(if why.contains("statement pool") {
+                Pooler::Statement
+            } else {
+                Pooler::Unknown(why)
+            });
+        }
+        let mut keeps = busy.pid().await? == *busy_pid && busy_pid != idle_pid;
+        // Not asked where the answer is known: a pooler with no other session would let the question wait.
+        if keeps {
+            keeps = idle.pid().await? == *idle_pid;
+        }
+        let ended = with_timeout(busy.client.batch_execute("ROLLBACK")).await?;
+        ended.map_err(|error| Failure::Input(one_line(&chain(&error))))?;
+        if !keeps {
+            return Ok(Pooler::Transaction);
+        }
+    }
+    let key = unlikely_key();
+    let is_taken = one.answer("pg_try_advisory_lock", key).await?;
+    let is_shared = other.answer("pg_try_advisory_lock", key).await?;
+    if is_shared {
+        other.answer("pg_advisory_unlock", key).await?;
+    }
+    let is_released = one.answer("pg_advisory_unlock", key).await?;
+    Ok(if !is_taken || is_shared || !is_released {
+        Pooler::LocksKeepNobodyOut
+    } else if is_older {
+        Pooler::Session
+    } else {
+        Pooler::None
+    })
+}
+
+/// A key that nobody else has, so that a refusal means what it says.
+fn unlikely_key() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let text = format!("{now:?} {}", std::process::id());
+    advisory_pattern::Derivation::Sha256.key(&text)
+}
+
+pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
+    let name = "pooler";
+    let is_named = facts.named_pooler.as_deref() == Some("transaction");
+    let (level, message) = match pooler {
+        Pooler::None if is_named => (
+            Level::Fine,
+            "none seen here, and `advisory.pooler` says that this role has one in transaction mode: session-level locks are refused",
+        ),
+        Pooler::None => (
+            Level::Fine,
+            "none seen: each connection has a session of its own, and a session-level lock keeps others out",
+        ),
+        Pooler::Session => (
+            Level::Fine,
+            "one in session mode: each connection has a session of its own while it is open",
+        ),
+        Pooler::Transaction if is_named => (
+            Level::Fine,
+            "one in transaction mode, and `advisory.pooler` says so: session-level locks and the stricter isolation levels are refused",
+        ),
+        Pooler::Transaction => {
+            let message = "one in transaction mode: two clients get the same session-level lock, and one can stay for ever";
+            return Finding::new(name, Level::Problem, message).mend(alter_role(
+                facts,
+                "\"advisory.pooler\"",
+                "'transaction'",
+            ));
+        }
+        Pooler::Statement => {
+            let message = "one in statement mode: there are no transactions, and so no locks";
+            return Finding::new(name, Level::Problem, message)
+                .mend("Connect to the server itself, or set `pool_mode = transaction`.");
+        }
+        Pooler::LocksKeepNobodyOut => {
+            let message = "this server accepts advisory locks and does not keep others out";
+            return Finding::new(name, Level::Problem, message)
+                .mend("Use leases (`scope = \"lease\"`), which are rows.");
+        }
+        Pooler::Unknown(why) => {
+            return Finding::new(name, Level::Unknown, format!("not to be found out: {why}"));
+        }
+    };
+    Finding::new(name, level, message)
+}

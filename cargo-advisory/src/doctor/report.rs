@@ -1,0 +1,93 @@
+//! How are the findings written?
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::facts::Facts;
+use super::{Finding, Level};
+use crate::json::pretty;
+use crate::screen::{BOLD, DIM, ERROR, FRAME, KEY};
+
+/// The schema that this command writes.
+const VERSION: u64 = 1;
+
+/// The guide's page, which has a heading for each finding.
+const PAGE: &str = "https://docs.rs/advisory-runtime/latest/advisory_runtime/guide/doctor/";
+
+impl Level {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Problem => "problem",
+            Self::Advice => "advice",
+            Self::Unknown => "unknown",
+            Self::Fine => "fine",
+        }
+    }
+}
+
+/// Writes them for people, worst first.
+pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
+    let mut text = format!(
+        "{BOLD}PostgreSQL {}, database `{}`, as role `{}`{BOLD:#}\n\n",
+        facts.version, facts.database, facts.role
+    );
+    for finding in findings {
+        let style = match finding.level {
+            Level::Problem => ERROR,
+            Level::Advice | Level::Unknown => FRAME,
+            Level::Fine => KEY,
+        };
+        let (level, name) = (finding.level.name(), finding.name);
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            text,
+            "{style}{level:8}{style:#} {BOLD}{name}{BOLD:#}  {}",
+            finding.message
+        );
+        for statement in &finding.mend {
+            let _ = writeln!(text, "         {statement}");
+        }
+        if finding.level != Level::Fine {
+            let _ = writeln!(text, "         {DIM}{PAGE}#{name}{DIM:#}");
+        }
+    }
+    let count = |level| findings.iter().filter(|found| found.level == level).count();
+    let _ = writeln!(
+        text,
+        "\n{} fine, {} advice, {} unknown, {} {}",
+        count(Level::Fine),
+        count(Level::Advice),
+        count(Level::Unknown),
+        count(Level::Problem),
+        if count(Level::Problem) == 1 {
+            "problem"
+        } else {
+            "problems"
+        }
+    );
+    text
+}
+
+/// Writes them for a probe.
+pub(super) fn json(facts: &Facts, findings: &[Finding]) -> String {
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "name": finding.name,
+                "level": finding.level.name(),
+                "message": finding.message,
+                "mend": finding.mend,
+                "page": format!("{PAGE}#{}", finding.name),
+            })
+        })
+        .collect();
+    pretty(&json!({
+        "version": VERSION,
+        "server_version": facts.version,
+        "database": facts.database,
+        "role": facts.role,
+        "findings": findings,
+    }))
+}

@@ -1,0 +1,105 @@
+//! Is the server one that locks work on, and has it room for more?
+
+use tokio_postgres::Client;
+
+use super::facts::{Facts, rows};
+use super::{Finding, Level, alter_system};
+use crate::failure::Failure;
+
+/// Distinct locks in the shared table: those on the fast path and the predicate locks are elsewhere.
+const USED: &str = "SELECT pg_catalog.count(*) FROM (SELECT DISTINCT l.locktype, l.database, l.relation, l.page, l.tuple, l.virtualxid, \
+     l.transactionid, l.classid, l.objid, l.objsubid FROM pg_catalog.pg_locks AS l \
+     WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock') AS distinct_locks";
+
+/// The oldest version that this project supports.
+const OLDEST: u32 = 14;
+
+/// Whether the server still gets fixes. A major version has its last release in the second week of November, five years after its first.
+pub(super) fn version(facts: &Facts) -> Finding {
+    let name = "server_version";
+    let (major, version) = (facts.version_number / 10_000, &facts.version);
+    // 10 came in 2017, and one each year since.
+    let end = major + 2012;
+    if facts.date >= end * 10_000 + 1115 {
+        let message = format!("{version}: it has had no fixes since November {end}");
+        return Finding::new(name, Level::Problem, message).mend(format!(
+            "Upgrade the server to PostgreSQL {} or later.",
+            major.max(OLDEST) + 1
+        ));
+    }
+    let message = format!("{version}: it gets fixes until November {end}");
+    Finding::new(name, Level::Fine, message)
+}
+
+pub(super) fn standby(facts: &Facts) -> Finding {
+    let name = "standby";
+    if facts.is_standby {
+        let message = "a standby: its locks keep out nobody on the primary, and it grants no lease";
+        return Finding::new(name, Level::Problem, message).mend(
+            "Connect to the primary: with `target_session_attrs=read-write` in the address.",
+        );
+    }
+    Finding::new(name, Level::Fine, "no: this is the primary")
+}
+
+/// How many locks the server can hold. It plans for so many, and has some memory to spare.
+fn capacity(facts: &Facts) -> u64 {
+    let autovacuum = match facts.setting("autovacuum_worker_slots") {
+        Some(_) => facts.number("autovacuum_worker_slots"),
+        None => facts.number("autovacuum_max_workers"),
+    };
+    let processes = facts.number("max_connections")
+        + autovacuum
+        + 1
+        + facts.number("max_worker_processes")
+        + facts.number("max_wal_senders")
+        + facts.number("max_prepared_transactions");
+    facts.number("max_locks_per_transaction") * processes
+}
+
+pub(super) async fn lock_table(client: &Client, facts: &Facts) -> Result<Finding, Failure> {
+    let name = "lock_table";
+    let capacity = capacity(facts);
+    let used = rows(client, USED).await?;
+    let used = used.first().and_then(|row| row.get(0)?.parse().ok());
+    let used: u64 = used.unwrap_or_default();
+    let left = capacity.saturating_sub(used);
+    let message = format!(
+        "{used} of {capacity} locks are in use: {left} are left, for all sessions of the server, and one call can take so many keys"
+    );
+    let level = match used.saturating_mul(100) / capacity.max(1) {
+        0..50 => return Ok(Finding::new(name, Level::Fine, message)),
+        50..80 => Level::Advice,
+        _ => Level::Problem,
+    };
+    let message =
+        format!("{message}; without room every session gets 53200, and no new one can be opened");
+    let double = (facts.number("max_locks_per_transaction") * 2).to_string();
+    Ok(Finding::new(name, level, message)
+        .mend(alter_system("max_locks_per_transaction", &double))
+        .mend("Then restart the server."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+    use crate::doctor::Level;
+    use crate::doctor::facts::Facts;
+
+    /// The dates of <https://www.postgresql.org/support/versioning/>.
+    #[test]
+    fn a_version_is_at_its_end_after_its_last_release() {
+        for (version_number, date, level) in [
+            (140_023, 20_261_114, Level::Fine),
+            (140_023, 20_261_115, Level::Problem),
+            (150_018, 20_261_122, Level::Fine),
+            (150_018, 20_271_115, Level::Problem),
+            (180_004, 20_301_114, Level::Fine),
+            (130_023, 20_251_201, Level::Problem),
+        ] {
+            let mut facts = Facts::default();
+            (facts.version_number, facts.date) = (version_number, date);
+            assert!(version(&facts).level == level, "{version_number} {date}");
+        }
+    }
+}

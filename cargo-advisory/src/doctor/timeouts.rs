@@ -1,0 +1,193 @@
+//! Do the settings of this role end what should end, and nothing else?
+
+use std::time::Duration;
+
+use super::facts::Facts;
+use super::{Finding, Level, RELOAD, alter_role, alter_system};
+use crate::duration::exact;
+
+/// A client that is gone without a word should be noticed within this time.
+const LONGEST_SILENCE: Duration = Duration::from_secs(300);
+
+pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
+    vec![
+        lock_timeout(facts),
+        statement_timeout(facts),
+        idle_in_transaction(facts),
+        transaction_timeout(facts),
+        idle_session(facts),
+        isolation(facts),
+        log_lock_waits(facts),
+        deadlock_timeout(facts),
+        connection_check(facts),
+        keepalives(facts),
+    ]
+}
+
+fn lock_timeout(facts: &Facts) -> Finding {
+    let name = "lock_timeout";
+    let (bound, deadlock) = (facts.time(name), facts.time("deadlock_timeout"));
+    if bound.is_zero() {
+        let message = "none: a call without `wait` waits for as long as the lock is held";
+        return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'30s'"));
+    }
+    let deadlocks = if bound <= deadlock {
+        "; so does a deadlock, which is not found before `deadlock_timeout`"
+    } else {
+        ""
+    };
+    let message = format!(
+        "{}: a wait ends after that with 55P03, unless the call has its own `wait`{deadlocks}",
+        exact(bound)
+    );
+    Finding::new(name, Level::Fine, message)
+}
+
+fn statement_timeout(facts: &Facts) -> Finding {
+    let name = "statement_timeout";
+    let (bound, lock) = (facts.time(name), facts.time("lock_timeout"));
+    if bound.is_zero() {
+        return Finding::new(name, Level::Fine, "none: no wait is cut off by it");
+    }
+    let time = exact(bound);
+    if lock.is_zero() || lock >= bound {
+        let message = format!(
+            "{time}: it ends a wait before `lock_timeout` does, with 57014, the error of a statement that somebody cancelled"
+        );
+        let half = format!("'{}ms'", (bound / 2).as_millis().max(1));
+        let mend = alter_role(facts, "lock_timeout", &half);
+        return Finding::new(name, Level::Advice, message).mend(mend);
+    }
+    let message = format!("{time}: longer than `lock_timeout`, which so ends a wait first");
+    Finding::new(name, Level::Fine, message)
+}
+
+fn idle_in_transaction(facts: &Facts) -> Finding {
+    let name = "idle_in_transaction_session_timeout";
+    let bound = facts.time(name);
+    if bound.is_zero() {
+        let message =
+            "none: a client that stops inside a transaction keeps its locks until it is killed";
+        return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'60s'"));
+    }
+    let message = format!(
+        "{}: a client that stops inside a transaction loses its session, and with it its locks",
+        exact(bound)
+    );
+    Finding::new(name, Level::Fine, message)
+}
+
+fn transaction_timeout(facts: &Facts) -> Finding {
+    let name = "transaction_timeout";
+    let message = match (facts.setting(name), facts.time(name)) {
+        (None, _) => "PostgreSQL 17 and later have it".to_owned(),
+        (_, Duration::ZERO) => "none: a body may take as long as it needs".to_owned(),
+        (_, bound) => format!(
+            "{}: a body that takes longer loses its session and its lock, with 25P04; so does a migration",
+            exact(bound)
+        ),
+    };
+    Finding::new(name, Level::Fine, message)
+}
+
+fn idle_session(facts: &Facts) -> Finding {
+    let name = "idle_session_timeout";
+    let bound = facts.time(name);
+    if bound.is_zero() {
+        return Finding::new(
+            name,
+            Level::Fine,
+            "none: an idle session keeps its session-level locks",
+        );
+    }
+    let message = format!(
+        "{}: a session that holds a session-level lock and sends nothing for that long is ended, and the lock is free",
+        exact(bound)
+    );
+    Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "0"))
+}
+
+fn isolation(facts: &Facts) -> Finding {
+    let name = "default_transaction_isolation";
+    let level = facts.setting(name).unwrap_or_default();
+    if level == "read committed" {
+        return Finding::new(
+            name,
+            Level::Fine,
+            "read committed: after a wait the body reads what the holder has committed",
+        );
+    }
+    let message = format!(
+        "{level}: a lock that is taken by hand inside a transaction reads what was true before the wait; locked functions state their level"
+    );
+    Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'read committed'"))
+}
+
+fn log_lock_waits(facts: &Facts) -> Finding {
+    let name = "log_lock_waits";
+    if facts.setting(name) == Some("on") {
+        let message = "on: `cargo advisory log` tells each wait longer than `deadlock_timeout`";
+        return Finding::new(name, Level::Fine, message);
+    }
+    let message = "off: the server's log has no long waits, so nobody can tell afterwards who waited for whom";
+    Finding::new(name, Level::Advice, message)
+        .mend(alter_system(name, "on"))
+        .mend(RELOAD)
+}
+
+fn deadlock_timeout(facts: &Facts) -> Finding {
+    let name = "deadlock_timeout";
+    let bound = facts.time(name);
+    let time = exact(bound);
+    let wrong = if bound < Duration::from_millis(100) {
+        "every short wait looks for a deadlock, which costs all sessions"
+    } else if bound > Duration::from_secs(10) {
+        "two calls that wait for each other do so for that long"
+    } else {
+        let message =
+            format!("{time}: a deadlock is found after that, and a longer wait can be logged");
+        return Finding::new(name, Level::Fine, message);
+    };
+    Finding::new(name, Level::Advice, format!("{time}: {wrong}"))
+        .mend(alter_system(name, "'1s'"))
+        .mend(RELOAD)
+}
+
+fn connection_check(facts: &Facts) -> Finding {
+    let name = "client_connection_check_interval";
+    let interval = facts.time(name);
+    if interval.is_zero() {
+        let message = "none: a client that is killed while its session waits or runs a statement stays in the queue";
+        return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'2s'"));
+    }
+    let message = format!(
+        "{}: a client that is killed while its session waits leaves the queue within that time",
+        exact(interval)
+    );
+    Finding::new(name, Level::Fine, message)
+}
+
+fn keepalives(facts: &Facts) -> Finding {
+    let name = "keepalives";
+    if !facts.is_over_tcp {
+        let message = "none needed: this session has a Unix-domain socket";
+        return Finding::new(name, Level::Fine, message);
+    }
+    let count = u32::try_from(facts.number("tcp_keepalives_count")).unwrap_or(u32::MAX);
+    let probes = facts.time("tcp_keepalives_interval").saturating_mul(count);
+    let silence = facts.time("tcp_keepalives_idle").saturating_add(probes);
+    let time = exact(silence);
+    if silence <= LONGEST_SILENCE {
+        let message = format!(
+            "{time}: a client whose machine is gone loses its session, and its locks, after that"
+        );
+        return Finding::new(name, Level::Fine, message);
+    }
+    let message = format!(
+        "{time}: a client whose machine is gone keeps its session, and its locks, for that long"
+    );
+    Finding::new(name, Level::Advice, message)
+        .mend(alter_role(facts, "tcp_keepalives_idle", "60"))
+        .mend(alter_role(facts, "tcp_keepalives_interval", "10"))
+        .mend(alter_role(facts, "tcp_keepalives_count", "6"))
+}

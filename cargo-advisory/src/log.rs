@@ -1,0 +1,101 @@
+//! Which locks did sessions wait for, by the server's log?
+//!
+//! `source` gives the lines of files and of the standard input, `record` makes records of them, in each of the server's three formats
+//! (`stderr`, `csv_log`, `json_log`), `event` reads what a record says of a lock, `waits` puts that together by lock, and `report` writes
+//! it.
+
+mod csv_log;
+mod event;
+mod json_log;
+mod record;
+mod report;
+mod source;
+mod stderr;
+mod time;
+mod waits;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use clap::ArgMatches;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::cli::{self, Format};
+use crate::failure::Failure;
+use crate::{database, names, screen};
+use source::Source;
+use waits::Waits;
+
+/// How often `--follow` looks for new lines.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Runs `cargo advisory log`.
+pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
+    let follows = matches.get_flag("follow");
+    let mut waits = Waits::new(names::read(matches)?);
+    let mut sources = source::open(&cli::paths(matches, "file"), follows)?;
+    let format = cli::format_of(matches);
+    if follows {
+        return database::block_on(follow(&mut sources, &mut waits, format));
+    }
+    for source in &mut sources {
+        let mut take = |record| drop(waits.take(record));
+        source.read(&mut take)?;
+        source.finish(&mut take);
+    }
+    if waits.records == 0 {
+        let why = "no message of a PostgreSQL server in there: name its log, in the stderr format, as csvlog or as jsonlog";
+        return Err(Failure::Input(why.to_owned()));
+    }
+    let text = match format {
+        Format::Json => report::json(&waits),
+        _ => report::table(&waits, screen::width(None)),
+    };
+    screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
+    Ok(true)
+}
+
+/// Tells what happens, until Ctrl-C, or the end of what is piped in.
+async fn follow(
+    sources: &mut [Source],
+    waits: &mut Waits,
+    format: Format,
+) -> Result<bool, Failure> {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ended = pin!(tokio::signal::ctrl_c());
+    loop {
+        let mut text = String::new();
+        for source in &mut *sources {
+            let mut take = |record| {
+                if let Some(incident) = waits.take(record) {
+                    text.push_str(&match format {
+                        Format::Json => report::json_line(waits, &incident),
+                        _ => report::line(waits, &incident),
+                    });
+                }
+            };
+            if source.read(&mut take)? {
+                continue;
+            }
+            if source.is_over() {
+                source.finish(&mut take);
+            } else {
+                source.pause(&mut take);
+                source.rotate();
+            }
+        }
+        if !text.is_empty() && !screen::is_read(&text)? {
+            return Ok(true);
+        }
+        if sources.iter().all(Source::is_over) {
+            return Ok(true);
+        }
+        if database::unless(ended.as_mut(), ticks.tick())
+            .await
+            .is_none()
+        {
+            return Ok(true);
+        }
+    }
+}

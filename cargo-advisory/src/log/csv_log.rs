@@ -1,0 +1,87 @@
+//! `csvlog`: a record of comma-separated values, in which texts stand in quotes and can have several lines.
+
+use super::record::{Record, is_error};
+use super::time::Time;
+
+/// Whether a line begins a record: a time, and behind it the user's name in quotes, or none.
+pub(super) fn is_csv(line: &str) -> bool {
+    let Some((time, rest)) = line.split_once(',') else {
+        return false;
+    };
+    let is_time = Time::find(time).is_some_and(|found| found.text == time);
+    is_time && rest.starts_with(['"', ','])
+}
+
+#[derive(Default)]
+pub(super) struct Reader {
+    text: String,
+    is_quoted: bool,
+}
+
+impl Reader {
+    pub(super) fn line(&mut self, line: &str) -> Option<Record> {
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
+        // A quote in a text is doubled, so the count tells whether a text is open.
+        if line.matches('"').count() % 2 == 1 {
+            self.is_quoted = !self.is_quoted;
+        }
+        if self.is_quoted {
+            return None;
+        }
+        record(&std::mem::take(&mut self.text))
+    }
+}
+
+fn record(text: &str) -> Option<Record> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(text.as_bytes());
+    let values = reader.records().next()?.ok()?;
+    let value = |at: usize| values.get(at).unwrap_or_default();
+    let some = |at: usize| Some(value(at).to_owned()).filter(|value| !value.is_empty());
+    // A line of something else has no severity there.
+    some(11)?;
+    Some(Record {
+        time: Time::find(value(0)),
+        pid: value(3).parse().ok(),
+        user: some(1),
+        database: some(2),
+        application: some(22),
+        is_error: is_error(value(11)),
+        message: value(13).to_owned(),
+        detail: value(14).to_owned(),
+        statement: value(19).to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reader, is_csv};
+
+    #[test]
+    fn a_record_goes_on_until_its_quotes_are_closed() {
+        let mut reader = Reader::default();
+        let first = r#"2026-11-22 07:06:19.026 UTC,"po""st","shop",13595,"[local]",6b.35,1,"SELECT waiting",2026-11-22 07:06:18 UTC,4/15,0,LOG,00000,"process 1","Process holding"#;
+        assert!(is_csv(first));
+        assert_eq!(reader.line(first), None);
+        let last = r#"the ""lock""",,,,,"SELECT 1, 2",,,"job, nightly","client backend",,0"#;
+        let record = reader.line(last).unwrap();
+        assert_eq!(record.detail, "Process holding\nthe \"lock\"");
+        assert_eq!(record.user.as_deref(), Some("po\"st"));
+        assert_eq!(record.application.as_deref(), Some("job, nightly"));
+        assert_eq!(record.statement, "SELECT 1, 2");
+        assert_eq!((record.pid, record.is_error), (Some(13_595), false));
+        assert_eq!(reader.line("no record"), None);
+        for line in [
+            "",
+            "2026-11-22 07:06:19.026 UTC [13595] LOG:  a, b",
+            "2026-11-22 07:06:19 UTC,app LOG:  a",
+        ] {
+            assert!(!is_csv(line), "{line}");
+        }
+    }
+}

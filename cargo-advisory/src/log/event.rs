@@ -1,0 +1,252 @@
+//! What does a record say of an advisory lock?
+
+use std::time::Duration;
+
+use advisory_runtime::Key;
+
+use super::record::Record;
+
+/// A lock of one of the server's databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LockId {
+    /// The database's number, as `pg_database.oid` has it; 0 where only a statement tells of the lock.
+    pub(super) database: u32,
+    pub(super) key: Key,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// It has waited for so long, which is `deadlock_timeout` or a little more, and goes on.
+    Waiting {
+        pid: i32,
+        lock: LockId,
+        waited: Duration,
+        holders: Vec<i32>,
+    },
+    /// A long wait has ended with the lock.
+    Acquired {
+        pid: i32,
+        lock: LockId,
+        waited: Duration,
+    },
+    /// Sessions waited for each other, and the one that wrote this was ended.
+    Deadlock { waits: Vec<DeadlockWait> },
+    /// A statement has failed: if it waited, its wait is over.
+    Failed,
+}
+
+/// One of those who waited for each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DeadlockWait {
+    pub(super) pid: i32,
+    /// `None` for a lock of another kind.
+    pub(super) lock: Option<LockId>,
+    /// What it waited for, as the log has it: `ShareLock on transaction 4711`.
+    pub(super) target: String,
+    pub(super) blocked_by: i32,
+    pub(super) statement: String,
+}
+
+/// Reads a record; `None` for all that has to do with no lock.
+pub(super) fn of(record: &Record) -> Option<Event> {
+    if let Some(event) = wait(record) {
+        return Some(event);
+    }
+    if record.message == "deadlock detected" {
+        let waits = deadlock(&record.detail);
+        if waits.iter().any(|wait| wait.lock.is_some()) {
+            return Some(Event::Deadlock { waits });
+        }
+    }
+    record.is_error.then_some(Event::Failed)
+}
+
+/// `process 13595 still waiting for ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms`
+fn wait(record: &Record) -> Option<Event> {
+    let rest = record.message.strip_prefix("process ")?;
+    let (pid, rest) = rest.split_once(' ')?;
+    let pid = pid.parse().ok()?;
+    let (act, rest) = rest.split_once(" on advisory lock [")?;
+    let (lock, rest) = rest.split_once(']')?;
+    let lock = lock_id(lock)?;
+    let waited = rest.rsplit_once(" after ")?.1.strip_suffix(" ms")?;
+    let waited: f64 = waited.parse().ok()?;
+    let waited = Duration::try_from_secs_f64(waited / 1_000.0).ok()?;
+    if act.starts_with("acquired ") {
+        return Some(Event::Acquired { pid, lock, waited });
+    }
+    Some(Event::Waiting {
+        pid,
+        lock,
+        waited,
+        holders: holders(&record.detail),
+    })
+}
+
+/// `Process holding the lock: 13547. Wait queue: 13595.`, or `Processes holding the lock: 1, 2. …`
+fn holders(detail: &str) -> Vec<i32> {
+    let holders = detail
+        .split_once("holding the lock: ")
+        .and_then(|(_, rest)| rest.split('.').next());
+    let holders = holders.unwrap_or_default().split(", ");
+    holders.filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// `5,0,42,1`: the database, the halves of the key, and 1 for a `bigint` or 2 for a pair.
+fn lock_id(text: &str) -> Option<LockId> {
+    let numbers: Option<Vec<u32>> = text.split(',').map(|number| number.parse().ok()).collect();
+    let [database, first, second, space] = numbers?[..] else {
+        return None;
+    };
+    let key = if space == 1 {
+        Key::BigInt((u64::from(first) << 32 | u64::from(second)).cast_signed())
+    } else {
+        Key::IntInt(first.cast_signed(), second.cast_signed())
+    };
+    Some(LockId { database, key })
+}
+
+/// Who waited for whom, and then each one's statement:
+///
+/// ```text
+/// Process 1 waits for ExclusiveLock on advisory lock [5,0,1001,1]; blocked by process 2.
+/// Process 2 waits for ExclusiveLock on advisory lock [5,0,1002,1]; blocked by process 1.
+/// Process 1: SELECT pg_advisory_lock(1001)
+/// Process 2: SELECT pg_advisory_lock(1002)
+/// ```
+fn deadlock(detail: &str) -> Vec<DeadlockWait> {
+    let mut waits: Vec<DeadlockWait> = Vec::new();
+    let mut speaker = None;
+    for line in detail.lines() {
+        if let Some(wait) = deadlock_wait(line).filter(|_| speaker.is_none()) {
+            waits.push(wait);
+            continue;
+        }
+        let statement = line
+            .strip_prefix("Process ")
+            .and_then(|rest| rest.split_once(": "))
+            .and_then(|(pid, statement)| Some((pid.parse().ok()?, statement)))
+            .and_then(|(pid, statement): (i32, &str)| {
+                let at = waits.iter().position(|wait| wait.pid == pid)?;
+                Some((at, statement))
+            });
+        if let Some((at, statement)) = statement {
+            speaker = Some(at);
+            statement.clone_into(&mut waits[at].statement);
+        } else if let Some(at) = speaker {
+            waits[at].statement.push('\n');
+            waits[at].statement.push_str(line);
+        }
+    }
+    waits
+}
+
+fn deadlock_wait(line: &str) -> Option<DeadlockWait> {
+    let rest = line.strip_prefix("Process ")?;
+    let (pid, rest) = rest.split_once(" waits for ")?;
+    let (target, rest) = rest.split_once("; blocked by process ")?;
+    let lock = target
+        .split_once(" on advisory lock [")
+        .and_then(|(_, lock)| lock_id(lock.strip_suffix(']')?));
+    Some(DeadlockWait {
+        pid: pid.parse().ok()?,
+        lock,
+        target: target.to_owned(),
+        blocked_by: rest.trim_end_matches('.').parse().ok()?,
+        statement: String::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use advisory_runtime::Key;
+
+    use super::{Event, LockId, Record, of};
+
+    fn said(message: &str, detail: &str) -> Option<Event> {
+        of(&Record {
+            message: message.to_owned(),
+            detail: detail.to_owned(),
+            ..Record::default()
+        })
+    }
+
+    #[test]
+    fn waits_are_read_in_each_of_their_forms() {
+        for (act, space, key) in [
+            ("still waiting for ExclusiveLock", "0,42,1", Key::BigInt(42)),
+            (
+                "still waiting for ShareLock",
+                "4294967295,4294967291,1",
+                Key::BigInt(-5),
+            ),
+            (
+                "avoided deadlock for ExclusiveLock",
+                "7,4294967293,2",
+                Key::IntInt(7, -3),
+            ),
+            (
+                "detected deadlock while waiting for ExclusiveLock",
+                "0,9,1",
+                Key::BigInt(9),
+            ),
+        ] {
+            let by = if act.starts_with("avoided") {
+                " by rearranging queue order"
+            } else {
+                ""
+            };
+            let message =
+                format!("process 3 {act} on advisory lock [5,{space}]{by} after 1003.570 ms");
+            let event = said(&message, "Processes holding the lock: 1, 2. Wait queue: 3.");
+            let lock = LockId { database: 5, key };
+            let waited = Duration::from_micros(1_003_570);
+            let holders = vec![1, 2];
+            let pid = 3;
+            assert_eq!(
+                event,
+                Some(Event::Waiting {
+                    pid,
+                    lock,
+                    waited,
+                    holders
+                }),
+                "{message}"
+            );
+        }
+        let message =
+            "process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 20.000 ms";
+        assert!(matches!(
+            said(message, ""),
+            Some(Event::Acquired { pid: 3, .. })
+        ));
+        for other in [
+            "process 3 still waiting for ShareLock on transaction 770 after 1000.1 ms",
+            "process 3 still waiting for ExclusiveLock on advisory lock [5,0,42] after 1000.1 ms",
+            "process x still waiting for ExclusiveLock on advisory lock [5,0,42,1] after 1 ms",
+            "process 3 still waiting for ExclusiveLock on advisory lock [5,0,42,1] after -1 ms",
+            "checkpoint starting: time",
+        ] {
+            assert_eq!(said(other, ""), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn statements_of_a_deadlock_have_several_lines_and_say_anything() {
+        let detail = "Process 1 waits for ExclusiveLock on advisory lock [5,0,1001,1]; blocked by process 2.\n\
+            Process 2 waits for ShareLock on transaction 770; blocked by process 1.\n\
+            Process 1: SELECT\npg_advisory_lock(1001)\n\
+            Process 2: UPDATE t SET s = 'Process 9: x'\nProcess 7: no\nProcess 1 waits for x; blocked by process 2.";
+        let Some(Event::Deadlock { waits }) = said("deadlock detected", detail) else {
+            panic!("no deadlock");
+        };
+        assert_eq!(waits.len(), 2);
+        assert_eq!(waits[0].statement, "SELECT\npg_advisory_lock(1001)");
+        assert_eq!((waits[1].lock, waits[1].blocked_by), (None, 1));
+        assert!(waits[1].statement.ends_with("blocked by process 2."));
+        let of_rows = "Process 1 waits for ShareLock on transaction 770; blocked by process 2.";
+        assert_eq!(said("deadlock detected", of_rows), None);
+    }
+}

@@ -1,0 +1,344 @@
+//! How are the waits of a log written: as a table, as JSON, and a line each while a log grows?
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::event::LockId;
+use super::waits::{Deadlock, Incident, LockWaits, Waits};
+use crate::columns::Columns;
+use crate::duration::short;
+use crate::json::pretty;
+use crate::locks::{key_json, label, millis, name_json, visible};
+use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural};
+
+/// The schema that this command writes.
+const VERSION: u64 = 1;
+
+const COLUMNS: Columns<8> = Columns {
+    heads: [
+        "LOCK",
+        "WAITS",
+        "LONGEST",
+        "TOTAL",
+        "CANCELLED",
+        "DEADLOCKS",
+        "LAST",
+        "HELD BY",
+    ],
+    styles: [KEY, BOLD, BOLD, PLAIN, PLAIN, PLAIN, DIM, PLAIN],
+    narrowest: 11,
+};
+
+/// How many holders a line has.
+const HOLDERS: usize = 3;
+
+/// Writes them for people: the lock that was waited for longest comes first.
+pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
+    let mut text = String::new();
+    let rows: Vec<[String; 8]> = ordered(waits)
+        .into_iter()
+        .map(|(lock, of_it)| row(waits, *lock, of_it))
+        .collect();
+    if !rows.is_empty() {
+        // Without the limit where the terminal is too narrow for any table.
+        let drawn = COLUMNS
+            .draw(&rows, width)
+            .or_else(|| COLUMNS.draw(&rows, None));
+        text.push_str(&drawn.unwrap_or_default());
+        text.push('\n');
+    }
+    for deadlock in &waits.deadlocks {
+        text.push_str(&deadlock_text(waits, deadlock));
+        text.push('\n');
+    }
+    text.push_str(&summary(waits));
+    text
+}
+
+fn ordered(waits: &Waits) -> Vec<(&LockId, &LockWaits)> {
+    let mut locks: Vec<(&LockId, &LockWaits)> = waits.locks.iter().collect();
+    locks.sort_by_key(|(_, of_it)| std::cmp::Reverse((of_it.total, of_it.waits)));
+    locks
+}
+
+fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
+    let time = |time: Duration| {
+        if time.is_zero() {
+            String::new()
+        } else {
+            short(time)
+        }
+    };
+    let count = |count: usize| match count {
+        0 => String::new(),
+        count => count.to_string(),
+    };
+    let mut holders: Vec<(&i32, &usize)> = of_it.holders.iter().collect();
+    holders.sort_by_key(|(_, waits)| std::cmp::Reverse(**waits));
+    let mut held_by: Vec<String> = holders
+        .iter()
+        .take(HOLDERS)
+        .map(|(pid, _)| process(waits, **pid))
+        .collect();
+    if holders.len() > HOLDERS {
+        held_by.push(format!("{} more", holders.len() - HOLDERS));
+    }
+    [
+        name(waits, lock),
+        of_it.waits.to_string(),
+        time(of_it.longest),
+        time(of_it.total),
+        count(of_it.cancelled),
+        count(of_it.deadlocks),
+        of_it
+            .last
+            .as_ref()
+            .map_or_else(String::new, |time| one_line(&time.text)),
+        held_by.join(", "),
+    ]
+}
+
+/// The lock's name and number, and its database where the log has several.
+fn name(waits: &Waits, lock: LockId) -> String {
+    let of_it = waits.locks.get(&lock);
+    let label = label(lock.key, of_it.map_or(&[], |of_it| &of_it.names));
+    let mut databases = waits.locks.keys().map(|lock| lock.database);
+    if databases.all(|database| database == lock.database) {
+        return label;
+    }
+    match of_it.and_then(|of_it| of_it.database.as_deref()) {
+        Some(database) => format!("{label} in {}", one_line(database)),
+        None if lock.database == 0 => label,
+        None => format!("{label} in database {}", lock.database),
+    }
+}
+
+fn process(waits: &Waits, pid: i32) -> String {
+    match (pid, waits.who(pid)) {
+        (0, _) => "a prepared transaction".to_owned(),
+        (_, Some(who)) => format!("{pid} {}", one_line(who)),
+        (_, None) => pid.to_string(),
+    }
+}
+
+fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
+    let at = deadlock
+        .time
+        .as_ref()
+        .map_or_else(String::new, |time| format!(" at {}", one_line(&time.text)));
+    let mut text = format!("{BOLD}deadlock{at}{BOLD:#}\n");
+    for wait in &deadlock.waits {
+        let target = match wait.lock {
+            Some(lock) => name(waits, lock),
+            None => one_line(&wait.target),
+        };
+        let ended = if deadlock.victim == Some(wait.pid) {
+            ", and was ended"
+        } else {
+            ""
+        };
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            text,
+            "    {} waited for {KEY}{target}{KEY:#}, held by {}{ended}",
+            process(waits, wait.pid),
+            process(waits, wait.blocked_by)
+        );
+        if !wait.statement.is_empty() {
+            let _ = writeln!(text, "        {DIM}{}{DIM:#}", one_line(&wait.statement));
+        }
+    }
+    text
+}
+
+fn summary(waits: &Waits) -> String {
+    let span = match (&waits.first, &waits.last) {
+        (Some(first), Some(last)) => {
+            format!(", {} to {}", one_line(&first.text), one_line(&last.text))
+        }
+        _ => String::new(),
+    };
+    let records = plural(waits.records, "message");
+    if waits.locks.is_empty() {
+        return format!(
+            "no waits for advisory locks in {records}{span}\nwaits longer than `deadlock_timeout` are logged if `log_lock_waits` is on\n"
+        );
+    }
+    let sum = |of: fn(&LockWaits) -> usize| waits.locks.values().map(of).sum::<usize>();
+    let open = match waits.open() {
+        0 => String::new(),
+        count => format!(", {count} not over at the end"),
+    };
+    format!(
+        "{} for {}: {} cancelled{open}, {}; {records}{span}\n",
+        plural(sum(|of_it| of_it.waits), "wait"),
+        plural(waits.locks.len(), "lock"),
+        sum(|of_it| of_it.cancelled),
+        plural(waits.deadlocks.len(), "deadlock")
+    )
+}
+
+/// Writes them for programs.
+pub(super) fn json(waits: &Waits) -> String {
+    let locks = ordered(waits).into_iter().map(|(lock, of_it)| {
+        let mut value = key_json(lock.key);
+        let holders = of_it
+            .holders
+            .iter()
+            .map(|(pid, count)| json!({ "pid": pid, "who": waits.who(*pid), "waits": count }));
+        let more = json!({
+            "database": of_it.database,
+            "names": of_it.names.iter().map(name_json).collect::<Vec<_>>(),
+            "waits": of_it.waits,
+            "longest_ms": millis(of_it.longest),
+            "total_ms": millis(of_it.total),
+            "cancelled": of_it.cancelled,
+            "deadlocks": of_it.deadlocks,
+            "last": of_it.last.as_ref().map(|time| &time.text),
+            "holders": holders.collect::<Vec<_>>(),
+        });
+        extend(&mut value, more);
+        value
+    });
+    let value = json!({
+        "version": VERSION,
+        "messages": waits.records,
+        "first": waits.first.as_ref().map(|time| &time.text),
+        "last": waits.last.as_ref().map(|time| &time.text),
+        "not_over": waits.open(),
+        "locks": locks.collect::<Vec<_>>(),
+        "deadlocks": waits.deadlocks.iter().map(|it| deadlock_json(waits, it)).collect::<Vec<_>>(),
+    });
+    visible(&pretty(&value))
+}
+
+fn deadlock_json(waits: &Waits, deadlock: &Deadlock) -> Value {
+    let sessions = deadlock.waits.iter().map(|wait| {
+        json!({
+            "pid": wait.pid,
+            "who": waits.who(wait.pid),
+            "lock": wait.lock.map(|lock| lock_json(waits, lock)),
+            "target": wait.target,
+            "blocked_by": wait.blocked_by,
+            "statement": wait.statement,
+        })
+    });
+    json!({
+        "time": deadlock.time.as_ref().map(|time| &time.text),
+        "victim": deadlock.victim,
+        "sessions": sessions.collect::<Vec<_>>(),
+    })
+}
+
+fn lock_json(waits: &Waits, lock: LockId) -> Value {
+    let mut value = key_json(lock.key);
+    let names = waits.locks.get(&lock).map(|of_it| &of_it.names);
+    let names = names.into_iter().flatten().map(name_json);
+    extend(&mut value, json!({ "names": names.collect::<Vec<_>>() }));
+    value
+}
+
+fn extend(value: &mut Value, more: Value) {
+    if let (Value::Object(value), Value::Object(more)) = (value, more) {
+        value.extend(more);
+    }
+}
+
+/// Writes what has just happened on a line.
+pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
+    let time = waits.last.as_ref().map_or_else(String::new, |time| {
+        format!("{DIM}{}{DIM:#}  ", one_line(&time.text))
+    });
+    let named = |locks: &[LockId]| {
+        let names: Vec<String> = locks.iter().map(|lock| name(waits, *lock)).collect();
+        format!("{KEY}{}{KEY:#}", names.join(" or "))
+    };
+    match incident {
+        Incident::Waiting {
+            pid,
+            lock,
+            waited,
+            holders,
+        } => {
+            let holders: Vec<String> = holders.iter().map(|pid| process(waits, *pid)).collect();
+            let held_by = if holders.is_empty() {
+                String::new()
+            } else {
+                format!(", held by {}", holders.join(", "))
+            };
+            format!(
+                "{time}{} has waited {} for {}{held_by}\n",
+                process(waits, *pid),
+                short(*waited),
+                named(&[*lock])
+            )
+        }
+        Incident::Acquired { pid, lock, waited } => format!(
+            "{time}{} acquired {} after {}\n",
+            process(waits, *pid),
+            named(&[*lock]),
+            short(*waited)
+        ),
+        Incident::Cancelled {
+            pid,
+            locks,
+            waited,
+            reason,
+        } => {
+            let who = pid.map_or_else(|| "a session".to_owned(), |pid| process(waits, pid));
+            let after =
+                waited.map_or_else(String::new, |waited| format!(" after {}", short(waited)));
+            format!(
+                "{time}{who} gave up {}{after}: {}\n",
+                named(locks),
+                one_line(reason)
+            )
+        }
+        Incident::Deadlock => waits
+            .deadlocks
+            .last()
+            .map_or_else(String::new, |deadlock| deadlock_text(waits, deadlock)),
+    }
+}
+
+/// Writes what has just happened as an object on a line.
+pub(super) fn json_line(waits: &Waits, incident: &Incident) -> String {
+    let time = waits.last.as_ref().map(|time| &time.text);
+    let locks = |locks: &[LockId]| -> Vec<Value> {
+        locks.iter().map(|lock| lock_json(waits, *lock)).collect()
+    };
+    let value = match incident {
+        Incident::Waiting {
+            pid,
+            lock,
+            waited,
+            holders,
+        } => json!({
+            "event": "waiting", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
+            "waited_ms": millis(*waited), "holders": holders,
+        }),
+        Incident::Acquired { pid, lock, waited } => json!({
+            "event": "acquired", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
+            "waited_ms": millis(*waited),
+        }),
+        Incident::Cancelled {
+            pid,
+            locks: of,
+            waited,
+            reason,
+        } => json!({
+            "event": "cancelled", "time": time, "pid": pid, "who": pid.and_then(|pid| waits.who(pid)), "locks": locks(of),
+            "waited_ms": waited.map(millis), "reason": reason,
+        }),
+        Incident::Deadlock => {
+            let mut value = json!({ "event": "deadlock" });
+            if let Some(deadlock) = waits.deadlocks.last() {
+                extend(&mut value, deadlock_json(waits, deadlock));
+            }
+            value
+        }
+    };
+    visible(&format!("{value}\n"))
+}

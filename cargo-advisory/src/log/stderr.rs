@@ -1,0 +1,243 @@
+//! The format for people: a line for each part of a message, behind a prefix that `log_line_prefix` sets.
+//!
+//! ```text
+//! 2026-11-22 07:06:19.026 UTC [13595] LOG:  process 13595 still waiting for ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms
+//! 2026-11-22 07:06:19.026 UTC [13595] DETAIL:  Process holding the lock: 13547. Wait queue: 13595.
+//! 2026-11-22 07:06:19.026 UTC [13595] STATEMENT:  SELECT pg_advisory_lock(42)
+//! ```
+//!
+//! The prefix is not asked for: time, process, user, database and application are found in it where they stand as usual. The server
+//! writes a message in one piece, so that its parts follow each other.
+
+use super::record::{Record, is_error};
+use super::time::Time;
+
+const SEVERITIES: [&str; 12] = [
+    "DEBUG1", "DEBUG2", "DEBUG3", "DEBUG4", "DEBUG5", "LOG", "INFO", "NOTICE", "WARNING", "ERROR",
+    "FATAL", "PANIC",
+];
+const PARTS: [&str; 7] = [
+    "DETAIL",
+    "HINT",
+    "QUERY",
+    "CONTEXT",
+    "LOCATION",
+    "BACKTRACE",
+    "STATEMENT",
+];
+
+#[derive(Default)]
+pub(super) struct Reader {
+    record: Option<Record>,
+    part: Part,
+}
+
+/// What the next line continues.
+#[derive(Clone, Copy, Default)]
+enum Part {
+    #[default]
+    Message,
+    Detail,
+    Statement,
+    Other,
+}
+
+impl Reader {
+    pub(super) fn line(&mut self, line: &str) -> Option<Record> {
+        let Some((prefix, tag, text)) = split(line) else {
+            // The server puts a tab in front of what continues; some collectors take it off.
+            let text = line.strip_prefix('\t').unwrap_or(line);
+            if let Some(part) = self.part() {
+                part.push('\n');
+                part.push_str(text);
+            }
+            return None;
+        };
+        if PARTS.contains(&tag) {
+            self.part = match tag {
+                "DETAIL" => Part::Detail,
+                "STATEMENT" => Part::Statement,
+                _ => Part::Other,
+            };
+            if let Some(part) = self.part() {
+                text.clone_into(part);
+            }
+            return None;
+        }
+        self.part = Part::Message;
+        self.record.replace(Record {
+            is_error: is_error(tag),
+            message: text.to_owned(),
+            ..of_prefix(prefix)
+        })
+    }
+
+    pub(super) fn flush(&mut self) -> Option<Record> {
+        self.record.take()
+    }
+
+    fn part(&mut self) -> Option<&mut String> {
+        let record = self.record.as_mut()?;
+        match self.part {
+            Part::Message => Some(&mut record.message),
+            Part::Detail => Some(&mut record.detail),
+            Part::Statement => Some(&mut record.statement),
+            Part::Other => None,
+        }
+    }
+}
+
+/// The prefix, the tag and the text of a line that has a tag.
+fn split(line: &str) -> Option<(&str, &str, &str)> {
+    if line.starts_with('\t') {
+        return None;
+    }
+    line.match_indices(":  ").find_map(|(at, colon)| {
+        let start = line[..at]
+            .rfind(|c: char| !c.is_ascii_alphanumeric())
+            .map_or(0, |before| before + 1);
+        // What is before it can be a letter of any length in bytes.
+        let tag = line
+            .get(start..at)
+            .filter(|tag| SEVERITIES.contains(tag) || PARTS.contains(tag))?;
+        Some((&line[..start], tag, &line[at + colon.len()..]))
+    })
+}
+
+/// What a prefix tells: `%m [%p] `, `%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h `, `%t:%r:%u@%d:[%p]:`, …
+fn of_prefix(prefix: &str) -> Record {
+    let named = |names: &[&str]| {
+        names.iter().find_map(|name| {
+            let (before, rest) = prefix.split_once(name)?;
+            let is_word = before.ends_with(|c: char| c.is_ascii_alphanumeric());
+            let end = rest
+                .find([',', ' ', ';', '|', ']', ')'])
+                .unwrap_or(rest.len());
+            (!is_word && end > 0).then(|| rest[..end].to_owned())
+        })
+    };
+    let (user, database) = at_sign(prefix).unzip();
+    Record {
+        time: Time::find(prefix),
+        pid: in_brackets(prefix).or_else(|| named(&["pid=", "process="])?.parse().ok()),
+        user: named(&["user="]).or(user),
+        database: named(&["db=", "database="]).or(database),
+        application: named(&["app=", "application="]),
+        ..Record::default()
+    }
+}
+
+/// `[13595]`, or `[13595-7]` with the number of the line.
+fn in_brackets(prefix: &str) -> Option<i32> {
+    prefix.split('[').skip(1).find_map(|rest| {
+        let end = rest.find([']', '-'])?;
+        rest[..end].parse().ok()
+    })
+}
+
+/// `user@database`.
+fn at_sign(prefix: &str) -> Option<(String, String)> {
+    let (before, after) = prefix.split_once('@')?;
+    let is_end = |c: char| c.is_whitespace() || ":,;|[]()".contains(c);
+    let user = before.rsplit(is_end).next()?;
+    let database = after.split(is_end).next()?;
+    (!user.is_empty() && !database.is_empty()).then(|| (user.to_owned(), database.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reader;
+
+    #[test]
+    fn common_prefixes_are_read() {
+        for (prefix, pid, user, database, application) in [
+            (
+                "2026-11-22 07:06:19.026 UTC [13595] ",
+                13_595,
+                None,
+                None,
+                None,
+            ),
+            (
+                "2026-11-22 07:06:19 UTC [13595-7] ",
+                13_595,
+                None,
+                None,
+                None,
+            ),
+            (
+                "2026-11-22 07:06:19 UTC [13595]: [7-1] user=app,db=shop,app=booking,client=10.0.0.7 ",
+                13_595,
+                Some("app"),
+                Some("shop"),
+                Some("booking"),
+            ),
+            (
+                "2026-11-22 07:06:19 UTC:10.0.0.7(4711):app@shop:[13595]:",
+                13_595,
+                Some("app"),
+                Some("shop"),
+                None,
+            ),
+            (
+                "2026-11-22 07:06:19.026 UTC [13595] app@shop ",
+                13_595,
+                Some("app"),
+                Some("shop"),
+                None,
+            ),
+            (
+                "time=2026-11-22 07:06:19.026 UTC, pid=13595, db=shop, user=app: ",
+                13_595,
+                Some("app:"),
+                Some("shop"),
+                None,
+            ),
+            (
+                "Nov 22 07:06:19 db1 postgres[13595]: [5-1] 2026-11-22 07:06:19.026 UTC ",
+                13_595,
+                None,
+                None,
+                None,
+            ),
+        ] {
+            let mut reader = Reader::default();
+            assert_eq!(
+                reader.line(&format!("{prefix}ERROR:  deadlock detected")),
+                None
+            );
+            reader.line(&format!("{prefix}DETAIL:  Process 1: a"));
+            reader.line("\tERROR:  no tag, for it begins with a tab");
+            reader.line("without a tab");
+            reader.line(&format!("{prefix}HINT:  See it."));
+            reader.line("\tmore of that");
+            reader.line(&format!("{prefix}STATEMENT:  SELECT 'LOG:  x'"));
+            let record = reader.line(&format!("{prefix}LOG:  next")).unwrap();
+            assert!(record.is_error);
+            assert_eq!(record.message, "deadlock detected");
+            assert_eq!(
+                record.detail,
+                "Process 1: a\nERROR:  no tag, for it begins with a tab\nwithout a tab"
+            );
+            assert_eq!(record.statement, "SELECT 'LOG:  x'");
+            assert_eq!(record.pid, Some(pid), "{prefix}");
+            assert_eq!(record.user.as_deref(), user, "{prefix}");
+            assert_eq!(record.database.as_deref(), database, "{prefix}");
+            assert_eq!(record.application.as_deref(), application, "{prefix}");
+            assert!(record.time.unwrap().text.starts_with("2026-11-22 07:06:19"));
+            assert_eq!(reader.flush().unwrap().message, "next");
+            assert_eq!(reader.flush(), None);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_line_is_read(lines in proptest::collection::vec("\\PC{0,9}(LOG|ERROR|DETAIL|é)?(: ?)?\\PC{0,9}", 0..6)) {
+            let mut reader = Reader::default();
+            for line in &lines {
+                reader.line(line);
+            }
+            reader.flush();
+        }
+    }
+}

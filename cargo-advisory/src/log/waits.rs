@@ -1,0 +1,357 @@
+//! The waits of a log, by lock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use advisory_runtime::monitor::{Name, Names, keys_of};
+
+use super::event::{self, DeadlockWait, Event, LockId};
+use super::record::Record;
+use super::time::Time;
+
+/// What a log tells of advisory locks.
+pub(super) struct Waits {
+    names: Names,
+    /// The records that were read.
+    pub(super) records: usize,
+    pub(super) first: Option<Time>,
+    pub(super) last: Option<Time>,
+    pub(super) locks: BTreeMap<LockId, LockWaits>,
+    pub(super) deadlocks: Vec<Deadlock>,
+    /// The waits that go on, by process.
+    open: BTreeMap<i32, OpenWait>,
+    /// What each process is called, as far as the log tells.
+    people: BTreeMap<i32, String>,
+    /// The databases' names, by their numbers.
+    databases: BTreeMap<u32, String>,
+}
+
+/// The waits for one lock.
+#[derive(Default)]
+pub(super) struct LockWaits {
+    pub(super) names: Vec<Name>,
+    pub(super) database: Option<String>,
+    pub(super) waits: usize,
+    pub(super) total: Duration,
+    pub(super) longest: Duration,
+    pub(super) cancelled: usize,
+    pub(super) deadlocks: usize,
+    pub(super) last: Option<Time>,
+    /// Who held it while another waited, and how many waits that were.
+    pub(super) holders: BTreeMap<i32, usize>,
+}
+
+/// Sessions that waited for each other.
+pub(super) struct Deadlock {
+    pub(super) time: Option<Time>,
+    /// The one that was ended.
+    pub(super) victim: Option<i32>,
+    pub(super) waits: Vec<DeadlockWait>,
+}
+
+struct OpenWait {
+    lock: LockId,
+    waited: Duration,
+    at: Option<Time>,
+}
+
+/// Something that has happened, for whoever follows.
+pub(super) enum Incident {
+    Waiting {
+        pid: i32,
+        lock: LockId,
+        waited: Duration,
+        holders: Vec<i32>,
+    },
+    Acquired {
+        pid: i32,
+        lock: LockId,
+        waited: Duration,
+    },
+    /// With the server's reason; without a lock's name where the statement asks for several.
+    Cancelled {
+        pid: Option<i32>,
+        locks: Vec<LockId>,
+        waited: Option<Duration>,
+        reason: String,
+    },
+    /// The last one of the list.
+    Deadlock,
+}
+
+impl Waits {
+    pub(super) fn new(names: Names) -> Self {
+        Self {
+            names,
+            records: 0,
+            first: None,
+            last: None,
+            locks: BTreeMap::new(),
+            deadlocks: Vec::new(),
+            open: BTreeMap::new(),
+            people: BTreeMap::new(),
+            databases: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the next record.
+    pub(super) fn take(&mut self, record: Record) -> Option<Incident> {
+        self.records += 1;
+        if let Some(time) = &record.time {
+            self.first.get_or_insert_with(|| time.clone());
+            self.last = Some(time.clone());
+        }
+        self.introduce(&record);
+        let incident = match event::of(&record)? {
+            Event::Waiting {
+                pid,
+                lock,
+                waited,
+                holders,
+            } => self.waiting(pid, lock, waited, holders, &record),
+            Event::Acquired { pid, lock, waited } => self.acquired(pid, lock, waited, &record),
+            Event::Deadlock { waits } => self.deadlock(waits, record),
+            Event::Failed => return self.failed(&record),
+        };
+        Some(incident)
+    }
+
+    /// How many waits were not over at the end of the log.
+    pub(super) fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// What a process is called, if the log tells.
+    pub(super) fn who(&self, pid: i32) -> Option<&str> {
+        self.people.get(&pid).map(String::as_str)
+    }
+
+    fn introduce(&mut self, record: &Record) {
+        let Some(pid) = record.pid else { return };
+        let application = record.application.as_deref().unwrap_or_default();
+        let user = record.user.as_deref().unwrap_or_default();
+        let who = match (application, user) {
+            ("" | "[unknown]", "" | "[unknown]") => return,
+            ("" | "[unknown]", user) => user.to_owned(),
+            (application, "" | "[unknown]") => application.to_owned(),
+            (application, user) => format!("{application} ({user})"),
+        };
+        self.people.insert(pid, who);
+    }
+
+    /// The entry of a lock, with a name if this statement gives it one.
+    fn entry(&mut self, lock: LockId, statement: &str, record: &Record) -> &mut LockWaits {
+        if let (Some(name), true) = (&record.database, lock.database != 0) {
+            self.databases.insert(lock.database, name.clone());
+        }
+        let database = self.databases.get(&lock.database);
+        let database = database.or(record.database.as_ref()).cloned();
+        if !self.locks.contains_key(&lock) {
+            // What was told before the database's number was known.
+            let unplaced = LockId {
+                database: 0,
+                ..lock
+            };
+            let is_same = |of_it: &LockWaits| of_it.database == database;
+            let before = self.locks.get(&unplaced).is_some_and(is_same);
+            let before = before.then(|| self.locks.remove(&unplaced)).flatten();
+            self.locks.insert(lock, before.unwrap_or_default());
+        }
+        let entry = self.locks.entry(lock).or_default();
+        if entry.names.is_empty() {
+            entry.names = self.names.of_lock(lock.key, statement, database.as_deref());
+        }
+        entry.database = database;
+        if record.time.is_some() {
+            entry.last.clone_from(&record.time);
+        }
+        entry
+    }
+
+    fn waiting(
+        &mut self,
+        pid: i32,
+        lock: LockId,
+        waited: Duration,
+        holders: Vec<i32>,
+        record: &Record,
+    ) -> Incident {
+        let is_new = !self.open.contains_key(&pid);
+        let entry = self.entry(lock, &record.statement, record);
+        if is_new {
+            entry.waits += 1;
+        }
+        for holder in &holders {
+            *entry.holders.entry(*holder).or_default() += 1;
+        }
+        let at = record.time.clone();
+        self.open.insert(pid, OpenWait { lock, waited, at });
+        Incident::Waiting {
+            pid,
+            lock,
+            waited,
+            holders,
+        }
+    }
+
+    fn acquired(&mut self, pid: i32, lock: LockId, waited: Duration, record: &Record) -> Incident {
+        let is_new = self.open.remove(&pid).is_none();
+        let entry = self.entry(lock, &record.statement, record);
+        // The log may begin in the middle of a wait.
+        if is_new {
+            entry.waits += 1;
+        }
+        entry.end(waited);
+        Incident::Acquired { pid, lock, waited }
+    }
+
+    fn deadlock(&mut self, waits: Vec<DeadlockWait>, record: Record) -> Incident {
+        for wait in &waits {
+            let Some(lock) = wait.lock else { continue };
+            let is_open = self.open.contains_key(&wait.pid);
+            let is_victim = record.pid == Some(wait.pid);
+            let open = is_victim.then(|| self.open.remove(&wait.pid)).flatten();
+            let entry = self.entry(lock, &wait.statement, &record);
+            entry.deadlocks += 1;
+            // Nothing else tells of a wait that was shorter than `deadlock_timeout`, or without `log_lock_waits` of any.
+            if !is_open {
+                entry.waits += 1;
+            }
+            if let Some(open) = open {
+                entry.end(open.until(record.time.as_ref()));
+            }
+            *entry.holders.entry(wait.blocked_by).or_default() += 1;
+        }
+        self.deadlocks.push(Deadlock {
+            time: record.time,
+            victim: record.pid,
+            waits,
+        });
+        Incident::Deadlock
+    }
+
+    /// A statement has failed: with it a long wait, or a short one that the log has only here.
+    fn failed(&mut self, record: &Record) -> Option<Incident> {
+        let open = record.pid.and_then(|pid| self.open.remove(&pid));
+        let reason = record.message.clone();
+        if let Some(open) = open {
+            let waited = open.until(record.time.as_ref());
+            let entry = self.entry(open.lock, &record.statement, record);
+            entry.cancelled += 1;
+            entry.end(waited);
+            return Some(Incident::Cancelled {
+                pid: record.pid,
+                locks: vec![open.lock],
+                waited: Some(waited),
+                reason,
+            });
+        }
+        let ends_a_wait = [
+            "canceling statement due to ",
+            "terminating connection due to ",
+        ];
+        if !ends_a_wait.iter().any(|start| reason.starts_with(start)) {
+            return None;
+        }
+        let keys = keys_of(&record.statement);
+        let locks: Vec<LockId> = keys
+            .into_iter()
+            .map(|key| LockId {
+                database: self.number_of(record.database.as_deref()),
+                key,
+            })
+            .collect();
+        for lock in &locks {
+            let entry = self.entry(*lock, &record.statement, record);
+            entry.waits += 1;
+            entry.cancelled += 1;
+        }
+        (!locks.is_empty()).then_some(Incident::Cancelled {
+            pid: record.pid,
+            locks,
+            waited: None,
+            reason,
+        })
+    }
+
+    /// The number of a database, if another record has told it; else the only one that the log has, or 0.
+    fn number_of(&self, name: Option<&str>) -> u32 {
+        let Some(name) = name else {
+            let mut numbers: Vec<u32> = self.locks.keys().map(|lock| lock.database).collect();
+            numbers.dedup();
+            return if let [number] = numbers[..] {
+                number
+            } else {
+                0
+            };
+        };
+        let mut known = self.databases.iter();
+        let known = known.find(|(_, known)| *known == name);
+        known.map_or(0, |(number, _)| *number)
+    }
+}
+
+impl LockWaits {
+    fn end(&mut self, waited: Duration) {
+        self.total += waited;
+        self.longest = self.longest.max(waited);
+    }
+}
+
+impl OpenWait {
+    /// How long it had waited at this time.
+    fn until(&self, time: Option<&Time>) -> Duration {
+        let passed = time
+            .zip(self.at.as_ref())
+            .map(|(now, then)| now.millis - then.millis);
+        let passed = u64::try_from(passed.unwrap_or_default()).unwrap_or_default();
+        self.waited + Duration::from_millis(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use advisory_runtime::monitor::Names;
+
+    use super::Waits;
+    use crate::log::record::Record;
+
+    fn record(database: Option<&str>, is_error: bool, message: &str) -> Record {
+        Record {
+            pid: Some(3),
+            database: database.map(str::to_owned),
+            is_error,
+            message: message.to_owned(),
+            statement: "SELECT pg_advisory_lock(9)".to_owned(),
+            ..Record::default()
+        }
+    }
+
+    /// An error has no number of the database, and the same key of another database is another lock.
+    #[test]
+    fn a_short_wait_is_counted_with_the_long_ones_of_its_database() {
+        let short = "canceling statement due to lock timeout";
+        let long = |database: u32| {
+            format!(
+                "process 3 acquired ShareLock on advisory lock [{database},0,9,1] after 1000.1 ms"
+            )
+        };
+        for (names, locks) in [([None, None], 1), ([Some("a"), Some("b")], 2)] {
+            let [a, b] = names;
+            let mut waits = Waits::new(Names::none());
+            waits.take(record(a, true, short));
+            waits.take(record(a, false, &long(5)));
+            waits.take(record(a, true, short));
+            if b.is_some() {
+                waits.take(record(b, false, &long(6)));
+                waits.take(record(b, true, short));
+            }
+            let counts: Vec<_> = waits
+                .locks
+                .values()
+                .map(|of_it| (of_it.waits, of_it.cancelled))
+                .collect();
+            assert_eq!(counts, [(3, 2), (2, 1)][..locks]);
+        }
+    }
+}

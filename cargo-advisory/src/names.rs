@@ -1,0 +1,45 @@
+//! Which lock sites give numbers their names?
+
+use std::path::PathBuf;
+
+use advisory_runtime::monitor::Names;
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
+
+use crate::cli;
+use crate::failure::Failure;
+use crate::inventory::Inventory;
+use crate::json;
+
+/// `--artifact` and `--inventory`.
+pub(crate) fn arguments(command: Command) -> Command {
+    let file = |name: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .action(ArgAction::Append)
+            .value_parser(value_parser!(PathBuf))
+            .value_hint(ValueHint::FilePath)
+            .global(true)
+    };
+    command
+        .arg(file("artifact").help("A program whose lock sites give the names"))
+        .arg(file("inventory").help("A dumped inventory, as JSON, that gives them"))
+}
+
+/// Reads the lock sites of the files that are given.
+pub(crate) fn read(matches: &ArgMatches) -> Result<Names, Failure> {
+    let artifacts = cli::paths(matches, "artifact");
+    let mut sites = Inventory::read(&artifacts)?.sites;
+    if let (Some(file), true) = (artifacts.first(), sites.is_empty()) {
+        return Err(Failure::Input(format!(
+            "{}: no lock sites, so it names no lock: give the program that takes them, or leave `--artifact` out",
+            file.display()
+        )));
+    }
+    for file in cli::paths(matches, "inventory") {
+        let text = std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
+        sites.extend(json::read(&file, &text)?.sites);
+    }
+    Names::of(Inventory::of(sites).sites)
+        .map_err(|error| Failure::Input(format!("the inventory: {error}")))
+}

@@ -1,0 +1,410 @@
+//! Does `doctor` say what is so, and do its statements mend it?
+
+use advisory_runtime::lease::Table;
+use advisory_tests::{Bouncer, Database, OwnServer, Standby, left_out, owns_server, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use crate::locks::{does, holder};
+use crate::programs::{Said, run};
+
+const PAGE: &str = include_str!("../../../advisory-runtime/docs/doctor.md");
+
+async fn doctor(url: &str, words: &[&str]) -> Said {
+    let url = url.to_owned();
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    spawn_blocking(move || {
+        let words: Vec<&str> = ["doctor"]
+            .into_iter()
+            .chain(words.iter().map(String::as_str))
+            .collect();
+        run(&words, &[("DATABASE_URL", &url)])
+    })
+    .await
+    .unwrap()
+}
+
+/// What it finds, as JSON. The exit code is 1 if there is a problem.
+async fn findings(url: &str, words: &[&str]) -> Vec<Value> {
+    let said = doctor(url, &[words, &["--format", "json"]].concat()).await;
+    assert_eq!(said.err, "");
+    let value: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(value["version"], 1);
+    let findings = value["findings"].as_array().unwrap().clone();
+    let has_problem = findings.iter().any(|found| found["level"] == "problem");
+    assert_eq!(said.code, Some(has_problem.into()), "{findings:#?}");
+    findings
+}
+
+/// What is a problem, but for the age of the server.
+fn problems(findings: &[Value]) -> Vec<&str> {
+    let problems = findings.iter().filter(|found| found["level"] == "problem");
+    let names = problems.map(|found| found["name"].as_str().unwrap());
+    names.filter(|name| *name != "server_version").collect()
+}
+
+fn found<'f>(findings: &'f [Value], name: &str) -> &'f Value {
+    findings
+        .iter()
+        .find(|found| found["name"] == name)
+        .unwrap_or_else(|| panic!("{name}: {findings:#?}"))
+}
+
+fn level<'f>(findings: &'f [Value], name: &str) -> &'f str {
+    found(findings, name)["level"].as_str().unwrap()
+}
+
+fn message<'f>(findings: &'f [Value], name: &str) -> &'f str {
+    found(findings, name)["message"].as_str().unwrap()
+}
+
+/// The statements of a finding that are SQL.
+fn mend(findings: &[Value], name: &str) -> Vec<String> {
+    let mend = found(findings, name)["mend"].as_array().unwrap().iter();
+    let mend = mend.map(|statement| statement.as_str().unwrap().to_owned());
+    mend.filter(|statement| statement.ends_with(';')).collect()
+}
+
+/// A role of a test's own, and its address.
+struct Role {
+    name: String,
+    url: String,
+}
+
+impl Role {
+    async fn create(db: &Database, name: &str) -> Self {
+        let name = format!("{name}-{}", std::process::id());
+        db.run(&format!("CREATE ROLE \"{name}\" LOGIN")).await;
+        let (scheme, address) = db.url().split_once("://").unwrap();
+        let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+        let url = format!("{scheme}://{name}@{address}");
+        Self { name, url }
+    }
+
+    async fn set(&self, db: &Database, settings: &[&str]) {
+        for setting in settings {
+            db.run(&format!("ALTER ROLE \"{}\" SET {setting}", self.name))
+                .await;
+        }
+    }
+
+    async fn drop(self, db: &Database) {
+        db.run(&format!(
+            "DROP OWNED BY \"{0}\"; DROP ROLE \"{0}\"",
+            self.name
+        ))
+        .await;
+    }
+}
+
+/// The settings of a server as it is shipped, and what the statements of the advice make of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn advice_on_a_roles_settings_is_followed_by_running_its_statements() {
+    let db = Database::create().await;
+    let role = Role::create(&db, "Doctor's advice").await;
+    role.set(
+        &db,
+        &[
+            "default_transaction_isolation = 'serializable'",
+            "idle_session_timeout = '5min'",
+            "statement_timeout = '10s'",
+        ],
+    )
+    .await;
+    let url = role.url.replace(' ', "%20").replace('\'', "%27");
+    let advised = [
+        "lock_timeout",
+        "statement_timeout",
+        "idle_in_transaction_session_timeout",
+        "idle_session_timeout",
+        "default_transaction_isolation",
+        "client_connection_check_interval",
+        "live_view",
+    ];
+    let before = findings(&url, &[]).await;
+    assert_eq!(problems(&before), [""; 0]);
+    for name in advised {
+        assert_eq!(level(&before, name), "advice", "{name}");
+        for statement in mend(&before, name) {
+            db.run(&statement).await;
+        }
+    }
+    let after = findings(&url, &[]).await;
+    assert_eq!(problems(&after), [""; 0]);
+    for name in advised {
+        assert_eq!(level(&after, name), "fine", "{}", message(&after, name));
+    }
+    // Once more: what the advice on one setting says is not undone by that on another.
+    assert!(
+        message(&after, "lock_timeout").starts_with("5s: "),
+        "{after:#?}"
+    );
+    assert_eq!(level(&after, "keepalives"), "fine");
+    db.run(&format!("REVOKE pg_monitor FROM \"{}\"", role.name))
+        .await;
+    role.drop(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_finding_has_a_heading_of_the_guides_page_and_each_heading_a_finding() {
+    let db = Database::create().await;
+    let findings = findings(db.url(), &[]).await;
+    let mut names: Vec<&str> = findings
+        .iter()
+        .map(|found| {
+            let name = found["name"].as_str().unwrap();
+            let page = found["page"].as_str().unwrap();
+            assert!(page.ends_with(&format!("/guide/doctor/#{name}")), "{page}");
+            name
+        })
+        .collect();
+    let mut headings: Vec<&str> = PAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("# "))
+        .collect();
+    names.sort_unstable();
+    headings.sort_unstable();
+    assert_eq!(names, headings);
+    let said = doctor(db.url(), &[]).await;
+    let last = said.out.lines().last().unwrap();
+    assert!(
+        last.contains(" fine, ") && last.contains(" problem"),
+        "{last}"
+    );
+    assert!(said.out.starts_with("PostgreSQL "), "{}", said.out);
+}
+
+/// A server of a test's own with few places for locks, seen from first to last.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_the_whole_server_are_mended_by_their_statements() {
+    if !owns_server() {
+        return left_out("a server's settings", "the server is somebody's own");
+    }
+    let server = OwnServer::start().await;
+    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+    for setting in [
+        "deadlock_timeout = '1min'",
+        "log_lock_waits = off",
+        "max_connections = 20",
+        "max_locks_per_transaction = 10",
+    ] {
+        does(&mut admin, &format!("ALTER SYSTEM SET {setting}")).await;
+    }
+    drop(admin);
+    server.stop("fast").await;
+    server.start_again().await;
+
+    let before = findings(server.url(), &[]).await;
+    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+    for name in ["deadlock_timeout", "log_lock_waits"] {
+        assert_eq!(level(&before, name), "advice", "{name}");
+        for statement in mend(&before, name) {
+            does(&mut admin, &statement).await;
+        }
+    }
+    // What is said to be left can be taken, all by one call.
+    let room = message(&before, "lock_table");
+    assert_eq!(level(&before, "lock_table"), "fine", "{room}");
+    let left: i64 = room
+        .split_once(": ")
+        .and_then(|(_, rest)| rest.split(' ').next())
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!((300..1_000).contains(&left), "{room}");
+    let take =
+        |keys: i64| format!("SELECT pg_advisory_lock(key) FROM generate_series(1, {keys}) AS key");
+    does(&mut admin, &take(left)).await;
+    let full = findings(server.url(), &[]).await;
+    assert_eq!(problems(&full), ["lock_table"]);
+    does(&mut admin, "SELECT pg_advisory_unlock_all()").await;
+    does(&mut admin, &take(left * 6 / 10)).await;
+    let half = findings(server.url(), &[]).await;
+    assert_eq!(problems(&half), [""; 0]);
+    assert_eq!(level(&half, "lock_table"), "advice");
+    for name in ["deadlock_timeout", "log_lock_waits"] {
+        assert_eq!(level(&half, name), "fine", "{name}");
+    }
+    for statement in mend(&half, "lock_table") {
+        does(&mut admin, &statement).await;
+    }
+    drop(admin);
+    server.stop("fast").await;
+    server.start_again().await;
+    let after = findings(server.url(), &[]).await;
+    assert_eq!(level(&after, "lock_table"), "fine");
+
+    server.become_standby().await;
+    let standby = findings(server.url(), &[]).await;
+    assert_eq!(problems(&standby), ["standby"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_is_a_problem() {
+    let standby = Standby::start().await;
+    let findings = findings(standby.url(), &[]).await;
+    assert_eq!(problems(&findings), ["standby"]);
+}
+
+/// In each mode, and without one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pooler_and_its_mode_are_shown() {
+    let db = Database::create().await;
+    let direct = findings(db.url(), &[]).await;
+    let said = message(&direct, "pooler");
+    assert!(said.starts_with("none seen"), "{said}");
+    for (settings, level_of_it, text) in [
+        ("pool_mode = session", "fine", "one in session mode"),
+        (
+            "pool_mode = transaction\ndefault_pool_size = 1",
+            "problem",
+            "one in transaction mode",
+        ),
+        (
+            "pool_mode = transaction\ndefault_pool_size = 4",
+            "problem",
+            "one in transaction mode",
+        ),
+        ("pool_mode = statement", "problem", "one in statement mode"),
+    ] {
+        let bouncer = match Bouncer::start(&db, settings).await {
+            Ok(bouncer) => bouncer,
+            Err(why) => return left_out("pgbouncer", why),
+        };
+        let seen = findings(&bouncer.url(&db), &[]).await;
+        let said = message(&seen, "pooler");
+        assert!(said.starts_with(text), "{settings}: {said}");
+        assert_eq!(level(&seen, "pooler"), level_of_it, "{settings}");
+        assert_eq!(problems(&seen).len(), usize::from(level_of_it == "problem"));
+        db.until_no_locks().await;
+    }
+}
+
+/// The setting that the finding names makes it fine, and session-level locks are refused from then on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pooler_that_is_named_is_fine() {
+    let db = Database::create().await;
+    let bouncer = match Bouncer::start(&db, "pool_mode = transaction").await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("pgbouncer", why),
+    };
+    let before = findings(&bouncer.url(&db), &[]).await;
+    let statement = mend(&before, "pooler").remove(0);
+    // For this database alone: the role is the server's own, which other tests have too.
+    let (_, name) = db.url().rsplit_once('/').unwrap();
+    let name = name.split('?').next().unwrap();
+    let of_database = statement.replace(" SET ", &format!(" IN DATABASE {name} SET "));
+    db.run(&of_database).await;
+    let named = Bouncer::start(&db, "pool_mode = transaction")
+        .await
+        .unwrap();
+    let after = findings(&named.url(&db), &[]).await;
+    let said = message(&after, "pooler");
+    assert_eq!(problems(&after), [""; 0], "{said}");
+    assert_eq!(level(&after, "pooler"), "fine");
+    assert!(said.contains("`advisory.pooler` says so"), "{said}");
+    let reset = of_database.replace(" SET ", " RESET ");
+    db.run(reset.split(" = ").next().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_table_is_looked_at_with_the_rights_of_the_role() {
+    let db = Database::create().await;
+    let role = Role::create(&db, "lessee").await;
+    let none = findings(&role.url, &[]).await;
+    assert_eq!(level(&none, "lease_table"), "fine");
+    let named = findings(&role.url, &["--lease-table", "public.app_lease"]).await;
+    assert_eq!(problems(&named), ["lease_table"]);
+
+    let mut conn = db.connect().await;
+    Table::new().set_up(&mut conn).await.unwrap();
+    let strange = findings(&role.url, &[]).await;
+    assert_eq!(problems(&strange), [""; 0]);
+    assert_eq!(level(&strange, "lease_table"), "advice");
+    let grants = mend(&strange, "lease_table");
+    db.run(&grants[0]).await;
+    let half = findings(&role.url, &[]).await;
+    assert_eq!(problems(&half), ["lease_table"]);
+    db.run(&mend(&half, "lease_table")[1]).await;
+    let whole = findings(&role.url, &[]).await;
+    assert_eq!(level(&whole, "lease_table"), "fine", "{whole:#?}");
+
+    for change in [
+        "ALTER SEQUENCE advisory_lease_token CACHE 10",
+        "ALTER SEQUENCE advisory_lease_token CACHE 1; ALTER TABLE advisory_lease RENAME grant_id TO g",
+    ] {
+        db.run(change).await;
+        let changed = findings(&role.url, &[]).await;
+        let said = message(&changed, "lease_table");
+        assert_eq!(problems(&changed), ["lease_table"]);
+        assert!(said.contains("not what the migration creates"), "{said}");
+    }
+    role.drop(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_sits_on_a_lock_is_a_problem_and_its_command_ends_it() {
+    let db = Database::create().await;
+    let mut idle = holder(&db, "sleeper", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    let pid = pid_of(&mut idle).await;
+    let young = findings(db.url(), &["--older-than", "1h"]).await;
+    assert_eq!(problems(&young), [""; 0]);
+    assert_eq!(level(&young, "idle_sessions"), "fine");
+    let now = ["--older-than", "0s"];
+    let seen = findings(db.url(), &now).await;
+    assert_eq!(problems(&seen), ["idle_sessions"]);
+    let said = message(&seen, "idle_sessions");
+    assert!(
+        said.starts_with(&format!("{pid} (sleeper) has been idle")),
+        "{said}"
+    );
+    let command = found(&seen, "idle_sessions")["mend"][0].as_str().unwrap();
+    assert_eq!(command, format!("cargo advisory locks terminate {pid}"));
+    let url = db.url().to_owned();
+    let pid = pid.to_string();
+    let ended = spawn_blocking(move || {
+        run(
+            &["locks", "terminate", &pid, "--yes"],
+            &[("DATABASE_URL", &url)],
+        )
+    });
+    assert_eq!(ended.await.unwrap().code, Some(0));
+    let prepare = "BEGIN; SELECT pg_advisory_xact_lock(6); PREPARE TRANSACTION 'it''s'";
+    drop(holder(&db, "two-phase", prepare).await);
+    let prepared = findings(db.url(), &now).await;
+    assert_eq!(problems(&prepared), ["idle_sessions"]);
+    for statement in mend(&prepared, "idle_sessions") {
+        db.run(&statement).await;
+    }
+    let after = findings(db.url(), &now).await;
+    assert_eq!(problems(&after), [""; 0]);
+    assert_eq!(level(&after, "idle_sessions"), "fine");
+    let role = Role::create(&db, "blind").await;
+    let blind = findings(&role.url, &now).await;
+    assert_eq!(problems(&blind), [""; 0]);
+    assert_eq!(level(&blind, "idle_sessions"), "unknown");
+    role.drop(&db).await;
+}
+
+/// Over TCP, where the operating system's two hours are told.
+#[tokio::test(flavor = "multi_thread")]
+async fn keepalives_are_advised_over_tcp() {
+    if !owns_server() {
+        return left_out("a server on a port", "the server is somebody's own");
+    }
+    let (server, address) = OwnServer::start_on_a_port().await.unwrap();
+    let before = findings(&address, &[]).await;
+    let said = message(&before, "keepalives");
+    assert_eq!(level(&before, "keepalives"), "advice", "{said}");
+    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+    for statement in mend(&before, "keepalives") {
+        does(&mut admin, &statement).await;
+    }
+    let after = findings(&address, &[]).await;
+    assert_eq!(level(&after, "keepalives"), "fine");
+    assert!(
+        message(&after, "keepalives").starts_with("2min: "),
+        "{after:#?}"
+    );
+}

@@ -1,0 +1,224 @@
+//! Does the live view stay usable with a thousand locks, and does it look as the pages show it?
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use advisory_runtime::lease::{Request, Table};
+use advisory_tests::{Database, left_out, pid_of};
+
+use crate::locks::{does, holder, locks, waiter};
+
+/// The first lines of what `--watch` writes, in a pipe or on a terminal of 200 columns and 24 lines.
+async fn watched(db: &Database, words: &str, on_terminal: bool, lines: usize) -> Vec<String> {
+    let command = env!("CARGO_BIN_EXE_cargo-advisory");
+    let mut line = format!("'{command}' locks --watch --interval 50ms {words}");
+    if on_terminal {
+        line = format!("exec script -qec \"stty cols 200 rows 24; {line}\" /dev/null");
+    }
+    let url = db.url().to_owned();
+    tokio::task::spawn_blocking(move || {
+        let mut watching = Command::new("sh")
+            .args(["-c", &line])
+            .env("DATABASE_URL", url)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let read = BufReader::new(watching.stdout.take().unwrap()).lines();
+        let read = read.map(|line| line.unwrap().trim_end().to_owned());
+        let first: Vec<String> = read.take(lines).collect();
+        // In a pipe it ends by itself, for nobody reads any more; a terminal stays.
+        if on_terminal {
+            watching.kill().unwrap();
+        }
+        watching.wait().unwrap();
+        first
+    })
+    .await
+    .unwrap()
+}
+
+/// A thousand locks of one session, with two waiters.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_locks_are_counted_sorted_by_waits_and_filtered() {
+    let db = Database::create().await;
+    let take = "SELECT pg_advisory_lock(1000000 + key) FROM generate_series(1, 1000) AS key";
+    let held = holder(&db, "hoarder", take).await;
+    let (first, one) = waiter(&db, "patient", "SELECT pg_advisory_lock(1000999)").await;
+    let (second, two) = waiter(&db, "hasty", "SELECT pg_advisory_lock(1000001)").await;
+    let seen = watched(&db, "", false, 8).await;
+    assert!(
+        seen[0].starts_with("1000 locks, 2 waiters in database `"),
+        "{seen:#?}"
+    );
+    assert!(seen[2].starts_with("LOCK "), "{seen:#?}");
+    // Who has waited longest comes first.
+    assert!(seen[3].starts_with("1000999 "), "{seen:#?}");
+    assert!(seen[4].contains(&format!(" {first} ")), "{seen:#?}");
+    assert!(seen[5].starts_with("1000001 "), "{seen:#?}");
+    assert!(seen[6].contains(&format!(" {second} ")), "{seen:#?}");
+
+    for (filter, count) in [
+        ("HASTY", "1 lock with `HASTY`, 1 waiter in"),
+        ("100099", "10 locks with `100099`, 1 waiter in"),
+        (&*first.to_string(), "1 lock with `"),
+        ("nobody", "no advisory locks with `nobody` in"),
+    ] {
+        let said = locks(&db, &["--filter", filter]).await;
+        assert_eq!(said.code, Some(0));
+        assert!(said.out.contains(count), "{filter}: {}", said.out);
+    }
+    if Command::new("script").arg("--version").output().is_err() {
+        return left_out("a terminal", "`script` is not installed");
+    }
+    let seen = watched(&db, "", true, 23).await.join("\n");
+    assert!(seen.contains("every 0.0s; Ctrl-C ends"), "{seen}");
+    for part in [
+        "1000 locks, 2 waiters",
+        "1000999 ",
+        "… and more: `--filter` narrows it",
+    ] {
+        assert!(seen.contains(part), "{part}: {seen}");
+    }
+    assert_eq!(
+        seen.matches("Ctrl-C ends").count(),
+        1,
+        "one picture has the terminal's lines: {seen}"
+    );
+    drop(held);
+    for waiting in [one, two] {
+        drop(waiting.await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_leases_of_a_pattern_are_a_few_lines() {
+    let db = Database::create().await;
+    let table = Table::new().held_by("worker-7").unwrap();
+    let mut conn = db.connect().await;
+    table.set_up(&mut conn).await.unwrap();
+    let leased = |pattern: &'static str, id: u32| {
+        let request = Request::rendered(pattern, format!("{pattern}:{id}"));
+        request.ttl(Duration::from_secs(600 + u64::from(id)))
+    };
+    for id in 0..12 {
+        let lease = table
+            .acquire(&mut conn, leased("report:<month>", id))
+            .await
+            .unwrap();
+        if id % 4 == 3 {
+            let day = Duration::from_secs(86_400);
+            assert!(table.keep(&mut conn, &lease, day).await.unwrap());
+        }
+    }
+    table
+        .acquire(&mut conn, leased("mail:<id>", 0))
+        .await
+        .unwrap();
+    let shown = locks(&db, &[]).await.out;
+    let leases: Vec<&str> = shown
+        .lines()
+        .skip_while(|line| !line.starts_with("LEASE "))
+        .collect();
+    let count = |text: &str| leases.iter().filter(|line| line.starts_with(text)).count();
+    assert_eq!(
+        (count("report:<month> "), count("mail:<id> ")),
+        (3, 1),
+        "{shown}"
+    );
+    let rest = leases
+        .iter()
+        .find(|line| line.starts_with("└─ and 9 more "))
+        .unwrap();
+    assert!(rest.contains("6 held, 3 kept"), "{rest}");
+    let only = locks(&db, &["--filter", "mail"]).await.out;
+    assert!(
+        only.contains("mail:<id>") && !only.contains("report"),
+        "{only}"
+    );
+}
+
+/// A call that asks again and again waits for nothing at the server, and is not nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_tried_in_vain_is_shown() {
+    let db = Database::create().await;
+    let held = holder(
+        &db,
+        "job",
+        "SELECT pg_advisory_lock(5), pg_advisory_lock(6)",
+    )
+    .await;
+    let poll = "/*advisory:export:<id>*/;SELECT pg_catalog.pg_try_advisory_lock(5)";
+    let mut polling = holder(&db, "poller", poll).await;
+    let pid = pid_of(&mut polling).await;
+    does(&mut polling, poll).await;
+    let said = locks(&db, &[]).await.out;
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[1].starts_with("export:<id> (5) "), "{said}");
+    assert!(lines[2].starts_with("└─ tried, 0."), "{said}");
+    assert!(
+        lines[2].contains(&format!(" {pid} ")) && lines[2].contains("poller ("),
+        "{said}"
+    );
+    assert!(lines[3].starts_with("6 "), "{said}");
+    assert!(said.contains("2 locks, 0 waiters"), "{said}");
+    // Who got it holds it, and has not only tried.
+    drop(held);
+    does(&mut polling, poll).await;
+    let said = locks(&db, &[]).await.out;
+    assert!(!said.contains("tried"), "{said}");
+}
+
+/// Numbers, times and runs of spaces differ, the rest does not.
+fn shape(text: &str) -> String {
+    let mut shape = String::new();
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
+        let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+        let is_key = word.starts_with('(') && word[1..].starts_with(|c: char| c.is_ascii_digit());
+        let word = match word {
+            _ if is_number => "0",
+            _ if is_key => "(0)",
+            "(postgres)" | "(app)" => "(user)",
+            word => word,
+        };
+        shape.push_str(word);
+        shape.push(' ');
+    }
+    shape
+}
+
+/// The samples of the pages are what the command prints, of one call that holds up two others.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_samples_of_the_pages_are_what_is_printed() {
+    let db = Database::create().await;
+    let call = "/*advisory:<tenant_id>:<date>*/;SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;\
+                SELECT pg_catalog.pg_advisory_xact_lock(1839462713);BEGIN";
+    let mut held = holder(&db, "booking-service", call).await;
+    does(
+        &mut held,
+        "SELECT 1 FROM pg_class WHERE relname = 'booking'",
+    )
+    .await;
+    let (_, one) = waiter(&db, "booking-service", call).await;
+    let (_, two) = waiter(&db, "booking-service", call).await;
+    let printed = locks(&db, &[]).await.out;
+    let (printed, _) = printed.split_once("\n\n").unwrap();
+    for page in [
+        include_str!("../../README.md"),
+        include_str!("../../../advisory-runtime/docs/watching.md"),
+    ] {
+        let samples = page.split("```text\n").skip(1);
+        let samples = samples.filter_map(|rest| rest.split("```").next());
+        let mut samples =
+            samples.filter(|sample| sample.starts_with("LOCK ") && sample.contains(" PID "));
+        let sample = samples.next().expect("a sample");
+        assert_eq!(shape(sample), shape(printed), "{printed}");
+    }
+    drop(held);
+    for waiting in [one, two] {
+        drop(waiting.await.unwrap());
+    }
+}

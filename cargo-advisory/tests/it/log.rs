@@ -1,0 +1,471 @@
+//! Are the waits and deadlocks of a server's log told, in each format? On the log of a real server, in which each has happened.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use advisory_tests::{OwnServer, left_out, owns_server, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use serde_json::Value;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::locks::{CLEANUP, does};
+use crate::programs::{Said, booking_service, file, run};
+
+/// Prefixes in circulation: the default, that of pgBadger's page, that of Amazon's servers, and two more.
+const PREFIXES: [&str; 5] = [
+    "%m [%p] ",
+    "%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h ",
+    "%t:%r:%u@%d:[%p]:",
+    "%m [%p] %q%u@%d ",
+    "%m %p pid=%p app=%a ",
+];
+
+/// A server that logs in every format that it has.
+struct Logging {
+    server: OwnServer,
+}
+
+impl Logging {
+    async fn start() -> Self {
+        let server = OwnServer::start().await;
+        let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+        for setting in [
+            "logging_collector = on",
+            "log_filename = 'server.log'",
+            "log_destination = 'stderr,csvlog'",
+            "log_lock_waits = on",
+            "deadlock_timeout = '50ms'",
+        ] {
+            does(&mut admin, &format!("ALTER SYSTEM SET {setting}")).await;
+        }
+        // PostgreSQL 14 has no such format.
+        drop(
+            admin
+                .batch_execute("ALTER SYSTEM SET log_destination = 'stderr,csvlog,jsonlog'")
+                .await,
+        );
+        drop(admin);
+        server.stop("fast").await;
+        server.start_again().await;
+        Self { server }
+    }
+
+    /// The logs that there are, with the name of their format.
+    fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        let names = [("stderr", "log"), ("csvlog", "csv"), ("jsonlog", "json")];
+        let path = |end: &str| self.server.file(&format!("data/log/server.{end}"));
+        let files = names.map(|(format, end)| (format, path(end)));
+        files
+            .into_iter()
+            .filter(|(_, path)| path.exists())
+            .collect()
+    }
+
+    fn stderr(&self) -> PathBuf {
+        self.server.file("data/log/server.log")
+    }
+
+    async fn connect(&self, application: &str) -> AsyncPgConnection {
+        let mut conn = AsyncPgConnection::establish(self.server.url())
+            .await
+            .unwrap();
+        does(
+            &mut conn,
+            &format!("SET application_name = '{application}'"),
+        )
+        .await;
+        conn
+    }
+
+    /// Waits until each log has a text so many times.
+    async fn until_logged(&self, text: &str, count: usize) {
+        let end = Instant::now() + Duration::from_secs(30);
+        let mut poll = interval(Duration::from_millis(10));
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for (_, path) in self.files() {
+            loop {
+                let log = std::fs::read(&path).unwrap();
+                let found = String::from_utf8_lossy(&log).matches(text).count();
+                if found >= count {
+                    break;
+                }
+                assert!(
+                    Instant::now() < end,
+                    "{text} {found} times: {}",
+                    path.display()
+                );
+                poll.tick().await;
+            }
+        }
+    }
+
+    /// Begins a wait, and returns when the log has it.
+    async fn wait(
+        &self,
+        application: &str,
+        settings: &str,
+        sql: &str,
+        logged: &str,
+    ) -> (i32, JoinHandle<AsyncPgConnection>) {
+        let mut conn = self.connect(application).await;
+        does(&mut conn, settings).await;
+        let pid = pid_of(&mut conn).await;
+        let sql = sql.to_owned();
+        let waiting = tokio::spawn(async move {
+            drop(conn.batch_execute(&sql).await);
+            conn
+        });
+        self.until_logged(&logged.replace("{pid}", &pid.to_string()), 1)
+            .await;
+        (pid, waiting)
+    }
+}
+
+const STILL_WAITING: &str = "process {pid} still waiting for";
+
+/// Every kind of wait, once. Returns what the pids were called by.
+async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
+    let mut pids = Vec::new();
+    // A wait that ends with the lock.
+    let mut holder = logs.connect("cleanup-job").await;
+    pids.push((pid_of(&mut holder).await, "cleanup-job"));
+    does(&mut holder, &format!("SELECT pg_advisory_lock({CLEANUP})")).await;
+    let call = "/*advisory:<tenant_id>:<date>*/;SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;\n\
+                SELECT pg_catalog.pg_advisory_xact_lock(42424242);BEGIN";
+    let (pid, waiting) = logs.wait("booking, \"one\"", "", call, STILL_WAITING).await;
+    does(&mut holder, "SELECT pg_advisory_unlock_all()").await;
+    drop(waiting.await.unwrap());
+    logs.until_logged(&format!("process {pid} acquired"), 1)
+        .await;
+
+    // Waits that are given up: by a time-out, by an administrator, and one that is too short to be logged itself.
+    does(
+        &mut holder,
+        "SELECT pg_advisory_lock(7, -3), pg_advisory_lock(72707369)",
+    )
+    .await;
+    let pair = "/*advisory:pair:<a>*/;SELECT pg_catalog.pg_advisory_lock(7,-3)";
+    let (pid, waiting) = logs
+        .wait("pairs", "SET lock_timeout = '300ms'", pair, STILL_WAITING)
+        .await;
+    pids.push((pid, "pairs"));
+    drop(waiting.await.unwrap());
+    let (pid, waiting) = logs
+        .wait(
+            "prisma",
+            "",
+            "SELECT pg_advisory_lock(72707369)",
+            STILL_WAITING,
+        )
+        .await;
+    does(&mut holder, &format!("SELECT pg_cancel_backend({pid})")).await;
+    drop(waiting.await.unwrap());
+    let mut conn = logs.connect("short").await;
+    does(&mut conn, "SET lock_timeout = '5ms'").await;
+    drop(conn.batch_execute(pair).await);
+    does(&mut holder, "SELECT pg_advisory_unlock_all()").await;
+
+    // A deadlock.
+    let (a, b) = (
+        "/*advisory:a:<x>*/;SELECT pg_advisory_lock(1001)",
+        "/*advisory:b:<y>*/;SELECT pg_advisory_lock(-1002)",
+    );
+    let mut one = logs.connect("one").await;
+    does(&mut one, a).await;
+    let mut two = logs.connect("two").await;
+    does(&mut two, b).await;
+    let first = pid_of(&mut one).await;
+    pids.push((first, "one"));
+    let waiting = tokio::spawn(async move {
+        drop(one.batch_execute(b).await);
+        one
+    });
+    let still_waiting = STILL_WAITING.replace("{pid}", &first.to_string());
+    logs.until_logged(&still_waiting, 1).await;
+    two.batch_execute(a).await.unwrap_err();
+    drop(two);
+    drop(waiting.await.unwrap());
+    logs.until_logged(&format!("process {first} acquired"), 1)
+        .await;
+    pids
+}
+
+async fn log(words: &[&str]) -> Said {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    spawn_blocking(move || {
+        let words: Vec<&str> = ["log"]
+            .into_iter()
+            .chain(words.iter().map(String::as_str))
+            .collect();
+        run(&words, &[])
+    })
+    .await
+    .unwrap()
+}
+
+async fn json(path: &Path, words: &[&str]) -> Value {
+    let path = path.to_str().unwrap();
+    let said = log(&[&[path, "--format", "json"], words].concat()).await;
+    assert_eq!((said.code, &*said.err), (Some(0), ""));
+    serde_json::from_str(&said.out).unwrap()
+}
+
+/// The entry of a lock.
+fn lock<'v>(value: &'v Value, key: &Value) -> &'v Value {
+    let mut locks = value["locks"].as_array().unwrap().iter();
+    locks
+        .find(|lock| lock["number"] == *key || lock["pair"] == *key)
+        .unwrap_or_else(|| panic!("{key}: {value:#}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_wait_is_told_in_each_format_and_behind_each_prefix() {
+    if !owns_server() {
+        return left_out("a server's log", "the server is somebody's own");
+    }
+    let logs = Logging::start().await;
+    let mut admin = logs.connect("admin").await;
+    let mut pids = Vec::new();
+    for prefix in PREFIXES {
+        let set = format!("ALTER SYSTEM SET log_line_prefix = '{prefix}'");
+        does(&mut admin, &set).await;
+        does(&mut admin, "SELECT pg_reload_conf()").await;
+        // The next connection has it.
+        pids.extend(scenario(&logs).await);
+    }
+    drop(admin);
+    let artifact = booking_service();
+    let files = logs.files();
+    assert!(files.len() >= 2, "{files:?}");
+    let rounds = PREFIXES.len();
+    for (format, path) in files {
+        let value = json(&path, &["--artifact", &artifact]).await;
+        for (key, name, waits, cancelled, deadlocks) in [
+            (CLEANUP.into(), "42424242", rounds, 0, 0),
+            (
+                serde_json::json!([7, -3]),
+                "pair:<a>",
+                2 * rounds,
+                2 * rounds,
+                0,
+            ),
+            (72_707_369.into(), "72707369", rounds, rounds, 0),
+            (1001.into(), "a:<x>", rounds, 0, rounds),
+            ((-1002).into(), "b:<y>", rounds, 0, rounds),
+        ] {
+            let lock = lock(&value, &key);
+            assert_eq!(lock["names"][0]["key"], name, "{format}: {lock:#}");
+            assert_eq!(lock["waits"], waits, "{format}: {lock:#}");
+            assert_eq!(lock["cancelled"], cancelled, "{format}: {lock:#}");
+            assert_eq!(lock["deadlocks"], deadlocks, "{format}: {lock:#}");
+        }
+        let cleanup = lock(&value, &CLEANUP.into());
+        assert_eq!(cleanup["names"][0]["name"], "idempotency-cleanup");
+        assert!(cleanup["longest_ms"].as_u64().unwrap() >= 50, "{cleanup:#}");
+        assert!(cleanup["total_ms"].as_u64() >= cleanup["longest_ms"].as_u64());
+        let holders = cleanup["holders"].as_array().unwrap();
+        assert_eq!(holders.len(), rounds, "{format}: {cleanup:#}");
+        for (pid, _) in pids.iter().filter(|(_, name)| *name == "cleanup-job") {
+            assert!(holders.iter().any(|holder| holder["pid"] == *pid));
+        }
+        let given_up = lock(&value, &serde_json::json!([7, -3]));
+        assert!(
+            given_up["longest_ms"].as_u64().unwrap() >= 300,
+            "{given_up:#}"
+        );
+        assert_eq!(
+            lock(&value, &72_707_369.into())["names"][0]["name"],
+            "Prisma Migrate"
+        );
+        assert_eq!(
+            value["locks"].as_array().unwrap().len(),
+            5,
+            "{format}: {value:#}"
+        );
+        assert_eq!(value["not_over"], 0, "{format}");
+        let deadlocks = value["deadlocks"].as_array().unwrap();
+        assert_eq!(deadlocks.len(), rounds, "{format}");
+        for deadlock in deadlocks {
+            let names = deadlock["sessions"].as_array().unwrap().iter();
+            let mut names: Vec<_> = names
+                .map(|session| session["lock"]["names"][0]["key"].as_str().unwrap())
+                .collect();
+            names.sort_unstable();
+            assert_eq!(names, ["a:<x>", "b:<y>"], "{format}");
+            assert_eq!(deadlock["victim"], deadlock["sessions"][0]["pid"]);
+        }
+        // Who a process was, where the format tells.
+        if format != "stderr" {
+            let (pid, _) = pids.iter().find(|(_, name)| *name == "one").unwrap();
+            let mut sessions = deadlocks
+                .iter()
+                .flat_map(|it| it["sessions"].as_array().unwrap());
+            let session = sessions.find(|session| session["pid"] == *pid).unwrap();
+            assert_eq!(session["who"], "one (postgres)", "{format}");
+        }
+        let table = log(&[path.to_str().unwrap(), "--artifact", &artifact]).await;
+        let summary = table.out.lines().last().unwrap();
+        let counts = format!(
+            "{} waits for 5 locks: {} cancelled, {rounds} deadlocks; ",
+            6 * rounds,
+            3 * rounds
+        );
+        assert!(summary.starts_with(&counts), "{summary}");
+        assert!(
+            table.out.contains("\nidempotency-cleanup (42424242) "),
+            "{}",
+            table.out
+        );
+    }
+}
+
+/// What is piped in is the same as a file; and what is no log is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_standard_input_is_a_log_and_a_program_is_none() {
+    let text = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 still waiting for ShareLock on advisory lock [5,0,42,1] after 1003.570 ms\n\
+                2026-11-22 07:06:19.026 UTC [3] DETAIL:  Processes holding the lock: 1, 2. Wait queue: 3.\n\
+                2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock_shared(42)";
+    let path = file("one-wait.log", text);
+    let of_file = log(&[&path]).await;
+    assert_eq!(of_file.code, Some(0));
+    assert!(of_file.out.contains("\n42    1 "), "{}", of_file.out);
+    assert!(
+        of_file.out.contains(
+            "1 wait for 1 lock: 0 cancelled, 1 not over at the end, 0 deadlocks; 1 message"
+        ),
+        "{}",
+        of_file.out
+    );
+    for words in [&["log"][..], &["log", "-"]] {
+        let mut piped = spawn(words, Stdio::piped());
+        piped
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+        let said = piped.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(said.stdout).unwrap(), of_file.out);
+    }
+    let nothing = log(&[&file("no.log", "a line of something else\n")]).await;
+    assert_eq!((nothing.code, &*nothing.out), (Some(2), ""));
+    assert!(
+        nothing.err.contains("no message of a PostgreSQL server"),
+        "{}",
+        nothing.err
+    );
+    let quiet = log(&[&file(
+        "quiet.log",
+        "2026-11-22 07:06:19.026 UTC [3] LOG:  checkpoint starting: time\n",
+    )])
+    .await;
+    assert_eq!(quiet.code, Some(0));
+    assert!(
+        quiet
+            .out
+            .starts_with("no waits for advisory locks in 1 message, "),
+        "{}",
+        quiet.out
+    );
+    assert!(quiet.out.contains("`log_lock_waits`"), "{}", quiet.out);
+}
+
+/// What others wrote into a log steers no terminal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_steers_no_terminal() {
+    let nasty = "\u{1b}]0;owned\u{7} \u{202e}";
+    let mut text = String::new();
+    let prefix = format!("2026-11-22 07:06:19.026 UTC [3] user={nasty},app={nasty} ");
+    write!(
+        text,
+        "{prefix}ERROR:  deadlock detected\n\
+         {prefix}DETAIL:  Process 3 waits for ExclusiveLock on advisory lock [5,0,42,1]; blocked by process 4.\n\
+         \tProcess 4 waits for ShareLock on {nasty}; blocked by process 3.\n\
+         \tProcess 3: /*advisory:{nasty}*/SELECT pg_advisory_lock(42)\n"
+    )
+    .unwrap();
+    let path = file("nasty.log", text);
+    for words in [&[][..], &["--format", "json"]] {
+        let said = log(&[&[&*path], words].concat()).await;
+        assert_eq!(said.code, Some(0));
+        let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
+        assert_eq!(said.out.chars().find(steers), None, "{}", said.out);
+        assert!(said.out.contains("owned"), "{}", said.out);
+    }
+}
+
+fn spawn(words: &[&str], stdin: Stdio) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .args(words)
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// As the log grows, after the file was put aside, and until Ctrl-C.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_followed_is_told_as_it_happens() {
+    if !owns_server() {
+        return left_out("a server's log", "the server is somebody's own");
+    }
+    let logs = Logging::start().await;
+    let path = logs.stderr();
+    let mut following = spawn(&["log", "--follow", path.to_str().unwrap()], Stdio::null());
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    let mut holder = logs.connect("job").await;
+    does(&mut holder, "SELECT pg_advisory_lock(42)").await;
+    let call = "/*advisory:booking:<id>*/;SELECT pg_catalog.pg_advisory_lock(42)";
+    let (pid, waiting) = logs.wait("web", "", call, STILL_WAITING).await;
+    let mut next = || lines.next().unwrap().unwrap();
+    let line = next();
+    let holder_pid = pid_of(&mut holder).await;
+    let text = format!("{pid} has waited 0.0s for booking:<id> (42), held by {holder_pid}");
+    assert!(line.ends_with(&text), "{line}");
+    drop(holder);
+    drop(waiting.await.unwrap());
+    let line = next();
+    assert!(
+        line.contains(&format!("{pid} acquired booking:<id> (42) after ")),
+        "{line}"
+    );
+    // Another file is put in its place, and is shorter.
+    std::fs::write(&path, "").unwrap();
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    let said = "2026-11-22 07:06:19.026 UTC [3] ERROR:  canceling statement due to lock timeout\n\
+                2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock(9)\n";
+    file.write_all(said.as_bytes()).unwrap();
+    let line = next();
+    assert!(
+        line.ends_with("3 gave up 9: canceling statement due to lock timeout"),
+        "{line}"
+    );
+    let pid = following.id().to_string();
+    Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert_eq!(following.wait().unwrap().code(), Some(0));
+}
+
+/// A pipe that stays open is told without its end, as an object a line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_is_followed_until_it_ends() {
+    let mut following = spawn(&["log", "-f", "--format", "json"], Stdio::piped());
+    let mut pipe = following.stdin.take().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    let said = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1689.402 ms\n";
+    for _ in 0..2 {
+        pipe.write_all(said.as_bytes()).unwrap();
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(line["event"], "acquired");
+        assert_eq!(line["locks"][0]["number"], 42);
+        assert_eq!(line["waited_ms"], 1689);
+    }
+    drop(pipe);
+    assert_eq!(following.wait().unwrap().code(), Some(0));
+    assert!(lines.next().is_none());
+}

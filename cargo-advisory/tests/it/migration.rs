@@ -1,0 +1,82 @@
+//! Are the project's own migrations printed as they are, and do they run, up and down?
+
+use advisory_tests::Database;
+use tokio::task::spawn_blocking;
+
+use crate::programs::{Said, advisory, scratch};
+
+fn migration(words: &[&str]) -> Said {
+    advisory(&[&["migration"], words].concat())
+}
+
+async fn printed(words: &'static [&'static str]) -> String {
+    let said = spawn_blocking(|| migration(words)).await.unwrap();
+    assert_eq!((said.code, &*said.err), (Some(0), ""), "{words:?}");
+    said.out
+}
+
+#[test]
+fn what_is_printed_is_the_crates_migration() {
+    macro_rules! file {
+        ($name:literal) => {
+            include_str!(concat!("../../../advisory-runtime/migrations/", $name))
+        };
+    }
+    for (words, file) in [
+        (
+            &["lease"][..],
+            file!("2026-01-02-000000_advisory_lease/up.sql"),
+        ),
+        (
+            &["lease", "--down"],
+            file!("2026-01-02-000000_advisory_lease/down.sql"),
+        ),
+        (&["keys"], file!("2026-01-01-000000_advisory_keys/up.sql")),
+        (
+            &["keys", "--down"],
+            file!("2026-01-01-000000_advisory_keys/down.sql"),
+        ),
+    ] {
+        assert!(migration(words).out == file, "{words:?}");
+        let path = scratch("migration.sql");
+        let said = migration(&[words, &["-o", &path]].concat());
+        assert_eq!((said.code, &*said.out), (Some(0), ""));
+        assert!(std::fs::read_to_string(&path).unwrap() == file, "{words:?}");
+    }
+}
+
+/// In an empty database, each migration makes what it names, and its `down.sql` leaves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_migration_runs_up_and_down_and_up_again() {
+    let db = Database::create().await;
+    db.run("CREATE SCHEMA locks").await;
+    let left = "SELECT (SELECT count(*) FROM pg_class WHERE relnamespace IN ('public'::regnamespace, 'locks'::regnamespace)) \
+                + (SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace)";
+    for (up, down, made) in [
+        (
+            &["lease"][..],
+            &["lease", "--down"][..],
+            "public.advisory_lease",
+        ),
+        (
+            &["lease", "--table", "locks.app_lease"],
+            &["lease", "--table", "locks.app_lease", "--down"],
+            "locks.app_lease",
+        ),
+        (&["keys"], &["keys", "--down"], "advisory_key(text)"),
+    ] {
+        let (up, down) = (printed(up).await, printed(down).await);
+        let kind = if made.ends_with(')') {
+            "regprocedure"
+        } else {
+            "regclass"
+        };
+        let is_there = format!("SELECT (to_{kind}('{made}') IS NOT NULL)::int");
+        for _ in 0..2 {
+            db.run(&up).await;
+            assert_eq!(db.count(&is_there).await, 1, "{made}");
+            db.run(&down).await;
+            assert_eq!(db.count(left).await, 0, "{made}");
+        }
+    }
+}
