@@ -68,11 +68,14 @@ impl KeyPattern {
                 );
             }
         }
-        if let Some(word) = self.names_value_in_text(names) {
+        if let Some(word) = self.names_value_in_text(names)
+            && !may_be_ambiguous
+        {
             errors.at(
                 span,
                 format_args!(
-                    "`{word}` is text in this key, which is one lock for all values: write `<{word}>`"
+                    "`{word}` is text in this key, which is one lock for all values: write `<{word}>`, or say why it is text with \
+                     `allow_ambiguous = \"…\"`"
                 ),
             );
         }

@@ -352,4 +352,10 @@ fn spawned(mut conn: AsyncPgConnection, mut rooms: Rooms) {
     });
 }
 
+/// A parameter's name that is meant as text.
+#[advisory_lock(key = "cache:refresh", allow_ambiguous = "one refresh at a time, whatever is refreshed")]
+async fn word_as_text(conn: &mut AsyncPgConnection, refresh: &str) -> QueryResult<usize> {
+    insert(conn, i64::from(refresh.is_empty())).await
+}
+
 fn main() {}
