@@ -136,6 +136,21 @@ fn anchor(heading: &str) -> String {
     kept.collect()
 }
 
+#[test]
+fn the_guides_contents_name_every_page() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../advisory-runtime/docs");
+    let contents = std::fs::read_to_string(docs.join("README.md")).expect("the contents");
+    for entry in std::fs::read_dir(docs).expect("the pages") {
+        let name = entry.expect("an entry").file_name();
+        let link = format!("]({})", name.to_string_lossy());
+        assert!(
+            name == "README.md" || contents.contains(&link),
+            "the contents do not name {}",
+            name.to_string_lossy()
+        );
+    }
+}
+
 /// Where the guide's page of promises finds a test by the name of its file.
 const TESTS: [&str; 4] = [
     "tests/tests",
