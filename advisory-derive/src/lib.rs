@@ -78,7 +78,7 @@ use quote::quote;
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
 /// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after the body has returned `Ok`, or after `lease.complete(conn)`. Scope `"lease"` |
 /// | `queue` | none; `64` | at most this many calls of this process wait for the key before they take a connection; with an expression for `conn`, and not with `mode = "shared"` or scope `"lease"` |
-/// | `handle` | none; `handle = lock` | what the body calls the lock: its keys, and how long it waited for them; of a lease also its fencing token; of a declared lock `lock.holding()`, for functions that must not run without it |
+/// | `handle` | none; `handle = lock` | what the body calls the lock: its keys, how long it waited for them, and `lock.check(conn).await`, which asks whether it is still held; of a lease also its fencing token; of a declared lock `lock.holding()`, for functions that must not run without it |
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key stays a text |
 /// | `name` | none; `"booking-slot"` | sites of one name and pattern are one lock, on purpose |
 /// | `component` | none; `"payments"` | for the registry, whose "purpose" is the first line of the doc comment |

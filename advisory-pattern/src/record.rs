@@ -240,7 +240,7 @@ impl Record {
             let text =
                 text.map_err(|_| RecordError::Malformed("text that is not UTF-8".to_owned()))?;
             records.push(Self::decode(text)?);
-            rest = &reach[end..];
+            rest = &rest[1 + end..];
         }
         records.sort();
         records.dedup();

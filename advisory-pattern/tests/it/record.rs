@@ -199,6 +199,26 @@ fn the_module_is_the_compilers_to_fill_in() {
     assert_eq!(read[0].module, "shop::cart");
 }
 
+/// More than the longest record: a program of a few hundred lock sites.
+#[test]
+fn every_record_is_found_however_many_there_are() {
+    let records: Vec<Record> = (0..2_000)
+        .map(|line| Record {
+            line,
+            purpose: Some("a purpose that makes the record as long as most are".to_owned()),
+            ..Record::default()
+        })
+        .collect();
+    let bytes: Vec<u8> = records
+        .iter()
+        .flat_map(|record| record.encode().into_bytes())
+        .collect();
+    assert!(bytes.len() > 200_000);
+    let found = Record::find_all(&bytes).unwrap();
+    let lines: Vec<u32> = found.iter().map(|record| record.line).collect();
+    assert_eq!(lines, Vec::from_iter(0..2_000));
+}
+
 #[test]
 fn control_characters_cannot_forge_a_field_or_a_record() {
     let record = Record {
