@@ -3,8 +3,9 @@
 use crate::bookings::{database, execute, insert};
 use crate::lease;
 use advisory_runtime::lease::{Leases, Request as LeaseRequest, Store, Table};
-use advisory_runtime::{Error, LockKey, advisory_lock, lock_key};
+use advisory_runtime::{Error, LockKey, Pool as _, advisory_lock, lock_key};
 use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool;
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -83,8 +84,8 @@ async fn briefly(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
     Ok(())
 }
 
-#[advisory_lock(key = "alert:<room>", name = "alert", wait = "300ms", queue = 1)]
-async fn in_line(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+#[advisory_lock(key = "alert:<room>", name = "alert", wait = "300ms", queue = 1, conn = pool.connection().await?)]
+async fn in_line(pool: &deadpool::Pool<AsyncPgConnection>, room: i64) -> Result<(), Error> {
     let _ = conn;
     Ok(())
 }
@@ -99,7 +100,6 @@ async fn leased<P: Store>(leases: &Leases<P>, room: i64, started: &Notify) -> Re
 async fn calls() {
     let db = database().await;
     let (mut holder, mut one) = (db.connect().await, db.connect().await);
-    let (mut two, mut three) = (db.connect().await, db.connect().await);
     never(&mut one, 1, "").await.unwrap();
     let error = never(&mut one, 1, "swallows").await.unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
@@ -108,7 +108,7 @@ async fn calls() {
 
     let mut one = db.connect().await;
     let room = 1;
-    let key = lock_key!("alert:<room>", name = "alert").key();
+    let key = lock_key!("alert:<room: int>", name = "alert").key();
     execute(&mut holder, &format!("SELECT pg_advisory_lock({key})"))
         .await
         .unwrap();
@@ -116,11 +116,8 @@ async fn calls() {
     assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
     let error = briefly(&mut one, 1).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
-    let lines = tokio::join!(
-        in_line(&mut one, 1),
-        in_line(&mut two, 1),
-        in_line(&mut three, 1)
-    );
+    let pool = db.deadpool(3);
+    let lines = tokio::join!(in_line(&pool, 1), in_line(&pool, 1), in_line(&pool, 1));
     let errors = [
         lines.0.unwrap_err(),
         lines.1.unwrap_err(),
@@ -236,7 +233,7 @@ async fn alerts_and_dashboard_name_what_is_emitted() {
 }
 
 #[test]
-fn each_alert_has_its_row_and_the_dashboard_is_json() {
+fn each_alert_has_its_row_on_the_page() {
     let alerts: Vec<&str> = RULES
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- alert: "))
@@ -247,23 +244,4 @@ fn each_alert_has_its_row_and_the_dashboard_is_json() {
         .collect();
     assert_eq!(alerts, rows);
     assert_eq!(RULES.matches("expr: |").count(), alerts.len());
-    let board: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
-    let panels = board["panels"].as_array().unwrap();
-    let mut ids: Vec<_> = panels
-        .iter()
-        .map(|panel| panel["id"].as_u64().unwrap())
-        .collect();
-    ids.dedup();
-    assert_eq!(ids.len(), panels.len());
-    for panel in panels {
-        let targets = panel["targets"].as_array().unwrap();
-        for target in targets {
-            let expression = target["expr"].as_str().unwrap();
-            let count = |letter: char| expression.matches(letter).count();
-            assert_eq!(count('('), count(')'), "{expression}");
-            assert_eq!(count('{'), count('}'), "{expression}");
-            assert!(!selectors(expression).is_empty(), "{expression}");
-        }
-        assert!(!targets.is_empty(), "{panel}");
-    }
 }
