@@ -10,8 +10,8 @@ use std::env;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use advisory_runtime::Error;
-use advisory_runtime::lease::Leases;
+use advisory_runtime::lease::Table;
+use advisory_runtime::{Error, Pool as _};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -48,7 +48,7 @@ async fn main() -> Outcome<()> {
     let db = Database::try_create().await?;
     db.run(SCHEMA).await;
     let pool = db.deadpool(4);
-    Leases::new(pool.clone()).set_up().await?;
+    Table::new().set_up(&mut pool.connection().await?).await?;
 
     // The sales give no answer yet, so that the first process is still reading them when it is stopped.
     let mut sales = db.connect().await;
@@ -109,7 +109,10 @@ async fn publish(pool: Pool<AsyncPgConnection>, author: &'static str) -> Outcome
 }
 
 fn is_lost(error: &anyhow::Error) -> bool {
-    matches!(Error::find(&**error), Some(Error::LockLost { .. }))
+    matches!(
+        Error::find(&**error).as_deref(),
+        Some(Error::LockLost { .. })
+    )
 }
 
 /// Killed when it is dropped, which also ends one that stands still.

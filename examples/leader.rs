@@ -11,7 +11,7 @@ use std::env;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use advisory_runtime::lease::{self, Leases, Request, Term};
+use advisory_runtime::lease::{self, Lease, Leases, Request, Table};
 use advisory_runtime::{Error, Pool as _};
 use advisory_tests::Database;
 use diesel::prelude::*;
@@ -55,7 +55,7 @@ async fn main() -> Outcome<()> {
     let db = Database::try_create().await?;
     db.run(SCHEMA).await;
     let pool = db.deadpool(2);
-    Leases::new(pool.clone()).set_up().await?;
+    Table::new().set_up(&mut pool.connection().await?).await?;
     let processes = ["first", "second", "third"].map(|name| Process::start(name, db.url()));
     let processes: Vec<Process> = processes.into_iter().collect::<Outcome<_>>()?;
 
@@ -112,7 +112,7 @@ async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
 }
 
 /// Writes again and again, and notes what became of it.
-async fn work(pool: Pool<AsyncPgConnection>, name: String, term: Term) {
+async fn work(pool: Pool<AsyncPgConnection>, name: String, term: Lease) {
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     loop {
         pause.tick().await;
@@ -120,7 +120,7 @@ async fn work(pool: Pool<AsyncPgConnection>, name: String, term: Term) {
             continue;
         };
         let written = conn.transaction(async |conn| {
-            term.lease().fence(conn).await?;
+            term.fence(conn).await?;
             note(conn, &name, &term, "written").await
         });
         if let Err(Error::LockLost { .. }) = written.await {
@@ -133,7 +133,7 @@ async fn work(pool: Pool<AsyncPgConnection>, name: String, term: Term) {
 async fn note(
     conn: &mut AsyncPgConnection,
     name: &str,
-    term: &Term,
+    term: &Lease,
     outcome: &str,
 ) -> Result<(), Error> {
     let token = term.token().get();

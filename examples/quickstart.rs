@@ -1,3 +1,8 @@
+//! The program on the README's first screen, from `use` on.
+
+#![allow(clippy::print_stdout, reason = "it is run to be read")]
+#![allow(missing_docs, reason = "nothing in a program is public")]
+
 use advisory_runtime::advisory_lock;
 use chrono::NaiveDate;
 use diesel::prelude::*;

@@ -7,7 +7,8 @@ pub(crate) mod key;
 pub(crate) mod value;
 
 use crate::errors::Errors;
-use crate::tokens::split_at_commas;
+use crate::function::mentions;
+use crate::tokens::{is_punct, split_at_commas};
 use advisory_pattern::Derivation;
 use argument::{name_of, not_implemented, set, value_of};
 use choice::{Isolation, Scope, choice};
@@ -16,17 +17,20 @@ use key::{KeyArg, key, keys, with};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::{LitInt, LitStr};
-use value::{ident, number, overlap, reason, string, tables};
+use value::{conversion, ident, label, number, overlap, permits, reason, returned, string, tables};
 
 /// The arguments of `#[advisory_lock]`.
-pub(crate) const ADVISORY_LOCK: [&str; 25] = [
+pub(crate) const ADVISORY_LOCK: [&str; 28] = [
     "key",
     "keys",
     "with",
     "scope",
     "mode",
     "wait",
+    "poll",
+    "permits",
     "on_held",
+    "err",
     "max_hold",
     "isolation",
     "nested",
@@ -55,7 +59,11 @@ pub(crate) struct Args {
     scope: Option<Scope>,
     is_shared: Option<bool>,
     pub(crate) wait: Option<Wait>,
+    pub(crate) poll: Option<Duration>,
+    pub(crate) permits: Option<LitInt>,
     pub(crate) on_held: Option<TokenStream>,
+    /// Makes the function's error of the lock's.
+    pub(crate) err: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
     /// For a lease, as are `renew`, `keep` and `pool`.
     pub(crate) ttl: Option<Duration>,
@@ -93,9 +101,29 @@ impl Args {
         others.map(|(other, _)| other.value()).collect()
     }
 
+    /// Whether the lock uses this name's value for anything but its keys.
+    pub(crate) fn use_name(&self, name: &Ident) -> bool {
+        if self.is_session() && self.conn.is_none() && name == "conn" {
+            return true;
+        }
+        let name = name.to_string();
+        let mut written = [&self.on_held, &self.err, &self.conn, &self.pool].into_iter();
+        written.any(|written| {
+            written
+                .as_ref()
+                .is_some_and(|written| mentions(written, &name))
+        })
+    }
+
     /// The path of the runtime.
     pub(crate) fn runtime(&self) -> TokenStream {
         runtime(self.krate.as_ref())
+    }
+
+    /// How many may hold the lock at once.
+    pub(crate) fn permits(&self) -> Option<u32> {
+        let permits = self.permits.as_ref()?;
+        permits.base10_parse().ok()
     }
 
     /// Refuses arguments that do not fit, each with its message.
@@ -146,8 +174,20 @@ impl Args {
     pub(crate) fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Self {
         let mut args = Self::default();
         for argument in split_at_commas(tokens) {
+            let mut semicolons = argument.clone().into_iter();
+            if let Some(semicolon) = semicolons.find(|token| is_punct(token, ';')) {
+                errors.at(semicolon.span(), "write `,` between two arguments");
+                // What follows it is not read, and could be any argument.
+                args.given.push(("key".to_owned(), semicolon.span()));
+                continue;
+            }
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
+            if let Some(TokenTree::Ident(word)) = &name
+                && argument::meant(&word.to_string()) == Some("key")
+            {
+                args.given.push(("key".to_owned(), word.span()));
+            }
             if let Some(TokenTree::Literal(literal)) = &name
                 && known.contains(&"key")
             {
@@ -190,14 +230,17 @@ impl Args {
             "keys" => set!(keys, keys(value, errors)),
             "scope" => {
                 let scopes = Scope::ALL.map(|scope| (scope.name(), scope));
-                set!(scope, choice(value, name, scopes, errors));
+                set!(scope, choice(&value, name, scopes, errors));
             }
             "mode" => {
                 let modes = [("exclusive", false), ("shared", true)];
-                set!(is_shared, choice(value, name, modes, errors));
+                set!(is_shared, choice(&value, name, modes, errors));
             }
             "wait" => set!(wait, duration::wait(value, name, errors)),
-            "on_held" => set!(on_held, Some(value)),
+            "poll" => set!(poll, duration::bound(value, name, &duration::POLL, errors)),
+            "permits" => set!(permits, permits(value, name, errors)),
+            "on_held" => set!(on_held, returned(value, errors)),
+            "err" => set!(err, conversion(value, errors)),
             "max_hold" => set!(
                 max_hold,
                 duration::bound(value, name, &duration::MAX_HOLD, errors)
@@ -211,20 +254,20 @@ impl Args {
             "pool" => set!(pool, Some(value)),
             "isolation" => {
                 let levels = Isolation::ALL.map(|level| (level.name(), level));
-                set!(isolation, choice(value, name, levels, errors));
+                set!(isolation, choice(&value, name, levels, errors));
             }
             "nested" => {
                 let answers = [("allow", false), ("refuse", true)];
-                set!(refuses_nested, choice(value, name, answers, errors));
+                set!(refuses_nested, choice(&value, name, answers, errors));
             }
             "queue" => set!(queue, number(value, name, errors)),
             "handle" => set!(handle, ident(value, name, errors)),
             "conn" => set!(conn, Some(value)),
             "derivation" => {
                 let derivations = Derivation::ALL.map(|known| (known.name(), known));
-                set!(derivation, choice(value, name, derivations, errors));
+                set!(derivation, choice(&value, name, derivations, errors));
             }
-            "name" => set!(name, string(value, name, errors)),
+            "name" => set!(name, label(value, name, errors)),
             "component" => set!(component, string(value, name, errors)),
             "guards" => set!(guards, tables(value, name, errors)),
             "max_keys" => set!(max_keys, number(value, name, errors)),

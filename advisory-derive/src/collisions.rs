@@ -7,7 +7,7 @@
 use crate::args::Args;
 use crate::errors::Errors;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{Lock, LockedKey, Part};
+use advisory_pattern::{Guess, Lock, LockedKey, Part, Side, advice};
 use proc_macro2::Span;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -20,6 +20,9 @@ struct SiteLock {
     prefix: Option<String>,
     /// The key as written.
     written: String,
+    guesses: Vec<Guess>,
+    /// The word with which a message suggests to start the key.
+    word: Option<String>,
 }
 
 /// Where a site is. Spans cannot be stored: using one after its expansion panics.
@@ -52,38 +55,61 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
         };
         let prefix = prefix(&key);
         let lock = Lock::new(key, site.derivation, name.clone(), args.allowed_overlaps())
-            .within(site.key_space());
-        let found = earlier_locks
-            .iter()
-            .filter(|earlier| {
-                // Two locks of one name are compared whatever their keys are.
-                name.is_some() || can_be_equal(prefix.as_deref(), earlier.prefix.as_deref())
-            })
-            .find_map(|earlier| {
-                let is_other = earlier.place.krate == place.krate && earlier.place != place;
-                is_other.then(|| Some((earlier, lock.collision(&earlier.lock)?)))?
-            });
-        if let Some((earlier, collision)) = found {
-            let there = &earlier.place;
-            errors.at(
-                known.span,
-                format_args!(
-                    "{}\n --> {}:{}:{} ({}) is the other lock\n  = {collision}\n  = help: {}",
-                    collision.headline(&known.written, &earlier.written),
-                    there.file,
-                    there.line,
-                    there.column,
-                    there.item,
-                    collision.help(&known.written, site.key_prefix()),
-                ),
-            );
-        }
-        earlier_locks.push(SiteLock {
+            .within(site.key_space())
+            .with_permits(args.permits().unwrap_or(1));
+        let site_lock = SiteLock {
             place: place.clone(),
             lock,
             prefix,
             written: known.written.clone(),
-        });
+            guesses: known.guesses.clone(),
+            word: site.key_prefix().map(ToOwned::to_owned),
+        };
+        let found = earlier_locks
+            .iter()
+            .filter(|earlier| {
+                // Two locks of one name are compared whatever their keys are.
+                name.is_some()
+                    || can_be_equal(site_lock.prefix.as_deref(), earlier.prefix.as_deref())
+            })
+            .find_map(|earlier| {
+                let is_other = earlier.place.krate == place.krate && earlier.place != place;
+                is_other.then(|| Some((earlier, site_lock.lock.collision(&earlier.lock)?)))?
+            });
+        if let Some((earlier, collision)) = found {
+            let there = &earlier.place;
+            let (one, other) = (site_lock.side(), earlier.side());
+            let others = earlier_locks.iter().filter(|other| {
+                other.place.krate == place.krate && other.place != place && other.place != *there
+            });
+            let others = others.map(|other| &other.lock);
+            let advice = advice(&collision, &one, &other, others);
+            errors.at(
+                known.span,
+                format_args!(
+                    "{}\n --> {}:{}:{} ({}) is the other lock\n  = {collision}\n  = help: {}",
+                    collision.headline(&one, &other),
+                    there.file,
+                    there.line,
+                    there.column,
+                    there.item,
+                    advice.text,
+                ),
+            );
+        }
+        earlier_locks.push(site_lock);
+    }
+}
+
+impl SiteLock {
+    fn side(&self) -> Side<'_> {
+        Side {
+            lock: &self.lock,
+            written: &self.written,
+            item: &self.place.item,
+            word: self.word.as_deref(),
+            guesses: &self.guesses,
+        }
     }
 }
 

@@ -8,7 +8,6 @@ mod parts;
 mod rename_self;
 mod request;
 mod return_type;
-mod unused_connection;
 
 use crate::args::choice::Scope;
 use crate::function::Form;
@@ -30,13 +29,11 @@ pub(crate) fn expand(site: &Site) -> TokenStream {
     let private = &parts.private;
     let head = &site.function.head;
     let record = &site.record;
-    let warning = unused_connection::warning(site);
     let steps = match &site.connection {
         Connection::Pool(pool) => lease_steps(site, pool, &parts),
         Connection::Place { .. } | Connection::Expression(_) => lock_steps(site, &parts),
     };
     let steps = with_on_held(steps, site, &parts);
-    let steps = quote_spanned!(here=> #warning #steps);
     match site.function.form {
         Form::BoxedFuture => {
             quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) })
@@ -58,13 +55,8 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         refused,
         handle,
     } = parts;
-    let BodyConnection {
-        take,
-        owner,
-        place,
-        name,
-        body,
-    } = body_connection(site);
+    let connection = body_connection(site);
+    let BodyConnection { name, body, .. } = &connection;
     let (calls, wait) = if site.function.is_blocking() {
         (quote_spanned!(here=> #private::blocking), None)
     } else {
@@ -80,14 +72,15 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
             };
         )
     });
-    let begin = match site.args.scope() {
-        Scope::Session => "acquire_at",
-        // A lease has a pool instead of a connection, and so its own steps.
-        Scope::Xact | Scope::Lease => "begin_at",
+    let begin = match &site.connection {
+        Connection::Expression(expression) if site.args.poll.is_some() => {
+            poll(site, parts, expression, &connection, &calls, wait.as_ref())
+        }
+        _ => begin(site, parts, &connection, &calls, wait.as_ref()),
     };
-    let begin = Ident::new(begin, here);
-    // The macro has its own warning about an unused connection.
-    let quiet = unused_connection::is_unused(site).then(|| {
+    // A transaction-level lock protects statements on its connection alone, so there the compiler's warning about an unused parameter
+    // is right. A session-level lock also protects work without a connection.
+    let quiet = site.args.is_session().then(|| {
         quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
     });
     let (may_be_unused, mutable) = may_be_reborrowed(site)
@@ -99,7 +92,7 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
             )
         })
         .unzip();
-    let run = run(site, parts, &body);
+    let run = run(site, parts, body);
     let exceed = (site.args.max_hold.is_some() && !site.function.is_blocking()).then(|| {
         let option = quote_spanned!(here=> #private::core::option::Option);
         quote_spanned!(here=>
@@ -122,16 +115,16 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         )
     } else {
         let at = output.span().resolved_at(here);
-        quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
+        if let Some(err) = &site.args.err {
+            quote_spanned!(at=> #private::returns::<#output>().finish_by(held, result, #err).await)
+        } else {
+            quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
+        }
     };
     quote_spanned!(here=>
         #request
         #turn
-        #take
-        let mut held = match #calls::#begin(#owner, #place, request) #wait {
-            #ok(held) => held,
-            #err(error) => #refused,
-        };
+        #begin
         #handle
         let result = {
             #quiet
@@ -142,6 +135,72 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         };
         #exceed
         #finish
+    )
+}
+
+/// Statements that take the connection and the lock, as the local `held`.
+fn begin(
+    site: &Site,
+    parts: &Parts,
+    connection: &BodyConnection,
+    calls: &TokenStream,
+    wait: Option<&TokenStream>,
+) -> TokenStream {
+    let here = Span::mixed_site();
+    let Parts {
+        ok, err, refused, ..
+    } = parts;
+    let BodyConnection {
+        take, owner, place, ..
+    } = connection;
+    let begin = match site.args.scope() {
+        Scope::Session => "acquire_at",
+        // A lease has a pool instead of a connection, and so its own steps.
+        Scope::Xact | Scope::Lease => "begin_at",
+    };
+    let begin = Ident::new(begin, here);
+    quote_spanned!(here=>
+        #take
+        let mut held = match #calls::#begin(#owner, #place, request) #wait {
+            #ok(held) => held,
+            #err(error) => #refused,
+        };
+    )
+}
+
+/// The same with a connection for each try, which is dropped before the pause behind it.
+fn poll(
+    site: &Site,
+    parts: &Parts,
+    expression: &TokenStream,
+    connection: &BodyConnection,
+    calls: &TokenStream,
+    wait: Option<&TokenStream>,
+) -> TokenStream {
+    let here = Span::mixed_site();
+    let Parts {
+        private,
+        ok,
+        err,
+        refused,
+        ..
+    } = parts;
+    let BodyConnection { owner, place, .. } = connection;
+    let scope = Ident::new(site.args.scope().name(), here);
+    let option = quote_spanned!(here=> #private::core::option::Option);
+    quote_spanned!(here=>
+        let mut tries = #private::Tries::#scope(request);
+        let mut taken;
+        let mut held = loop {
+            taken = #expression;
+            match #calls::try_at(&mut tries, #owner, #place) #wait {
+                #ok(#option::Some(held)) => break held,
+                #ok(#option::None) => {}
+                #err(error) => #refused,
+            }
+            #private::core::mem::drop(taken);
+            #calls::pause(&mut tries) #wait;
+        };
     )
 }
 

@@ -3,11 +3,11 @@
 //! The body is never parsed, and all tokens before it are emitted unchanged. That is cheapest for a crate with a thousand locked
 //! functions, and no span is lost.
 
-mod async_trait;
+pub(crate) mod async_trait;
 pub(crate) mod params;
 
 use crate::errors::Errors;
-use crate::tokens::{is_punct, is_word, ungrouped};
+use crate::tokens::{is_punct, is_word, spelled, ungrouped};
 use params::{Param, Receiver};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -54,12 +54,19 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     let Some(keyword) = tokens.iter().position(|token| is_word(token, "fn")) else {
         return Err(Error::new(
             tokens.first().map_or_else(Span::call_site, TokenTree::span),
-            NOT_A_FUNCTION,
+            not_a_function(&tokens),
         ));
     };
     let is_async = tokens[..keyword]
         .iter()
         .any(|token| is_word(token, "async"));
+    let constant = tokens[..keyword]
+        .iter()
+        .find(|token| is_word(token, "const"));
+    if let Some(constant) = constant {
+        let message = "a locked function asks the server, which a `const fn` can't do: write `fn`, or `async fn`";
+        return Err(Error::new(constant.span(), message));
+    }
     let mut rest = tokens.drain(keyword..).skip(1);
     let Some(TokenTree::Ident(name)) = rest.next() else {
         return Err(Error::new(Span::call_site(), NOT_A_FUNCTION));
@@ -103,6 +110,18 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
 
 const NOT_A_FUNCTION: &str = "`#[advisory_lock]` goes on a function: expected `fn`";
 
+/// What to say of an item that is not a function, by its first keyword.
+fn not_a_function(tokens: &[TokenTree]) -> String {
+    let has = |word: &str| tokens.iter().any(|token| is_word(token, word));
+    if has("impl") {
+        format!("{NOT_A_FUNCTION}; write it on each method that needs the lock")
+    } else if has("struct") {
+        format!("{NOT_A_FUNCTION}; to declare a lock as a type write `#[derive(LockKey)]`")
+    } else {
+        NOT_A_FUNCTION.to_owned()
+    }
+}
+
 /// What shows that a plain `fn` is asynchronous, in the words of a message.
 fn hidden_async(output: &TokenStream, params: &TokenStream) -> Option<&'static str> {
     if mentions(output, "Future") || mentions(output, "BoxFuture") {
@@ -136,7 +155,7 @@ fn output(written: TokenStream, name: Span) -> Result<Type, Error> {
         let message = format_args!(
             "a locked function returns `Result`, since taking the lock can fail: write `-> QueryResult<{}>`, or a `Result` \
              with your own error type",
-            ty.to_token_stream().to_string().replace(' ', "")
+            spelled(&ty.to_token_stream())
         );
         return Err(Error::new_spanned(&ty, message));
     }
@@ -170,6 +189,13 @@ pub(crate) struct Binding {
 }
 
 impl Function {
+    /// Allows the body to leave the parameters unused that the lock uses.
+    pub(crate) fn allow_unused(&mut self, is_used: impl Fn(&Ident) -> bool) {
+        if self.form == Form::BoxedFuture {
+            self.body = async_trait::allow_unused(&self.body, is_used);
+        }
+    }
+
     pub(crate) fn is_blocking(&self) -> bool {
         self.form == Form::Blocking
     }

@@ -3,6 +3,9 @@
 use crate::args::{Args, runtime};
 use crate::derive_input;
 use crate::errors::Errors;
+use crate::key_pattern::last_name;
+use crate::newtypes;
+use advisory_pattern::Shape;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Data, LitStr, ext::IdentExt};
@@ -23,6 +26,10 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         Data::Struct(data) if data.fields.len() == 1 => {
             let field = data.fields.iter().next()?;
             let (ty, member) = (&field.ty, data.fields.members().next()?);
+            let inner = last_name(ty, false);
+            let shape =
+                inner.and_then(|inner| Shape::of_type(&inner).or_else(|| newtypes::shape(&inner)));
+            newtypes::remember(name.to_string(), shape);
             (
                 quote_spanned!(here=> <#ty as #krate::KeyPart>::Shape),
                 quote_spanned!(here=> #krate::KeyPart::render(&self.#member, text)),
@@ -35,6 +42,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                     .iter()
                     .all(|variant| variant.fields.is_empty()) =>
         {
+            newtypes::remember(name.to_string(), Some(Shape::Text));
             let mut texts: Vec<(String, &Ident)> = Vec::new();
             let mut arms = Vec::new();
             for variant in &data.variants {

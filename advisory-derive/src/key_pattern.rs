@@ -7,7 +7,7 @@ use crate::site_facts::StaticKey;
 use advisory_pattern::{
     Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape,
 };
-pub(crate) use names::Names;
+pub(crate) use names::{Names, last_name};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::LitStr;
@@ -33,6 +33,12 @@ impl KeyPattern {
 
     pub(crate) fn placeholders(&self) -> impl Iterator<Item = &Placeholder> {
         self.pattern.placeholders()
+    }
+
+    /// Whether a placeholder starts with this name.
+    pub(crate) fn has_root(&self, name: &Ident) -> bool {
+        self.placeholders()
+            .any(|placeholder| placeholder.path.first().is_some_and(|root| name == root))
     }
 
     pub(crate) fn slice(&self) -> Option<&Placeholder> {
@@ -62,6 +68,17 @@ impl KeyPattern {
                 );
             }
         }
+        if let Some(word) = self.names_value_in_text(names)
+            && !may_be_ambiguous
+        {
+            errors.at(
+                span,
+                format_args!(
+                    "`{word}` is text in this key, which is one lock for all values: write `<{word}>`, or say why it is text with \
+                     `allow_ambiguous = \"…\"`"
+                ),
+            );
+        }
         if self.is_separated(names) {
             return;
         }
@@ -75,6 +92,15 @@ impl KeyPattern {
                 format_args!("different values can render one key: {ambiguity}; {help}"),
             );
         }
+    }
+
+    /// A value's name between the `:` of a pattern without placeholders: `user:user_id`, or an identifier by itself, `user_id`.
+    fn names_value_in_text(&self, names: &Names<'_>) -> Option<String> {
+        let text = self.pattern.constant()?;
+        let is_id = text == "id" || text.ends_with("_id");
+        let mut words = text.split(':').skip(usize::from(!is_id));
+        let word = words.find(|word| names.has_value(word))?;
+        Some(word.to_owned())
     }
 
     /// Whether `:` separates all placeholders, and no value contains one. Nearly all patterns are like that. They are unambiguous, and
@@ -100,6 +126,10 @@ impl KeyPattern {
             written: self.literal.value(),
             key: Some(LockedKey::Pattern(shaped)),
             span: self.literal.span(),
+            guesses: self
+                .placeholders()
+                .filter_map(|placeholder| names.guess(placeholder))
+                .collect(),
         }
     }
 
@@ -208,18 +238,31 @@ impl KeyPattern {
         this: Option<&Ident>,
     ) -> TokenStream {
         // The name that was checked, even if a macro wrote the parameter and its caller the pattern.
-        let span = names.span_of(placeholder, self.literal.span());
+        let root = names.span_of(placeholder, self.literal.span());
+        let field = after(root);
         let mut path = TokenStream::new();
         if let Some(this) = this {
             this.to_tokens(&mut path);
         }
         for step in &placeholder.path {
-            if !path.is_empty() {
-                quote_spanned!(span=> .).to_tokens(&mut path);
+            let is_root = path.is_empty();
+            if !is_root {
+                quote_spanned!(field=> .).to_tokens(&mut path);
             }
-            step_tokens(step, span).to_tokens(&mut path);
+            step_tokens(step, if is_root { root } else { field }).to_tokens(&mut path);
         }
         path
+    }
+}
+
+/// The place behind a pattern. The compiler reports an unknown field at its token, and offers to replace that token by a similar name:
+/// the pattern's own span would be replaced as a whole.
+fn after(pattern: Span) -> Span {
+    // A unit test of the macro runs outside of the compiler.
+    if proc_macro::is_available() {
+        Span::from(pattern.unwrap().end())
+    } else {
+        pattern
     }
 }
 
@@ -236,12 +279,9 @@ pub(crate) fn check_with<'a>(
     patterns: impl Iterator<Item = &'a KeyPattern>,
     errors: &mut Errors,
 ) {
-    let roots: Vec<&str> = patterns
-        .flat_map(KeyPattern::placeholders)
-        .filter_map(|placeholder| Some(placeholder.path.first()?.as_str()))
-        .collect();
+    let patterns: Vec<&KeyPattern> = patterns.collect();
     for (name, _) in with {
-        if !roots.iter().any(|root| name == root) {
+        if !patterns.iter().any(|pattern| pattern.has_root(name)) {
             errors.at(
                 name.span(),
                 format_args!("`{name}` stands in no key: write `<{name}>` where it belongs"),

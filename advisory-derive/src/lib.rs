@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod back_end;
 mod claim;
 mod collisions;
 mod derive_input;
@@ -18,10 +19,12 @@ mod errors;
 mod expand;
 #[cfg(test)]
 mod expansion_page;
+mod fallback;
 mod function;
 mod key_part;
 mod key_pattern;
 mod lock_key;
+mod newtypes;
 mod record;
 mod site;
 mod site_facts;
@@ -62,11 +65,14 @@ use quote::quote;
 /// | `scope` | `"xact"`, `"session"`, `"lease"` | how long it is held: to the end of a transaction, for the call alone, or as a row that is renewed and can expire |
 /// | `mode` | `"exclusive"`, `"shared"` | whether others may hold it at the same time, all of them shared. Not for `"lease"` |
 /// | `wait` | none: the session's own `lock_timeout`, for each key; `"never"`, `"500ms"`, `"5s"`, `"2m"`, `"1h"`, a `Duration`, `"forever"` | how long the whole acquisition may take |
+/// | `poll` | none; `"250ms"`, a `Duration` | asks again and again instead of waiting at the server. Not for `"lease"`, which does so anyway |
+/// | `permits` | `1`; `3` | how many may hold it at once. With `wait = "never"` or `poll`, and one key |
 /// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | returned without running the body when the wait is over. Needs a `wait` that ends |
+/// | `err` | by `From`; `\|error\| AppError::Lock(error)`, a function | makes the function's error of the lock's `advisory_runtime::Error`: for an error type that cannot have `From`, because another crate defines it |
 /// | `max_hold` | none; `"30s"`, a `Duration` | the longest run of the body |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the transaction's level; its snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `nested` | `"allow"`, `"refuse"` | whether it may run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
-/// | `conn` | the parameter `conn`, a place, or an expression | the connection. Not for `"lease"` |
+/// | `conn` | the parameter `conn` or `_conn`; a place, or an expression | the connection. Not for `"lease"` |
 /// | `pool` | an expression: `self.pool` | where a lease takes a connection for each of its statements. Scope `"lease"`, which needs it |
 /// | `ttl` | `"60s"`, a `Duration` | how long the lease lasts after it was last renewed, and so how soon its key is free after its process has died. Scope `"lease"` |
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
@@ -101,8 +107,8 @@ use quote::quote;
 ///
 /// A place expression (`conn = self.conn`, `conn = ctx.db`) is used under its own name. Any other expression
 /// (`conn = self.pool.get().await?`, in a plain `fn` `conn = self.pool.get()?`) is evaluated by the function, with the function's
-/// error conversion, and bound as `conn` in the body. There is a warning if a body under a transaction-level lock never uses the
-/// connection, because the transaction does not protect statements on another one.
+/// error conversion, and bound as `conn` in the body. Use it there: a transaction-level lock does not protect statements on another
+/// connection. The compiler warns of a parameter `conn` that the body never uses, except under a session-level lock.
 ///
 /// # Locking
 ///
@@ -124,15 +130,20 @@ use quote::quote;
 ///
 /// # Waiting
 ///
-/// `wait = "never"` tries once. A time is the limit for the whole wait: the queue in this process, all keys, and the server. When
-/// it has passed, the function returns `on_held`, or without it the error `NotAvailable` or `TimedOut`, for which `is_busy()` is
-/// true. `on_held` is evaluated after the wait, with the function's parameters. It is not returned for other errors, such as a lost
-/// connection.
+/// | you write | if the lock is held, the call | the server sees | it costs |
+/// | --- | --- | --- | --- |
+/// | no `wait` | waits for each key as long as the session's `lock_timeout`, by default without end; then `TimedOut` | a waiter in `pg_locks`, served in the order of arrival, with a snapshot that index builds wait for | a connection while it waits; 1 round trip |
+/// | `wait = "5s"` | waits for that time in all: the queue in this process, all keys, the server; then `TimedOut` | the same | the same |
+/// | `wait = "forever"` | waits until the lock is free, whatever `lock_timeout` is | the same | the same |
+/// | `wait = "never"` | asks once: `NotAvailable` | one try, and no waiter | 2 round trips, 3 if the lock is held |
+/// | `poll = "250ms"`, with or without a `wait` | asks again and again, after up to 250 ms at first and up to 2 s later, until the `wait` is over; then `TimedOut` | tries, and between them no waiter and no snapshot; whoever waits at the server is served first | as `"never"`, for each try; the connection, but with an expression for `conn` only during a try; up to a pause of delay |
+/// | `queue = 64`, with any of these | waits in this process's queue; `QueueFull` if 64 calls are in it | one waiter of this process | no connection while it is in the queue |
+/// | `permits = 3`, with `"never"` or `poll` | does as they say once three hold it | three keys | one statement for each try |
+/// | `on_held = Ok(None)`, with a `wait` that ends | returns that instead of the error | nothing | nothing |
 ///
-/// **`queue`.** If many calls request one key at the same time, all connections of the pool can end up waiting for it. With `queue`
-/// one call of this process waits at the server. The others wait in order, without a connection, and a call that finds the queue
-/// full gets `QueueFull`, for which `is_busy()` is true as well. The queue belongs to the key as a number: a program that locks the
-/// same key in two databases has one queue for both.
+/// `is_busy()` is true for `NotAvailable`, `TimedOut` and `QueueFull`, and `on_held` is returned for these only, not for a lost connection. It
+/// is evaluated after the wait, with the function's parameters. The queue belongs to the key as a number: a program that locks the same
+/// key in two databases has one queue for both. `advisory_runtime::guide::waiting` says which of these to choose.
 ///
 /// # The longest run
 ///
@@ -147,10 +158,11 @@ use quote::quote;
 ///
 /// The function returns a `Result` whose error has `From<diesel::result::Error>`,
 /// `From<advisory_runtime::Error>`, or both. The first converts database errors, the second the lock's errors; if one is missing,
-/// the other converts both. A function that returns `QueryResult` gets a database error of the begin or the commit unchanged, such as
-/// `diesel::result::Error::DatabaseError`, and an error of the lock as `diesel::result::Error::QueryBuilderError`, which boxes the
-/// `advisory_runtime::Error`; `advisory_runtime::Error::find(&error)` finds it. `advisory_runtime::Error` lists each error with its
-/// SQLSTATE.
+/// the other converts both. A function that returns `QueryResult` gets what the database has answered as
+/// `diesel::result::Error::DatabaseError` of its kind, and every other error of the lock as `diesel::result::Error::QueryBuilderError`;
+/// `advisory_runtime::Error::find(&error)` finds the `advisory_runtime::Error` in either. That lists each error with its SQLSTATE, and
+/// `guide::diesel_errors` how it arrives. With `err = |error| …` it needs neither: the closure, or a function, makes the error of an
+/// `advisory_runtime::Error`, whose variant `Database` holds an error of the database.
 ///
 /// # Cancel safety
 ///
@@ -160,11 +172,12 @@ use quote::quote;
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);
-    lock(args.into(), item.clone())
+    let args = proc_macro2::TokenStream::from(args);
+    lock(args.clone(), item.clone())
         .unwrap_or_else(|errors| {
-            // The unchanged function is emitted beside the errors, so that its callers do not fail too.
             let errors = errors.into_compile_errors();
-            quote!(#errors #item)
+            let function = fallback::unlocked(args, item);
+            quote!(#errors #function)
         })
         .into()
 }
@@ -176,6 +189,9 @@ fn lock(
     let mut errors = Errors::default();
     let args = Args::parse(args, &args::ADVISORY_LOCK, &mut errors);
     let function = function::parse(item, &mut errors);
+    if let Some(function) = &function {
+        back_end::check(function, &mut errors);
+    }
     let site = site::Site::new(args, function, &mut errors);
     errors.finish(site).map(|site| expand::expand(&site))
 }

@@ -7,6 +7,7 @@ use crate::errors::Errors;
 use crate::key_pattern::{KeyPattern, Names, check_with, writer};
 use crate::record;
 use crate::site_facts::{Kind, SiteFacts};
+use crate::tokens::{first_span, is_punct, is_word};
 use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
@@ -145,7 +146,8 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let key = lock
         .pattern
         .expression(&names, lock.derivation(), &lock.args.runtime());
-    Some(quote_spanned!(here=> { #record #(#with)* #key }))
+    let (krate, text) = (lock.args.runtime(), lock.pattern.literal.value());
+    Some(quote_spanned!(here=> { #record #(#with)* #krate::__private::named(#key, #text) }))
 }
 
 /// A pattern and the arguments after it.
@@ -156,15 +158,27 @@ struct PatternAndArgs {
 
 impl PatternAndArgs {
     fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Option<Self> {
-        let mut tokens = tokens.into_iter();
+        let mut tokens = tokens.into_iter().peekable();
+        let is_named = tokens
+            .next_if(|first| is_word(first, "key") || is_word(first, "pattern"))
+            .is_some();
+        let equals = tokens.next_if(|token| is_named && is_punct(token, '='));
         let first: TokenStream = tokens.next().into_iter().collect();
+        let at = equals.map_or_else(|| first_span(&first), |equals| equals.span());
         let Ok(literal) = syn::parse2::<LitStr>(first) else {
             errors.at(
-                Span::call_site(),
+                at,
                 "expected a key pattern: a string literal such as `\"account:<id>\"`",
             );
             return None;
         };
+        if is_named {
+            let text = literal.value();
+            errors.at(
+                at,
+                format_args!("the pattern has no name: write `\"{text}\"` alone"),
+            );
+        }
         if let Some(TokenTree::Punct(punct)) = tokens.next()
             && punct.as_char() != ','
         {

@@ -38,6 +38,8 @@ pub(crate) fn emit(site: SiteFacts, args: &Args) -> TokenStream {
             "exclusive".to_owned()
         },
         wait: args.wait.as_ref().map(|wait| wait.written().to_owned()),
+        poll: time(&args.poll),
+        permits: args.permits(),
         max_hold: time(&args.max_hold),
         isolation: args.isolation.map(|level| level.name().to_owned()),
         ttl: time(&args.ttl),

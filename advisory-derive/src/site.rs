@@ -2,6 +2,7 @@
 
 mod check;
 mod check_lease;
+mod check_permits;
 pub(crate) mod connection;
 pub(crate) mod keys;
 
@@ -36,7 +37,8 @@ impl Site {
         check::pattern_arguments(&args, &keys, errors);
         check::combinations(&args, errors);
         check_lease::arguments(&args, &keys, errors);
-        let function = function?;
+        let mut function = function?;
+        function.allow_unused(|name| keys.use_name(name) || args.use_name(name));
         check::keys(&keys, &function, errors);
         check_lease::function(&args, &function, errors);
         let connection = match args.scope() {
@@ -44,6 +46,7 @@ impl Site {
             Scope::Lease => Connection::Pool(args.pool.clone()?),
         };
         check::queue(&args, &connection, &function, errors);
+        check_permits::check(&args, &keys, &function, errors);
         check::handle(&args, &connection, &function, errors);
         check::connection_shadowing(&connection, &function, errors);
         check::self_in_text(&connection, &function, errors);

@@ -2,7 +2,7 @@
 
 use crate::args::choice::Scope;
 use crate::tokens::{first_span, split_at_commas};
-use advisory_pattern::{Derivation, KeySpace, LockedKey};
+use advisory_pattern::{Derivation, Guess, KeySpace, LockedKey};
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
 pub(crate) struct SiteFacts {
@@ -27,6 +27,8 @@ pub(crate) struct StaticKey {
     pub(crate) written: String,
     pub(crate) key: Option<LockedKey>,
     pub(crate) span: Span,
+    /// The placeholders that are taken for text because their types are unknown.
+    pub(crate) guesses: Vec<Guess>,
 }
 
 impl SiteFacts {
@@ -95,6 +97,7 @@ impl StaticKey {
             written: expression.to_string(),
             key: None,
             span: first_span(expression),
+            guesses: Vec::new(),
         }
     }
 }

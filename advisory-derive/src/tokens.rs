@@ -66,3 +66,22 @@ pub(crate) fn span_of(token: Option<&TokenTree>) -> Span {
 pub(crate) fn first_span(tokens: &TokenStream) -> Span {
     span_of(tokens.clone().into_iter().next().as_ref())
 }
+
+/// Tokens as a message shows them.
+pub(crate) fn spelled(tokens: &TokenStream) -> String {
+    let pairs = [
+        (" :: ", "::"),
+        (" . ", "."),
+        (" ?", "?"),
+        ("& mut ", "&mut "),
+        ("& ", "&"),
+        ("< ", "<"),
+        (" <", "<"),
+        (" >", ">"),
+    ];
+    let text = tokens.to_string();
+    let text = pairs
+        .iter()
+        .fold(text, |text, (spaced, bare)| text.replace(spaced, bare));
+    text.trim_start_matches(":: ").to_owned()
+}

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::advice::Side;
 use crate::witness::Witness;
 
 /// Says how two locks collide.
@@ -15,6 +16,8 @@ pub enum Collision {
     Number(String),
     /// Two different keys have the same name.
     Name(String),
+    /// One name has two numbers of permits.
+    Permits(String),
     /// A lease and an advisory lock have the same name.
     Scopes(String),
 }
@@ -29,6 +32,10 @@ impl fmt::Display for Collision {
                 f,
                 "`{name}` names both, and the keys differ in text, shapes or derivation"
             ),
+            Self::Permits(name) => write!(
+                f,
+                "`{name}` names both, and they let a different number of holders in"
+            ),
             Self::Scopes(name) => write!(
                 f,
                 "`{name}` names a lease and an advisory lock, and who holds the one keeps nobody from the other"
@@ -38,45 +45,44 @@ impl fmt::Display for Collision {
 }
 
 impl Collision {
-    /// Says what is wrong; `here` and `there` are the two keys as written.
+    /// Says what is wrong.
     #[must_use]
-    pub fn headline(&self, here: &str, there: &str) -> String {
+    pub fn headline(&self, here: &Side<'_>, there: &Side<'_>) -> String {
+        let (one, other) = (here.written, there.written);
         match self {
-            Self::Key(_) | Self::Number(_) => {
-                format!("advisory lock keys can collide: `{here}` and `{there}`")
+            Self::Key(_) if one == other && here.lock.pattern() == there.lock.pattern() => {
+                let kind = |side: &Side<'_>| side.item.starts_with("fn ");
+                let sites = if kind(here) && kind(there) {
+                    "functions"
+                } else {
+                    "sites"
+                };
+                format!("two {sites} lock the same key: `{one}`")
             }
-            Self::Lease(_) => format!("lease keys can collide: `{here}` and `{there}`"),
+            Self::Key(_) | Self::Number(_) => {
+                format!("advisory lock keys can collide: `{one}` and `{other}`")
+            }
+            Self::Lease(_) => format!("lease keys can collide: `{one}` and `{other}`"),
             Self::Name(name) => {
-                format!("advisory lock `{name}` has two keys: `{here}` and `{there}`")
+                let (one, other) = if one == other {
+                    (with_shapes(here), with_shapes(there))
+                } else {
+                    (one.to_owned(), other.to_owned())
+                };
+                format!("advisory lock `{name}` has two keys: `{one}` and `{other}`")
+            }
+            Self::Permits(name) => {
+                format!("advisory lock `{name}` has two numbers of permits: `{one}` and `{other}`")
             }
             Self::Scopes(name) => {
-                format!("advisory lock `{name}` is two locks: `{here}` and `{there}`")
+                format!("advisory lock `{name}` is two locks: `{one}` and `{other}`")
             }
         }
     }
+}
 
-    /// Says what to write instead; `key` is the pattern of the site that gets the message, `word` the name of its function or type, if any.
-    #[must_use]
-    pub fn help(&self, key: &str, word: Option<&str>) -> String {
-        match self {
-            Self::Key(_) | Self::Lease(_) => {
-                // A pair of numbers is not a pattern, and cannot start with a word.
-                let word = word.filter(|_| !key.starts_with('('));
-                let own = word.map_or_else(String::new, |word| format!(": `{word}:{key}`"));
-                format!(
-                    "if they are one lock, give both the same `name = \"…\"` or declare it once; if not, start one key with its own \
-                     word{own}"
-                )
-            }
-            Self::Number(_) => {
-                "if they are one lock, give both the same `name = \"…\"`; if not, take another number".to_owned()
-            }
-            Self::Name(_) => {
-                "one name is one text with the same shapes and derivation: write the same key, shapes included, or another name".to_owned()
-            }
-            Self::Scopes(_) => {
-                "one name is one lock: write `scope = \"lease\"` at both or at neither, or another name".to_owned()
-            }
-        }
-    }
+/// The key as it is compared.
+fn with_shapes(side: &Side<'_>) -> String {
+    let pattern = side.lock.pattern();
+    pattern.map_or_else(|| side.written.to_owned(), ToString::to_string)
 }

@@ -161,7 +161,7 @@ impl Hasher {
 }
 
 /// The first 8 bytes of a digest, big-endian.
-fn leading(digest: &[u8]) -> i64 {
+pub(crate) fn leading(digest: &[u8]) -> i64 {
     let fold = |number: u64, &byte: &u8| number << 8 | u64::from(byte);
     digest.iter().take(8).fold(0, fold).cast_signed()
 }

@@ -9,6 +9,7 @@
 //! look for an [`overlap`], a [`witness`] or an [`ambiguity`]. [`escape`] and [`Derivation`] render and number a key.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod ambiguity;
 mod atom;
 mod char_set;
@@ -23,6 +24,7 @@ pub mod order;
 mod overlap;
 mod parse;
 mod pattern;
+mod permit;
 mod record;
 mod shape;
 mod shortest_key;
@@ -30,6 +32,7 @@ mod site_collision;
 mod suggest;
 mod witness;
 
+pub use advice::{Advice, Edit, Guess, Side, advice};
 pub use ambiguity::{Ambiguity, ambiguity};
 pub use atom::{Atom, Repeat};
 pub use char_set::CharSet;
@@ -42,6 +45,7 @@ pub use locked_key::LockedKey;
 pub use overlap::overlap;
 pub use parse::{MAX_BYTES, PatternError, parse};
 pub use pattern::{Filter, Part, Pattern, Placeholder};
+pub use permit::permit_key;
 pub use record::{MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key, encode_key};
 pub use shape::Shape;
 pub use site_collision::{SiteCollision, site_collisions, site_collisions_between};

@@ -9,6 +9,8 @@ use crate::key_space::{Comparison, KeySpace};
 use crate::language::Language;
 use crate::locked_key::LockedKey;
 use crate::overlap::overlap;
+use crate::pattern::Pattern;
+use crate::permit::permit_key;
 use crate::shape::Shape;
 use crate::witness::witness;
 
@@ -23,6 +25,7 @@ pub struct Lock {
     derivation: Derivation,
     name: Option<String>,
     allowed: Vec<String>,
+    permits: u32,
     language: Language,
 }
 
@@ -43,8 +46,15 @@ impl Lock {
             derivation,
             name,
             allowed,
+            permits: 1,
             language,
         }
+    }
+
+    /// Says how many sessions may hold it at once: it then has as many keys.
+    #[must_use]
+    pub fn with_permits(self, permits: u32) -> Self {
+        Self { permits, ..self }
     }
 
     /// Says which key space it is in, if not that of advisory locks.
@@ -57,6 +67,27 @@ impl Lock {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// The key's pattern, if it is one.
+    pub(crate) fn pattern(&self) -> Option<&Pattern> {
+        match &self.key {
+            LockedKey::Pattern(pattern) => Some(pattern),
+            LockedKey::BigInt(_) | LockedKey::IntInt(..) => None,
+        }
+    }
+
+    /// The lock with another key, a shaped pattern.
+    pub(crate) fn with_pattern(&self, pattern: Pattern) -> Self {
+        let (name, allowed) = (self.name.clone(), self.allowed.clone());
+        let lock = Self::new(LockedKey::Pattern(pattern), self.derivation, name, allowed);
+        lock.within(self.space)
+    }
+
+    /// The lock with this name, if it is one.
+    pub(crate) fn renamed(self, name: Option<String>) -> Self {
+        let name = name.or(self.name);
+        Self { name, ..self }
     }
 
     /// Finds out how this lock collides with one of another site. `None`: they are one lock on purpose, or always different.
@@ -74,6 +105,9 @@ impl Lock {
                 Comparison::Texts => self.key.text().same_form(&there.key.text()),
                 Comparison::Disjoint => return Some(Collision::Scopes(name.clone())),
             };
+            if is_one_key && self.permits != there.permits {
+                return Some(Collision::Permits(name.clone()));
+            }
             return (!is_one_key).then(|| Collision::Name(name.clone()));
         }
         if self.allows(there) || there.allows(self) {
@@ -111,8 +145,9 @@ impl Lock {
                     .then(|| Collision::Number(format!("({}, {})", number(*a, *c), number(*b, *d))))
             }
             _ => {
-                let number = self.number()?;
-                (there.number() == Some(number)).then(|| Collision::Number(number.to_string()))
+                let (here, there) = (self.numbers(), there.numbers());
+                let shared = here.iter().find(|number| there.contains(number))?;
+                Some(Collision::Number(shared.to_string()))
             }
         }
     }
@@ -125,6 +160,18 @@ impl Lock {
             }
             (here, other) => here == other,
         }
+    }
+
+    /// The `bigint`s of its permits, if they are known before the program runs.
+    fn numbers(&self) -> Vec<i64> {
+        let number = self.number();
+        let key = match (&self.key, number) {
+            (_, Some(number)) => number.to_string(),
+            (LockedKey::IntInt(Some(first), Some(second)), _) => format!("({first}, {second})"),
+            _ => return Vec::new(),
+        };
+        let others = (2..=self.permits).map(|permit| permit_key(&key, permit));
+        number.into_iter().chain(others).collect()
     }
 
     /// The `bigint`, if it is known before the program runs.

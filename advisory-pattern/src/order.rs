@@ -94,13 +94,15 @@ pub fn message(cycle: &[&Edge]) -> String {
         ),
         _ => "locks are taken in more than one order: calls can wait for each other".to_owned(),
     };
-    let place = |place: &str| match place {
-        "" => "an unknown place".to_owned(),
-        place => place.to_owned(),
+    // A place begins with the function, where it is known.
+    let place = |preposition: &str, place: &str| match place {
+        "" => format!("{preposition} an unknown place"),
+        place if place.starts_with('`') => format!("by {place}"),
+        place => format!("{preposition} {place}"),
     };
     let ways = cycle.iter().map(|Edge { held, asked }| {
-        let (since, at) = (place(&held.place), place(&asked.place));
-        format!("  {held} → {asked}\n     held since {since}, asked for at {at}\n")
+        let (held_by, asked_by) = (place("since", &held.place), place("at", &asked.place));
+        format!("  {held} → {asked}\n     held {held_by}, asked for {asked_by}\n")
     });
     let ways: String = ways.collect();
     format!(
@@ -218,6 +220,12 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+        let mut named = edge("a", "b");
+        named.held.place = "`outer` (src/a.rs:1)".to_owned();
+        named.asked.place = "`inner` (src/b.rs:9)".to_owned();
+        let text = message(&[&named, &edges[1]]);
+        let way = "held by `outer` (src/a.rs:1), asked for by `inner` (src/b.rs:9)\n";
+        assert!(text.contains(way), "{text}");
         let own = edge("a:<x>", "a:<y>");
         assert!(
             message(&[&own]).contains("another key of it"),

@@ -4,6 +4,7 @@
 //! `>` alone is literal too. After a mistake the reader continues, so that one compile shows all of them.
 
 mod error;
+mod foreign;
 mod path;
 mod placeholder;
 
@@ -58,16 +59,20 @@ impl<'a> Reader<'a> {
             self.refuse(&self.text[at..], message);
         }
         let mut rest = self.text;
-        while let Some(at) = rest.find(['<', '{']) {
+        while let Some(at) = rest.find(['<', '{', '$', '#', '%', ':', '/', '?']) {
             let (plain, special) = rest.split_at(at);
             self.literal.push_str(plain);
+            let before = &self.text[..self.text.len() - special.len()];
             rest = if let Some(behind) = special.strip_prefix("<<") {
                 self.literal.push('<');
                 behind
             } else if special.starts_with('<') {
                 self.bracket(special)
+            } else if let Some((whole, name)) = foreign::read(special, before) {
+                self.foreign(whole, name);
+                &special[whole.len()..]
             } else {
-                self.brace(special)
+                self.plain(special)
             };
         }
         self.literal.push_str(rest);
@@ -125,29 +130,22 @@ impl<'a> Reader<'a> {
         &behind[1..]
     }
 
-    /// Reads `{…}` at the start of `from`: text, unless it is a placeholder of `format!`; returns the text after it.
-    fn brace(&mut self, from: &'a str) -> &'a str {
-        let inner = &from[1..];
-        if let Some(end) = inner.find(['}', '{', '<'])
-            && inner[end..].starts_with('}')
-        {
-            let whole = &from[..end + 2];
-            let name = inner[..end].split(':').next().unwrap_or_default().trim();
-            let is_index = name.bytes().all(|byte| byte.is_ascii_digit());
-            if is_index || path::read(name).is_some() {
-                let name = if is_index { "tenant_id" } else { name };
-                self.refuse(
-                    whole,
-                    format!(
-                        "`{}` is text in a key pattern: write `<{}>`",
-                        short(whole),
-                        short(name)
-                    ),
-                );
-                return &inner[end + 1..];
-            }
-        }
-        self.literal.push('{');
-        inner
+    /// Refuses a placeholder of another language, which would be text; `name` is the value's, if it says one.
+    fn foreign(&mut self, whole: &'a str, name: Option<&str>) {
+        let name = match name {
+            Some(name) => format!("`<{}>`", short(name)),
+            None => "the value's name, such as `<tenant_id>`".to_owned(),
+        };
+        self.refuse(
+            whole,
+            format!("`{}` is text in a key pattern: write {name}", short(whole)),
+        );
+    }
+
+    /// Reads the first character of `from` as text; returns the text after it.
+    fn plain(&mut self, from: &'a str) -> &'a str {
+        let mut characters = from.chars();
+        self.literal.extend(characters.next());
+        characters.as_str()
     }
 }

@@ -38,6 +38,10 @@ pub struct Record {
     pub mode: String,
     /// How long it waits, if the site sets it.
     pub wait: Option<String>,
+    /// How often it asks while it waits, if the site sets it.
+    pub poll: Option<String>,
+    /// How many may hold it at once, if the site sets it.
+    pub permits: Option<u32>,
     /// How long the body may run, if the site sets it.
     pub max_hold: Option<String>,
     /// The isolation level, if the site sets it.
@@ -113,6 +117,7 @@ impl Record {
             ("component", &self.component),
             ("purpose", &self.purpose),
             ("wait", &self.wait),
+            ("poll", &self.poll),
             ("max_hold", &self.max_hold),
             ("isolation", &self.isolation),
             ("ttl", &self.ttl),
@@ -125,6 +130,9 @@ impl Record {
                 .into_iter()
                 .filter_map(|(name, value)| Some((name, clean(value.as_ref()?)))),
         );
+        if let Some(permits) = self.permits {
+            fields.push(("permits", permits.to_string()));
+        }
         for (other, reason) in &self.allow_overlap {
             fields.push(("allow_overlap", join_parts([other, reason])));
         }
@@ -165,6 +173,12 @@ impl Record {
                 "scope" => record.scope = text(),
                 "mode" => record.mode = text(),
                 "wait" => record.wait = Some(text()),
+                "poll" => record.poll = Some(text()),
+                "permits" => {
+                    let permits = value.parse();
+                    let wrong = |_| RecordError::Malformed(format!("permits `{value}`"));
+                    record.permits = Some(permits.map_err(wrong)?);
+                }
                 "max_hold" => record.max_hold = Some(text()),
                 "isolation" => record.isolation = Some(text()),
                 "ttl" => record.ttl = Some(text()),
@@ -262,7 +276,8 @@ impl Record {
             };
             let written = self.written.get(index).unwrap_or(key).clone();
             let lock = Lock::new(locked, derivation, self.name.clone(), allowed.clone());
-            locks.push((written, lock.within(space)));
+            let lock = lock.within(space).with_permits(self.permits.unwrap_or(1));
+            locks.push((written, lock));
         }
         Ok(locks)
     }

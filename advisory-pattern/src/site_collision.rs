@@ -1,8 +1,12 @@
 //! Which two lock sites, of one program or of two, can lock the same key without being one lock?
 
+use crate::advice::{Advice, Guess, Side, advice};
 use crate::collision::Collision;
 use crate::lock::Lock;
+use crate::parse::parse;
+use crate::pattern::Placeholder;
 use crate::record::{Record, RecordError};
+use crate::shape::Shape;
 
 /// Holds two sites whose locks collide.
 #[derive(Clone, Debug)]
@@ -17,6 +21,10 @@ pub struct SiteCollision<'a> {
     pub there_key: String,
     /// How they collide.
     pub collision: Collision,
+    /// What is wrong.
+    pub headline: String,
+    /// What to write instead.
+    pub advice: Advice,
 }
 
 /// Compares every two of a program's sites.
@@ -32,7 +40,7 @@ pub fn site_collisions(sites: &[Record]) -> Result<Vec<SiteCollision<'_>>, Recor
             let is_same_site = std::ptr::eq(here.site, there.site)
                 || here.site.version != there.site.version && is_same_code(here.site, there.site);
             if !is_same_site {
-                collisions.extend(here.collision(there));
+                collisions.extend(here.collision(there, || locks.iter()));
             }
         }
     }
@@ -54,43 +62,73 @@ pub fn site_collisions_between<'a>(
         .iter()
         .flat_map(|here| there.iter().map(move |there| (here, there)));
     let different = pairs.filter(|(here, there)| !is_same_code(here.site, there.site));
-    Ok(different
-        .filter_map(|(here, there)| here.collision(there))
-        .collect())
-}
-
-impl SiteCollision<'_> {
-    /// Says what to write instead at the first site.
-    #[must_use]
-    pub fn help(&self) -> String {
-        let word = (self.here.kind != "macro").then_some(self.here.function.as_str());
-        self.collision.help(&self.here_key, word)
-    }
-
-    /// Says what is wrong.
-    #[must_use]
-    pub fn headline(&self) -> String {
-        self.collision.headline(&self.here_key, &self.there_key)
-    }
+    let collisions =
+        different.filter_map(|(one, other)| one.collision(other, || here.iter().chain(&there)));
+    Ok(collisions.collect())
 }
 
 /// A lock of a site, and its key as written.
 struct SiteLock<'a> {
     site: &'a Record,
     written: String,
+    item: String,
     lock: Lock,
+    guesses: Vec<Guess>,
 }
 
 impl<'a> SiteLock<'a> {
-    fn collision(&self, there: &Self) -> Option<SiteCollision<'a>> {
+    /// How the two collide, and what to write instead; `all` are the locks that nothing may collide with then.
+    fn collision<'l, I: Iterator<Item = &'l SiteLock<'a>>>(
+        &self,
+        there: &Self,
+        all: impl FnOnce() -> I,
+    ) -> Option<SiteCollision<'a>>
+    where
+        'a: 'l,
+    {
+        let collision = self.lock.collision(&there.lock)?;
+        let others = all().filter(|other| {
+            !is_same_code(other.site, self.site) && !is_same_code(other.site, there.site)
+        });
+        let others = others.map(|other| &other.lock);
+        let (one, other) = (self.side(), there.side());
         Some(SiteCollision {
             here: self.site,
             here_key: self.written.clone(),
             there: there.site,
             there_key: there.written.clone(),
-            collision: self.lock.collision(&there.lock)?,
+            headline: collision.headline(&one, &other),
+            advice: advice(&collision, &one, &other, others),
+            collision,
         })
     }
+
+    fn side(&self) -> Side<'_> {
+        Side {
+            lock: &self.lock,
+            written: &self.written,
+            item: &self.item,
+            word: (self.site.kind != "macro").then_some(&self.site.function),
+            guesses: &self.guesses,
+        }
+    }
+}
+
+/// The placeholders without a shape that are compared as text; the record does not tell their types.
+fn guesses(written: &str, lock: &Lock) -> Vec<Guess> {
+    let (Ok(written), Some(known)) = (parse(written), lock.pattern()) else {
+        return Vec::new();
+    };
+    let placeholders = written.placeholders().zip(known.placeholders());
+    let is_guess = |(written, known): &(&Placeholder, &Placeholder)| {
+        written.shape.is_none() && written.filters.is_empty() && known.shape == Some(Shape::Text)
+    };
+    let guesses = placeholders.filter(is_guess).map(|(written, _)| Guess {
+        source: written.source.clone(),
+        ty: None,
+        shape: None,
+    });
+    guesses.collect()
 }
 
 fn locks(sites: &[Record]) -> Result<Vec<SiteLock<'_>>, RecordError> {
@@ -99,7 +137,9 @@ fn locks(sites: &[Record]) -> Result<Vec<SiteLock<'_>>, RecordError> {
         let site_locks = site.locks()?.into_iter();
         locks.extend(site_locks.map(|(written, lock)| SiteLock {
             site,
+            guesses: guesses(&written, &lock),
             written,
+            item: format!("{} `{}`", site.kind, site.function),
             lock,
         }));
     }

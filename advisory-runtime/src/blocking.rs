@@ -52,6 +52,7 @@ fn finish<T, E: From<Error>, O: ?Sized>(held: Held<'_, O>, result: Result<T, E>)
 /// Transaction-level locks on blocking connections.
 pub mod xact {
     use super::{Connection, Error, Held, Request, begin_at};
+    use crate::Acquired;
 
     /// Opens a transaction that holds the locks; as [`crate::xact::begin`].
     ///
@@ -100,11 +101,52 @@ pub mod xact {
     {
         super::finish(held, result)
     }
+
+    /// Takes the locks in the middle of an open transaction, which keeps them to its end; as [`crate::xact::lock`].
+    ///
+    /// # Locking
+    ///
+    /// As [`crate::xact::lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::xact::lock`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, blocking::xact};
+    /// use diesel::Connection;
+    /// use diesel::pg::PgConnection;
+    ///
+    /// fn f(conn: &mut PgConnection) -> Result<(), Error> {
+    ///     conn.transaction(|conn| {
+    ///         let account = account_of(conn)?;
+    ///         xact::lock(conn, account)?;
+    ///         // …
+    ///         Ok(())
+    ///     })
+    /// }
+    /// # fn account_of(_: &mut PgConnection) -> Result<i64, Error> { Ok(1) }
+    /// ```
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn lock<C: Connection>(
+        conn: &mut C,
+        request: impl Into<Request>,
+    ) -> Result<Acquired, Error> {
+        let request = request.into().with_origin();
+        super::answered(crate::lock::lock(conn, C::pg, request))
+    }
 }
 
 /// Session-level locks on blocking connections.
 pub mod session {
     use super::{Connection, Error, Held, Request, acquire_at};
+    pub use crate::lock::OwnedLockError;
+    use diesel::pg::PgConnection;
+
+    /// One session-level lock or several, and the blocking connection that holds them.
+    pub type OwnedLock<C> = crate::lock::OwnedLock<C, PgConnection>;
 
     /// Takes session-level locks; as [`crate::session::acquire`].
     ///
@@ -135,6 +177,44 @@ pub mod session {
         request: impl Into<Request>,
     ) -> Result<Held<'_, C>, Error> {
         acquire_at(conn, C::pg, request.into().with_origin())
+    }
+
+    /// Takes session-level locks on a connection that the guard owns; as [`crate::session::acquire_owned`].
+    ///
+    /// The connection is a `PgConnection`, or r2d2's pooled one by value. Dropping the guard rolls back and releases the lock at once,
+    /// and a pool gets the connection back.
+    ///
+    /// # Locking
+    ///
+    /// As [`crate::session::acquire_owned`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::session::acquire_owned`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, Request, Wait, blocking::session};
+    /// use diesel::pg::PgConnection;
+    ///
+    /// fn export(conn: PgConnection, files: &[&str]) -> Result<PgConnection, Error> {
+    ///     let mut lock = session::acquire_owned(conn, Request::new(42).wait(Wait::Never))?;
+    ///     for file in files {
+    ///         upload(file); // takes minutes
+    ///         lock.check()?;
+    ///     }
+    ///     Ok(lock.release()?)
+    /// }
+    /// # fn upload(_: &str) {}
+    /// ```
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn acquire_owned<C: Connection>(
+        connection: C,
+        request: impl Into<Request>,
+    ) -> Result<OwnedLock<C>, OwnedLockError<C>> {
+        let request = request.into().with_origin();
+        super::answered(crate::lock::acquire_owned(connection, C::pg, request))
     }
 
     /// Releases the locks; as [`crate::session::release`].

@@ -4,6 +4,7 @@
 //! Where the environment has `ADVISORY_DEBUG_CHECKS=off`, a debug build behaves as a release build does.
 
 pub(crate) mod connection_locks;
+pub(crate) mod idle;
 mod lock_set;
 pub(crate) mod order;
 pub(crate) mod self_deadlock;
@@ -14,11 +15,12 @@ pub(crate) use transaction::{check_no_transaction, check_token, set_token};
 
 use crate::driver::{Driver, depth};
 use crate::error::{LockName, Marker};
+use crate::observe::Telemetry;
 use crate::{Error, Request, Wait, sql};
 use connection_locks::CallLocks;
+use idle::Statements;
 use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Whether the checks run.
 pub(crate) fn is_on() -> bool {
@@ -37,6 +39,7 @@ pub(crate) struct Call {
     /// Whether it needs a session of its own: a lock of the session, or a hand-over from one.
     needs_session: bool,
     pub(crate) locks: CallLocks,
+    pub(crate) statements: Statements,
 }
 
 impl Call {
@@ -51,6 +54,16 @@ impl Call {
             request: Some(Box::new(request.clone())),
             needs_session,
             locks: CallLocks::new(address, locks),
+            statements: Statements::none(),
+        }
+    }
+}
+
+impl Call {
+    /// Warns of a body that held its lock and asked nothing.
+    pub(crate) fn warn_if_idle(&self, telemetry: Option<&Telemetry>) {
+        if let (Some(locks), Some(telemetry)) = (self.locks.set(), telemetry) {
+            self.statements.warn_if_idle(locks, telemetry);
         }
     }
 }

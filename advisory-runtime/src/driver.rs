@@ -12,6 +12,8 @@ mod cancel_key;
 #[cfg(feature = "diesel-async")]
 mod worker;
 
+#[cfg(feature = "diesel-async")]
+pub(crate) use async_pg::until_ended;
 #[cfg(feature = "postgres")]
 pub(crate) use blocking_pg::answered;
 #[cfg(feature = "diesel-async")]
@@ -19,6 +21,8 @@ pub(crate) use worker::within;
 
 use crate::{Key, Mode};
 use diesel::QueryResult;
+#[cfg(all(debug_assertions, feature = "tracing"))]
+use diesel::connection::Instrumentation;
 use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -43,18 +47,33 @@ pub trait Driver: Send + Sized {
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
     /// Sends a message, if it is not empty, and a question behind it, without waiting in between where that is possible. Tells
-    /// whether the question gave a row; the outer error is the message's.
+    /// how many rows the question gave; the outer error is the message's.
     fn execute_and_ask(
         &mut self,
         message: &str,
         question: &str,
-    ) -> impl Future<Output = QueryResult<QueryResult<bool>>> + Send;
+    ) -> impl Future<Output = QueryResult<QueryResult<usize>>> + Send;
+
+    /// Lets the time pass, without a connection.
+    fn pause(time: Duration) -> impl Future<Output = ()> + Send;
 
     /// Diesel's account of the transaction.
     fn status(&mut self) -> &mut TransactionManagerStatus;
 
+    /// What Diesel tells of each statement.
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn instrumentation(&mut self) -> &mut dyn Instrumentation;
+
+    /// Has Diesel tell this of each statement.
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn set_instrumentation(&mut self, instrumentation: impl Instrumentation);
+
     /// Whether Diesel would have a pool discard the connection; an open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;
+
+    /// Whether a pooler or another program stands before the server, by the process id that it has made up. `false` where that is not
+    /// known.
+    fn is_pooled(&mut self) -> bool;
 
     /// How the connection was lost, where that is a reason for Diesel to call it broken.
     fn lost(&mut self) -> impl Future<Output = Option<diesel::result::Error>> + Send;

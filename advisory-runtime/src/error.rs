@@ -1,15 +1,21 @@
 //! What can go wrong with a lock, told apart so that a program can act on it.
 
 mod answer;
+mod busy;
+mod diesel_error;
 mod fallible;
 mod lock_name;
 mod message;
 
 pub(crate) use answer::{Marker, is_connection_lost, is_deadlock, is_interrupted};
+pub(crate) use busy::Busy;
+pub use busy::BusyLock;
+pub use diesel_error::ErrorRef;
 pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
 #[cfg(feature = "diesel-async")]
 pub(crate) use message::LEASE;
+pub(crate) use message::Subject;
 
 use diesel::result::Error as DieselError;
 use std::borrow::Cow;
@@ -18,8 +24,10 @@ use std::time::Duration;
 /// Why a locked call failed, apart from the error of its own body.
 ///
 /// A function that returns its own error type receives this through `From<advisory_runtime::Error>`; one that only has
-/// `From<diesel::result::Error>`, such as `QueryResult` functions, receives it wrapped in
-/// [`diesel::result::Error::QueryBuilderError`], out of which [`Error::find`] takes it.
+/// `From<diesel::result::Error>`, such as `QueryResult` functions, receives it as one of Diesel's: what the database has answered as
+/// [`DatabaseError`](diesel::result::Error::DatabaseError) of the same kind, and what it has not as
+/// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError). [`Error::find`] finds it in either; see
+/// [`guide::diesel_errors`](crate::guide::diesel_errors).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,15 +36,19 @@ pub enum Error {
     NotAvailable {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
+        /// For [`holders`](Self::holders).
+        busy: BusyLock,
     },
     /// The lock did not come within the call's `wait`, or without one within the session's `lock_timeout` (SQLSTATE 55P03),
     /// which counts for each key of the call. The body did not run.
     TimedOut {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
+        /// For [`holders`](Self::holders).
+        busy: BusyLock,
         /// How long this process waited, by its own clock.
         waited: Duration,
-        /// The server's answer; none where the wait ended in this process's own queue.
+        /// The server's answer; none where the wait ended in this process: in its queue, or between two tries of a call that polls.
         source: Option<DieselError>,
     },
     /// More calls of this process wait for the key than `queue` allows. The body did not run.
@@ -91,9 +103,9 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The connection has no session of its own: a pooler in transaction mode stands before the server, or the setting
-    /// `advisory.pooler` says so. Transaction-level locks under READ COMMITTED work there; session-level ones, and the
-    /// stricter levels, do not.
+    /// The connection has no session of its own, or none that is known to be: [`session::verify`](crate::session::verify) or the setting
+    /// `advisory.pooler` has found a pooler in transaction mode; or a pooler stands before the server, and neither has said that it is
+    /// in session mode. Transaction-level locks under READ COMMITTED work there; session-level ones, and the stricter levels, do not.
     PooledSession {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -148,6 +160,14 @@ pub enum Error {
     ForeignTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
+    },
+    /// A statement of the open transaction had failed before, so that the server refuses every other until it is rolled back (SQLSTATE
+    /// 25P02). The body did not run.
+    InFailedTransaction {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// The server's answer.
+        source: DieselError,
     },
     /// The slice of a `<ids*>` has no element: without a lock the body would run unprotected, so it did not run.
     NoKeys {
@@ -216,9 +236,10 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// A write under a fencing token needs a transaction, to whose end the token stays current, and none is open.
+    /// The call needs an open transaction, and none is open: a write under a fencing token, which stays current to the transaction's
+    /// end, or [`xact::lock`](crate::xact::lock), whose lock would be released at once. No SQL was sent.
     NotInTransaction {
-        /// The key pattern, or the key's hash.
+        /// The key pattern, the key, or the key's hash.
         lock: Cow<'static, str>,
     },
     /// [`Held::holding`](crate::Held::holding) was asked for a lock that the guard does not hold, or holds in shared mode only. No SQL
@@ -233,36 +254,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Finds a lock's error in an error of another type, by its chain of sources.
-    ///
-    /// Works on `diesel::result::Error` and on any error that gives its cause through `source()`. For `anyhow::Error`
-    /// write `Error::find(&*error)`.
-    ///
-    /// ```
-    /// use advisory_runtime::Error;
-    ///
-    /// fn is_conflict(error: &diesel::result::Error) -> bool {
-    ///     Error::find(error).is_some_and(Error::is_busy)
-    /// }
-    /// ```
-    #[must_use]
-    pub fn find<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e Self> {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(found) = error.downcast_ref() {
-                return Some(found);
-            }
-            // Diesel prints the error inside and passes over it in its chain of sources.
-            if let Some(DieselError::QueryBuilderError(inner)) = error.downcast_ref()
-                && let Some(found) = inner.downcast_ref()
-            {
-                return Some(found);
-            }
-            next = error.source();
-        }
-        None
-    }
-
     /// Whether others hold the lock or wait for it, so that a later try can succeed: [`Error::NotAvailable`],
     /// [`Error::TimedOut`], [`Error::QueueFull`].
     ///
@@ -274,65 +265,31 @@ impl Error {
             Self::NotAvailable { .. } | Self::TimedOut { .. } | Self::QueueFull { .. }
         )
     }
+
+    /// The database's answer that this error is about, if there is one: its kind, its message, its constraint.
+    #[must_use]
+    pub const fn database(&self) -> Option<&DieselError> {
+        match self {
+            Self::Database(source)
+            | Self::Deadlock { source, .. }
+            | Self::Cancelled { source, .. }
+            | Self::RolledBack { source, .. }
+            | Self::MissingTable { source, .. }
+            | Self::InFailedTransaction { source, .. }
+            | Self::CommitUnknown { source, .. } => Some(source),
+            Self::TimedOut { source, .. } | Self::LockLost { source, .. } => source.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::TimedOut { source, .. } | Self::LockLost { source, .. } => {
-                source.as_ref().map(|source| source as _)
-            }
+            // They print these.
             Self::Pool(error) => error.source(),
-            Self::Deadlock { source, .. }
-            | Self::Cancelled { source, .. }
-            | Self::RolledBack { source, .. }
-            | Self::MissingTable { source, .. }
-            | Self::CommitUnknown { source, .. } => Some(source),
             Self::Database(error) => error.source(),
-            Self::TransactionEnded { .. }
-            | Self::StaleSnapshot { .. }
-            | Self::NotAvailable { .. }
-            | Self::QueueFull { .. }
-            | Self::SelfDeadlock { .. }
-            | Self::HoldExceeded { .. }
-            | Self::InTransaction { .. }
-            | Self::Standby { .. }
-            | Self::PooledSession { .. }
-            | Self::UnsupportedServer { .. }
-            | Self::ForeignTransaction { .. }
-            | Self::NoKeys { .. }
-            | Self::TooManyKeys { .. }
-            | Self::KeyTooLong { .. }
-            | Self::InvalidLease { .. }
-            | Self::InvalidTable { .. }
-            | Self::InvalidHolder { .. }
-            | Self::NoRuntime { .. }
-            | Self::NotInTransaction { .. }
-            | Self::NotHeld { .. }
-            | Self::BrokenConnection { .. } => None,
-        }
-    }
-}
-
-/// For bodies that return this error: what a statement of theirs is refused with.
-impl From<DieselError> for Error {
-    fn from(error: DieselError) -> Self {
-        match error {
-            DieselError::QueryBuilderError(inner) => match inner.downcast() {
-                Ok(own) => *own,
-                Err(inner) => Self::Database(DieselError::QueryBuilderError(inner)),
-            },
-            error => Self::Database(error),
-        }
-    }
-}
-
-/// A database error as it is, and every other error inside [`diesel::result::Error::QueryBuilderError`].
-impl From<Error> for DieselError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Database(error) => error,
-            error => Self::QueryBuilderError(Box::new(error)),
+            error => error.database().map(|source| source as _),
         }
     }
 }

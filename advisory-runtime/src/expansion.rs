@@ -1,14 +1,15 @@
 //! What the attribute's expansion calls, as `advisory_runtime::__private`. No part of the public interface: it changes with any release.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod convert;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod key_slices;
 
 pub use crate::__record as record;
 pub use crate::key::Displayed;
 pub use crate::key::KeyWriter;
+pub use crate::key::known::named;
 pub use advisory_pattern::{Derivation, Filter};
 pub use core;
 pub use core::result::Result::{Err, Ok};
@@ -65,20 +66,34 @@ pub mod claim {
 pub mod blocking {
     pub use super::convert::finish_blocking_at as finish_at;
     pub use crate::blocking::{acquire_at, begin_at};
-    pub use crate::lock::queue_blocking as queue;
+    pub use crate::lock::{
+        pause_blocking as pause, queue_blocking as queue, try_blocking_at as try_at,
+    };
+
+    /// As [`pg`](super::pg).
+    pub fn pg<C: crate::blocking::Connection>(conn: &mut C) -> &mut diesel::PgConnection {
+        conn.pg()
+    }
 }
-#[cfg(feature = "diesel")]
+/// A function, since a bound that does not hold is one error here, and of a trait's method one more for each trait above it.
+#[cfg(feature = "diesel-async")]
+pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConnection {
+    conn.pg()
+}
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::error::{Fallible, never};
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::holding::{Handle, OfDeclaredLock};
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+pub use crate::lock::Tries;
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::request::{Isolation, Request, Wait, keyed, millis};
 #[cfg(feature = "diesel-async")]
 pub use crate::{
     lease,
-    lock::queue,
+    lock::{pause, queue, try_at},
     session::acquire_at,
     xact::{begin_at, exceed},
 };
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {convert::returns, key_slices::Keys};

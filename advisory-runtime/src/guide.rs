@@ -14,6 +14,8 @@
 //! | whether it works with your pool, your pooler, your server | [`connections`] |
 //! | what a dropped future or a panic leaves behind | [`cancellation`] |
 //! | what `Ok` means, and what to do when the answer to a commit is lost | [`commits`] |
+//! | how a lock is stored, or moved to a task | [`owned_locks`] |
+//! | how several processes run Diesel's migrations | [`migrations`] |
 //! | how to hold a key for longer than a transaction | [`leases`] |
 //! | how one process of several leads | [`leadership`] |
 //! | how the database refuses a write without its lock | [`guarded_tables`] |
@@ -21,6 +23,7 @@
 //! | who holds it right now, and what to be woken for | [`watching`] |
 //! | what the settings of a server mean for locks | [`doctor`] |
 //! | what an error means, and what to do | [`errors`] |
+//! | whether an error type that matches on Diesel's kinds still sees them | [`diesel_errors`] |
 //! | how to test all that | [`testing`] |
 //! | what a lock costs | [`costs`] |
 //! | how this compares with other libraries | [`comparison`] |
@@ -41,6 +44,7 @@ macro_rules! pages {
                     feature = "bb8",
                     feature = "deadpool",
                     feature = "r2d2",
+                    feature = "migrations",
                     feature = "uuid"
                 )
             ),
@@ -62,6 +66,8 @@ pages! {
     connections = "connections";
     cancellation = "cancellation";
     commits = "commits";
+    owned_locks = "owned-locks";
+    migrations = "migrations";
     leases = "leases";
     leadership = "leadership";
     guarded_tables = "guarded-tables";
@@ -69,6 +75,7 @@ pages! {
     watching = "watching";
     doctor = "doctor";
     errors = "errors";
+    diesel_errors = "diesel-errors";
     testing = "testing";
     costs = "costs";
     comparison = "comparison";

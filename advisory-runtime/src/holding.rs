@@ -1,13 +1,13 @@
 //! The witness of a lock that is held: a value that exists only while it is.
 
 mod declared_locks;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod handle;
 
 pub use declared_locks::DeclaredLocks;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub(crate) use declared_locks::Proof;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use handle::{Handle, OfDeclaredLock};
 
 use crate::key::LockKey;

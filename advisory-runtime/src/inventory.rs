@@ -21,7 +21,7 @@
 pub use advisory_pattern::Record as Site;
 use advisory_pattern::SiteCollision;
 use std::fmt;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
     crate::debug::order::{LockOrder, assert_lock_order, lock_order},
     advisory_pattern::order::{Edge, End},
@@ -88,11 +88,11 @@ fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
     let text = |pair: &SiteCollision<'_>| {
         format!(
             "{}\n --> {}\n --> {}\n  = {}\n  = help: {}",
-            pair.headline(),
+            pair.headline,
             place(pair.here),
             place(pair.there),
             pair.collision,
-            pair.help(),
+            pair.advice.text,
         )
     };
     let found: Vec<String> = collisions.iter().map(text).collect();

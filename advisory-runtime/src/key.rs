@@ -4,12 +4,15 @@
 mod date_time;
 mod digits;
 mod key_part;
+pub(crate) mod known;
 pub(crate) mod rendered;
 pub mod shape;
 pub mod well_known;
 
 pub use key_part::{Displayed, KeyPart};
 
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+use advisory_pattern::permit_key;
 use advisory_pattern::{Derivation, Filter, Hasher, escape};
 use digits::Digits;
 use std::fmt;
@@ -24,6 +27,16 @@ pub enum Key {
     BigInt(i64),
     /// A key of the `(int, int)` key space.
     IntInt(i32, i32),
+}
+
+impl Key {
+    /// The keys of the permits of a lock on this key, itself the first.
+    #[cfg(any(feature = "diesel-async", feature = "postgres"))]
+    pub(crate) fn permits(self, permits: u32) -> Vec<Self> {
+        let text = self.to_string();
+        let others = (2..=permits).map(|permit| permit_key(&text, permit).into());
+        std::iter::once(self).chain(others).collect()
+    }
 }
 
 impl From<i64> for Key {

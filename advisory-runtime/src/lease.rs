@@ -54,7 +54,7 @@ pub use grant::{FencingToken, Lease};
 pub use held::Held;
 #[doc(hidden)]
 pub use held::finish_at;
-pub use lead::{Term, lead, lead_until};
+pub use lead::{lead, lead_until};
 pub use leases::Leases;
 #[cfg(feature = "testing")]
 pub use memory::InMemory;

@@ -31,9 +31,11 @@
 //! | --- | --- |
 //! | lock for a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
 //! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], which take a [`Request`] |
+//! | store a lock, or move it to a task | [`session::acquire_owned`] |
 //! | hold a key for longer than a connection | [`lease`]: for a time, under a token that grows |
 //! | require the lock of a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
 //! | share out the rows of a table | [`claim`]: jobs and checkpoints that one worker at a time takes, for so long |
+//! | run Diesel's migrations in one process at a time | [`migrations`] |
 //! | see who holds what | [`monitor`], and [`guide::watching`] for spans and metrics |
 //! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
 //! | accept only TLS | [`cancel::use_tls`], once |
@@ -50,18 +52,26 @@
 //!
 //! | feature | what it adds |
 //! | --- | --- |
-//! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and never see a database |
-//! | `diesel-async` | the attribute, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
-//! | `bb8`, `deadpool` | [`Connection`] for the pooled connections of diesel-async |
+//! | `diesel-async` (on by default) | the attribute on `async fn`, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
+//! | `bb8`, `deadpool` | [`Connection`] for what these pools lend |
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
-//! | `r2d2` | [`blocking::Connection`] for its pooled connections |
+//! | `r2d2` | [`blocking::Connection`] for what its pools lend |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
+//! | `migrations` | [`migrations`]: Diesel's migrations, run by one process at a time |
 //! | `tracing`, `metrics` | a span for each lock and events; counters and histograms: see [`guide::watching`] |
 //! | `testing` | [`testing`], which looks at locks in a test's database, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
+//! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and never see a database |
+//!
+//! With blocking Diesel alone, or with none: `default-features = false`.
+//!
+//! # Versions
+//!
+//! Diesel 2.3, with diesel-async 0.7, 0.8 or 0.9. Where the compiler says that a lock "can't be taken on `AsyncPgConnection`",
+//! `cargo tree -i diesel-async` shows the other version in the program: [what to do](guide::connections#versions). Rust 1.88, PostgreSQL 14 to 18.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
-    not(all(feature = "testing", feature = "postgres")),
+    not(all(feature = "testing", feature = "postgres", feature = "migrations")),
     allow(
         rustdoc::broken_intra_doc_links,
         reason = "the page is written for all features"
@@ -73,13 +83,13 @@
 pub mod blocking;
 #[cfg(feature = "diesel-async")]
 pub mod claim;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod connection;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod debug;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod driver;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod error;
 mod expansion;
 // Only where it is read: a user's program compiles none of it.
@@ -90,43 +100,47 @@ pub mod inventory;
 mod key;
 #[cfg(feature = "diesel-async")]
 pub mod lease;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod lock;
 pub mod migration;
-#[cfg(feature = "diesel")]
+#[cfg(all(
+    feature = "migrations",
+    any(feature = "diesel-async", feature = "postgres")
+))]
+pub mod migrations;
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub mod monitor;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod observe;
 #[cfg(feature = "diesel-async")]
 mod pool;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod query_comment;
 #[cfg(feature = "diesel-async")]
 mod renewal;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod request;
 #[cfg(feature = "diesel-async")]
 pub mod session;
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod sql;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(feature = "diesel-async")]
 pub mod xact;
 
-pub use advisory_derive::{KeyPart, LockKey, lock_key};
+pub use advisory_derive::{KeyPart, LockKey, advisory_lock, lock_key};
 pub use holding::{DeclaredLock, DeclaredLocks, Holding, Shared};
 pub use key::{Key, KeyPart, KeyText, LockKey, shape, well_known};
 
-#[cfg(feature = "diesel")]
-pub use {
-    advisory_derive::advisory_lock,
-    error::Error,
-    lock::Held,
-    request::{Acquired, Isolation, Mode, Request, Wait},
-};
 #[cfg(feature = "diesel-async")]
 pub use {connection::Connection, driver::cancel, pool::Pool};
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+pub use {
+    error::{BusyLock, Error, ErrorRef},
+    lock::{Held, OwnedLock, OwnedLockError},
+    request::{Acquired, Isolation, Mode, Request, Wait},
+};
 
 /// What the attribute's expansion calls. No part of the public interface: it changes with any release.
 #[doc(hidden)]

@@ -5,25 +5,41 @@
 
 mod begin;
 mod body;
+mod check;
 mod finish;
 mod guard;
 mod hand_over;
 mod holding;
 mod nested;
+mod owned;
+mod poll;
 mod queue;
 mod refusal;
 mod session;
 mod verify;
 mod xact;
 
-pub(crate) use begin::{acquire, begin};
+pub(crate) use begin::{acquire, begin, lock};
 #[cfg(feature = "diesel-async")]
 pub(crate) use finish::exceed;
 pub(crate) use finish::finish;
 pub use guard::Held;
 pub(crate) use guard::Place;
+pub(crate) use owned::acquire_owned;
+#[cfg(feature = "migrations")]
+pub(crate) use owned::try_owned;
+pub use owned::{OwnedLock, OwnedLockError};
+pub use poll::Tries;
+#[cfg(feature = "diesel-async")]
+pub(crate) use poll::chance;
+#[cfg(feature = "diesel-async")]
+pub use poll::{pause, try_at};
+#[cfg(feature = "postgres")]
+pub use poll::{pause_blocking, try_blocking_at};
 #[cfg(feature = "diesel-async")]
 pub use queue::queue;
 #[cfg(feature = "postgres")]
 pub use queue::queue_blocking;
+#[cfg(feature = "migrations")]
+pub(crate) use verify::check_pooler;
 pub(crate) use verify::verify;

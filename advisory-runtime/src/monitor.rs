@@ -56,6 +56,9 @@
 //! So the comment has the pattern, unless [`show`] says [`Shown::Key`] or [`Shown::Nothing`]. A lock that is a plain number has no
 //! comment. Any program can name its locks in this way.
 //!
+//! A call that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server. So it is not among the waiters, and gives
+//! the lock no name.
+//!
 //! # What it costs
 //!
 //! One statement, two round trips; 30 ms of the server for 5,000 locks and 40 waiters. It takes no lock of its own. For a moment it
@@ -69,6 +72,7 @@ pub(crate) mod blocking;
 #[cfg(feature = "diesel-async")]
 mod claimed;
 mod comment;
+mod holders;
 #[cfg(feature = "diesel-async")]
 mod leases;
 mod locks;
@@ -82,6 +86,7 @@ pub use crate::claim::{Counts as Claims, counts as claims};
 pub use crate::query_comment::{Shown, show, shown};
 pub use backend::{Activity, Backend, State};
 pub use comment::{Comment, keys_of};
+pub use holders::{HeldBy, LockHolder};
 pub use locks::{Holder, HolderId, Lock, Locks, Scope, Try, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;

@@ -1,10 +1,10 @@
-//! Which pools of diesel-async can leases and claims use?
+//! Which pools can leases and claims use?
 
 use crate::connection::Connection;
 use crate::error::Error;
 use diesel_async::AsyncPgConnection;
 
-/// A pool of connections: those of bb8 and deadpool, under the features of these names.
+/// A pool of connections: those of bb8 and deadpool, under the features of these names, whichever manager opens its connections.
 pub trait Pool: Sync {
     /// A connection of the pool.
     type Connection<'p>: Connection + Send
@@ -36,9 +36,11 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
 }
 
 #[cfg(feature = "bb8")]
-impl Pool for diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection> {
-    type Connection<'p> =
-        diesel_async::pooled_connection::bb8::PooledConnection<'p, AsyncPgConnection>;
+impl<M> Pool for bb8::Pool<M>
+where
+    M: bb8::ManageConnection<Connection = AsyncPgConnection, Error: std::error::Error + Sync>,
+{
+    type Connection<'p> = bb8::PooledConnection<'p, M>;
 
     async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
         self.get().await.map_err(failed)
@@ -50,15 +52,18 @@ impl Pool for diesel_async::pooled_connection::bb8::Pool<AsyncPgConnection> {
 }
 
 #[cfg(feature = "deadpool")]
-impl Pool for diesel_async::pooled_connection::deadpool::Pool<AsyncPgConnection> {
-    type Connection<'p> = diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>;
+impl<M> Pool for deadpool::managed::Pool<M>
+where
+    M: deadpool::managed::Manager<Type = AsyncPgConnection, Error: std::error::Error + Send + Sync>
+        + 'static,
+{
+    type Connection<'p> = deadpool::managed::Object<M>;
 
     async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
         self.get().await.map_err(failed)
     }
 
     async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
-        let opened = deadpool::managed::Manager::create(self.manager());
-        opened.await.map_err(failed)
+        self.manager().create().await.map_err(failed)
     }
 }

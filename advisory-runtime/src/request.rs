@@ -2,13 +2,18 @@
 
 mod origin;
 
-use crate::error::Error;
+use crate::error::{Error, LockName};
 use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
-pub(crate) use origin::Origin;
+pub(crate) use origin::{Origin, Place};
 use std::borrow::Cow;
 use std::time::Duration;
+
+/// How many permits a lock can have: each try can have to go over all of them.
+const MOST_PERMITS: u32 = 1_000;
+/// How often a request with permits asks by default.
+const POLL: Duration = Duration::from_millis(250);
 
 /// One acquisition of one or more locks, before it is sent.
 ///
@@ -30,6 +35,9 @@ pub struct Request {
     pub(crate) keys: Keys,
     pub(crate) mode: Mode,
     pub(crate) wait: Wait,
+    pub(crate) poll: Option<Duration>,
+    /// The keys of its permits, one of which is taken; empty for a lock that has one holder.
+    pub(crate) permits: Vec<Key>,
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -149,6 +157,8 @@ impl Request {
             keys,
             mode: Mode::Exclusive,
             wait: Wait::Session,
+            poll: None,
+            permits: Vec::new(),
             isolation: Isolation::ReadCommitted,
             refuses_nested: false,
             max_hold: None,
@@ -164,14 +174,57 @@ impl Request {
     /// both try wait for each other, and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
     ///
     /// [`Error::Deadlock`]: crate::Error::Deadlock
+    ///
+    /// It does nothing to a request with [`permits`](Self::permits), which counts its holders.
     pub fn shared(mut self) -> Self {
-        self.mode = Mode::Shared;
+        if self.permits.is_empty() {
+            self.mode = Mode::Shared;
+        }
+        self
+    }
+
+    /// Lets so many sessions hold the lock at once. Zero counts as one, and more than 1,000 as 1,000.
+    ///
+    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first is the key itself, and the others
+    /// are computed from it: see [`keys`](crate::guide::keys#permits). A program with three permits and one with five never have
+    /// more than five holders together, and a program without permits shares the first one.
+    ///
+    /// A session can wait at the server for one key at a time, so a request with permits polls while it waits: every 250 ms,
+    /// unless [`poll`](Self::poll) is called. Each try goes over the permits in one statement, from a random one on.
+    ///
+    /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard gives no
+    /// [`Holding`](crate::Holding), since others can be in their bodies at the same time.
+    ///
+    /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
+    pub fn permits(mut self, permits: u32) -> Self {
+        if let (2.., Some(key)) = (permits, self.keys.first()) {
+            self.permits = key.permits(permits.min(MOST_PERMITS));
+            self.mode = Mode::Exclusive;
+            self.poll = self.poll.or(Some(POLL));
+        }
         self
     }
 
     /// How long the whole acquisition may take, all keys together.
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
+        self
+    }
+
+    /// Asks again and again instead of waiting at the server.
+    ///
+    /// A session that waits at the server has a snapshot, and `CREATE INDEX CONCURRENTLY` waits for every older snapshot: if it
+    /// runs under the same lock, the two deadlock.
+    ///
+    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, each is
+    /// shortened by up to half at random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it asks
+    /// without end: the session's `lock_timeout` only bounds waits at the server. With [`Wait::Never`] it asks once.
+    ///
+    /// Between two tries the session has no snapshot, no lock and no transaction of the call; a transaction around the call
+    /// stays open. A call that polls has no place in the server's queue: whoever waits there is served first. See
+    /// [`waiting`](crate::guide::waiting).
+    pub fn poll(mut self, interval: Duration) -> Self {
+        self.poll = Some(interval);
         self
     }
 
@@ -218,6 +271,13 @@ impl Request {
         self
     }
 
+    /// For the attribute on this function; nothing in a release build.
+    #[doc(hidden)]
+    pub fn in_function(mut self, function: &'static str) -> Self {
+        self.origin = self.origin.in_function(function);
+        self
+    }
+
     /// With the caller as its origin, unless it has one.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn with_origin(mut self) -> Self {
@@ -238,7 +298,26 @@ impl Request {
         match self.wait {
             Wait::For(wait) if wait.is_zero() => Wait::Never,
             Wait::For(wait) => Wait::For(wait.saturating_sub(self.queued)),
+            // `lock_timeout` bounds waits at the server.
+            Wait::Session if self.poll.is_some() => Wait::Forever,
             wait => wait,
+        }
+    }
+
+    /// Of the key of one permit.
+    pub(crate) fn of_permit(&self, permit: Key) -> Self {
+        Self {
+            keys: Keys::One([permit]),
+            ..self.clone()
+        }
+    }
+
+    /// One try of a request that polls.
+    pub(crate) fn attempt(&self) -> Self {
+        Self {
+            wait: Wait::Never,
+            poll: None,
+            ..self.clone()
         }
     }
 }
@@ -279,7 +358,7 @@ impl Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as the session's own `lock_timeout` allows, which counts for each key.
+    /// As long as the session's own `lock_timeout` allows, which counts for each key; with [`Request::poll`] without end.
     #[default]
     Session,
     /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it is held.
@@ -312,12 +391,24 @@ pub enum Isolation {
 /// A lock that is held, as the body may look at it.
 #[derive(Clone, Debug)]
 pub struct Acquired {
+    pub(crate) name: LockName,
     pub(crate) keys: Keys,
+    /// Of a lock with permits the one that is held, in place of its key.
+    pub(crate) permit: Option<Key>,
+    pub(crate) mode: Mode,
     pub(crate) waited: Duration,
 }
 
 impl Acquired {
-    /// The key, the lowest of several.
+    /// The keys that the server has under the lock.
+    pub(crate) fn held(&self) -> &[Key] {
+        match &self.permit {
+            Some(permit) => std::slice::from_ref(permit),
+            None => &self.keys,
+        }
+    }
+
+    /// The key, the lowest of several. Of a lock with [permits](Request::permits) its own, whichever of them is held.
     #[must_use]
     pub fn key(&self) -> Key {
         self.keys.first().copied().unwrap_or(Key::BigInt(0))

@@ -15,6 +15,8 @@ macro_rules! put {
 pub(crate) mod hand_over;
 mod held;
 mod message;
+#[cfg(feature = "migrations")]
+pub(crate) mod migrations;
 pub(crate) mod nested;
 pub(crate) mod probe;
 pub(crate) mod session;

@@ -12,7 +12,14 @@
 //!
 //! Whether locks are taken in one order is asserted by [`inventory::assert_lock_order`](crate::inventory::assert_lock_order).
 
+mod pool;
+
+#[cfg(feature = "r2d2")]
+pub use pool::assert_r2d2_replaces_broken;
+pub use pool::assert_replaces_broken;
+
 use crate::driver::Driver;
+use crate::key::known;
 use crate::{Connection, DeclaredLock, Holding, Key, LockKey, Request, session, sql};
 use diesel_async::AsyncPgConnection;
 use std::future::poll_fn;
@@ -73,10 +80,11 @@ struct Watched {
 
 impl Watched {
     fn new(key: impl LockKey) -> Self {
-        let (number, pattern) = (key.key(), key.pattern());
-        let name = match pattern {
-            "" => format!("`{number}`"),
-            pattern => format!("`{pattern}` ({number})"),
+        let number = key.key();
+        let pattern = Some(key.pattern()).filter(|pattern| !pattern.is_empty());
+        let name = match pattern.or_else(|| known::pattern_of(number)) {
+            None => format!("`{number}`"),
+            Some(pattern) => format!("`{pattern}` ({number})"),
         };
         Self { key: number, name }
     }

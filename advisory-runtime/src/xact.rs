@@ -1,10 +1,12 @@
-//! Transaction-level locks: begin, finish.
+//! Transaction-level locks: begin, finish; and in the middle of a transaction, lock.
 //!
 //! What `#[advisory_lock(…, scope = "xact")]` expands to, as functions: [`begin`] opens a transaction that holds the lock,
 //! the caller does its work on [`Held::conn`](crate::Held::conn), [`finish`] commits or rolls back. Two calls and not a closure, because a
-//! helper that takes an async closure costs every generic caller's future its `Send`.
+//! helper that takes an async closure costs every generic caller's future its `Send`. In a transaction that is open already, [`lock`]
+//! takes a lock that is known only after a first read.
 
 use crate::lock::{self, Place};
+use crate::request::Acquired;
 use crate::{Connection, Error, Request};
 use diesel_async::AsyncPgConnection;
 
@@ -25,7 +27,8 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 ///
 /// It waits as long as the request says. [`Wait::For`] sets `lock_timeout`, for several keys to what is left of the budget before
 /// each, by the server's clock, and restores it before the body runs. [`Wait::Never`] sends `BEGIN` and asks with
-/// `pg_try_advisory_xact_lock` behind it: two round trips. `statement_timeout` is left alone and can end the wait too.
+/// `pg_try_advisory_xact_lock` behind it: two round trips. [`Request::poll`] does that again and again.
+/// `statement_timeout` is left alone and can end the wait too.
 ///
 /// # Errors
 ///
@@ -39,7 +42,8 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 ///
 /// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes the connection, and with it the
 /// transaction around a nested call. No lock, no waiter and no open transaction is left. A pool replaces the connection; on one of
-/// your own, every further call is [`Error::BrokenConnection`]. See [`cancellation`](crate::guide::cancellation).
+/// your own, every further call is [`Error::BrokenConnection`]. A call that is dropped between two tries of [`Request::poll`] leaves
+/// its connection as it is, since nothing runs there. See [`cancellation`](crate::guide::cancellation).
 ///
 /// # Examples
 ///
@@ -117,4 +121,70 @@ pub async fn finish_at<O: ?Sized>(held: Held<'_, O>, is_ok: bool) -> Result<(), 
 #[doc(hidden)]
 pub async fn exceed<O: ?Sized>(held: Held<'_, O>) -> Error {
     lock::exceed(held).await
+}
+
+/// Takes the advisory lock on a key, or on several, in the middle of an open transaction, which keeps it to its end.
+///
+/// For a key that only a first read tells. Read what the lock guards after it, also where the first read has seen it already: the
+/// holder before may have changed it meanwhile. Where the key is known before, [`begin`] or the attribute takes the lock with the
+/// transaction. The transaction is one of Diesel's or that of a body under `#[advisory_lock]`.
+///
+/// # Locking
+///
+/// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `SELECT pg_advisory_xact_lock(key)` and `RELEASE
+/// SAVEPOINT` in one message. The `SET` does nothing under READ COMMITTED, and fails at the stricter levels, whose snapshot is older than
+/// the lock. [`Wait::Never`](crate::Wait::Never) asks with `pg_try_advisory_xact_lock`, in two round trips.
+///
+/// Held until the transaction ends, or until a savepoint is rolled back in which it was taken. [`Request::max_hold`] has no body to
+/// bound here: the server alone bounds how long the client may be idle, to the end of the transaction.
+///
+/// # Errors
+///
+/// [`Error::NotInTransaction`] outside of a transaction, where the lock would be released at once, and directly in the transaction of
+/// `begin_test_transaction`, which stands for none. [`Error::StaleSnapshot`] in a REPEATABLE READ or SERIALIZABLE transaction, unless it
+/// holds the key already. [`Error::InFailedTransaction`] (25P02) behind a statement that failed. [`Error::InTransaction`] for a request
+/// with an isolation level or `refuse_nested`. Else as [`begin`]: [`Error::NotAvailable`], [`Error::TimedOut`] (55P03),
+/// [`Error::Deadlock`] (40P01), [`Error::Cancelled`] (57014), [`Error::SelfDeadlock`], [`Error::NoKeys`], [`Error::BrokenConnection`],
+/// [`Error::Database`].
+///
+/// After a refusal the savepoint is rolled back: no lock of this call is held, and the transaction goes on.
+///
+/// # Cancel safety
+///
+/// Not cancel safe for the connection: dropping the future before it is ready closes the connection, and with it the transaction, as
+/// for [`begin`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{LockKey, xact};
+/// use diesel::QueryResult;
+/// use diesel_async::{AsyncConnection, AsyncPgConnection};
+///
+/// #[derive(LockKey)]
+/// #[lock_key("account:<id>")]
+/// struct AccountLock {
+///     id: i64,
+/// }
+///
+/// async fn pay(conn: &mut AsyncPgConnection, invoice: i64) -> Result<(), advisory_runtime::Error> {
+///     conn.transaction(async |conn| {
+///         let id = account_of(conn, invoice).await?;
+///         xact::lock(conn, AccountLock { id }).await?;
+///         let balance = balance(conn, id).await?; // read under the lock
+///         // …
+/// #       let _ = balance;
+///         Ok(())
+///     })
+///     .await
+/// }
+/// # async fn account_of(_: &mut AsyncPgConnection, _: i64) -> QueryResult<i64> { Ok(1) }
+/// # async fn balance(_: &mut AsyncPgConnection, _: i64) -> QueryResult<i64> { Ok(1) }
+/// ```
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn lock<C: Connection>(
+    conn: &mut C,
+    request: impl Into<Request>,
+) -> impl Future<Output = Result<Acquired, Error>> {
+    lock::lock(conn, C::pg, request.into().with_origin())
 }

@@ -20,6 +20,10 @@ pub(crate) enum Format {
     Text,
     Json,
     Markdown,
+    /// A graph for Graphviz.
+    Dot,
+    /// A graph for Mermaid, which code hosts draw.
+    Mermaid,
 }
 
 impl Format {
@@ -29,6 +33,8 @@ impl Format {
             Self::Text => "text",
             Self::Json => "json",
             Self::Markdown => "markdown",
+            Self::Dot => "dot",
+            Self::Mermaid => "mermaid",
         }
     }
 }

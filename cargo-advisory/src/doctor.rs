@@ -88,7 +88,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let is_in_order = findings.iter().all(|found| found.level != Level::Problem);
     let text = match cli::format_of(matches) {
         Format::Json => report::json(&facts, &findings),
-        Format::Table | Format::Text | Format::Markdown => report::text(&facts, &findings),
+        _ => report::text(&facts, &findings),
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
     Ok(is_in_order)

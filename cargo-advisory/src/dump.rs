@@ -13,7 +13,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let text = match cli::format_of(matches) {
         Format::Json => json::write(&inventory),
         Format::Markdown => markdown::write(&inventory, cli::key_count_of(matches)),
-        Format::Table | Format::Text => table::write(&inventory, screen::width(to)),
+        _ => table::write(&inventory, screen::width(to)),
     };
     screen::write(to, &text)?;
     Ok(true)

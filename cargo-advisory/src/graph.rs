@@ -1,4 +1,4 @@
-//! How is the recorded order of locks drawn as a graph?
+//! How is the recorded order of locks drawn as a graph, for Graphviz or for Mermaid?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use std::{env, fs};
 use advisory_pattern::order::{Edge, End, LockNames, cycles, message};
 use clap::ArgMatches;
 
+use crate::cli::Format;
 use crate::failure::Failure;
 use crate::screen::{ERROR, note};
 use crate::{cli, screen};
@@ -50,7 +51,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let edges: Vec<Edge> = first.into_values().collect();
     let cycles = cycles(&edges);
     let to = cli::path(matches, "output").map(AsRef::as_ref);
-    screen::write(to, &draw(&edges, &cycles))?;
+    let graph = Graph::new(&edges, &cycles);
+    screen::write(to, &graph.draw(cli::format_of(matches)))?;
     for cycle in &cycles {
         let cycle: Vec<&Edge> = cycle.iter().filter_map(|at| edges.get(*at)).collect();
         note(&format!("{ERROR}error{ERROR:#}: {}\n", message(&cycle)));
@@ -69,50 +71,109 @@ fn identity(edge: &Edge, names: &LockNames) -> [(Node, bool); 2] {
     [&edge.held, &edge.asked].map(|end| (node(end, names), end.is_shared))
 }
 
-/// Writes a graph for Graphviz; cycles are red.
-fn draw(edges: &[Edge], cycles: &[Vec<usize>]) -> String {
-    let names = LockNames::of(edges);
-    let mut nodes: BTreeMap<Node, (usize, &End)> = BTreeMap::new();
-    for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
-        let next = nodes.len();
-        nodes.entry(node(end, &names)).or_insert((next, end));
-    }
-    let number = |end: &End| {
-        nodes
-            .get(&node(end, &names))
-            .map_or(0, |(number, _)| *number)
-    };
-    let boxes = nodes.values().map(|(number, end)| {
-        let shape = if end.is_lease { ", shape=ellipse" } else { "" };
-        format!("  n{number} [label={}{shape}];\n", quoted(&end.lock))
-    });
-    let red: BTreeSet<usize> = cycles.iter().flatten().copied().collect();
-    let arrows = edges.iter().enumerate().map(|(at, edge)| {
-        let Edge { held, asked } = edge;
-        let mode = |end: &End| if end.is_shared { " (shared)" } else { "" };
-        let label = format!(
-            "{}{} → {}{}",
-            held.place,
-            mode(held),
-            asked.place,
-            mode(asked)
-        );
-        let red = if red.contains(&at) {
-            ", color=red, fontcolor=red, penwidth=2"
-        } else {
-            ""
-        };
-        let (from, to) = (number(held), number(asked));
-        format!("  n{from} -> n{to} [label={}{red}];\n", quoted(&label))
-    });
-    let arrows: String = arrows.collect();
-    let boxes: String = boxes.collect();
-    format!(
-        "// An arrow: the lock at its tail was held while the one at its head was asked for. Red ones go round: a deadlock that can \
-         happen.\ndigraph locks {{\n  rankdir=LR;\n  node [shape=box];\n{boxes}{arrows}}}\n"
-    )
+/// The locks as boxes, and the edges as arrows between them.
+struct Graph<'e> {
+    /// In the order in which they are drawn, each with its number.
+    boxes: Vec<(usize, &'e End)>,
+    arrows: Vec<Arrow>,
 }
 
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+struct Arrow {
+    from: usize,
+    to: usize,
+    /// Where each lock was asked for.
+    label: String,
+    /// Part of a cycle.
+    is_red: bool,
 }
+
+impl<'e> Graph<'e> {
+    fn new(edges: &'e [Edge], cycles: &[Vec<usize>]) -> Self {
+        let names = LockNames::of(edges);
+        let mut nodes: BTreeMap<Node, (usize, &End)> = BTreeMap::new();
+        for end in edges.iter().flat_map(|edge| [&edge.held, &edge.asked]) {
+            let next = nodes.len();
+            nodes.entry(node(end, &names)).or_insert((next, end));
+        }
+        let number = |end: &End| {
+            let found = nodes.get(&node(end, &names));
+            found.map_or(0, |(number, _)| *number)
+        };
+        let red: BTreeSet<usize> = cycles.iter().flatten().copied().collect();
+        let mode = |end: &End| if end.is_shared { " (shared)" } else { "" };
+        let side = |end: &End| format!("{}{}", end.place, mode(end));
+        let arrows = edges.iter().enumerate().map(|(at, edge)| Arrow {
+            from: number(&edge.held),
+            to: number(&edge.asked),
+            label: format!("{} → {}", side(&edge.held), side(&edge.asked)),
+            is_red: red.contains(&at),
+        });
+        Self {
+            arrows: arrows.collect(),
+            boxes: nodes.into_values().collect(),
+        }
+    }
+
+    fn draw(&self, format: Format) -> String {
+        match format {
+            Format::Mermaid => self.draw_mermaid(),
+            _ => self.draw_dot(),
+        }
+    }
+
+    fn draw_dot(&self) -> String {
+        let quoted =
+            |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+        let mut drawn =
+            format!("// {LEGEND}\ndigraph locks {{\n  rankdir=LR;\n  node [shape=box];\n");
+        drawn.extend(self.boxes.iter().map(|(number, end)| {
+            let shape = if end.is_lease { ", shape=ellipse" } else { "" };
+            format!("  n{number} [label={}{shape}];\n", quoted(&end.lock))
+        }));
+        drawn.extend(self.arrows.iter().map(|arrow| {
+            let red = if arrow.is_red {
+                ", color=red, fontcolor=red, penwidth=2"
+            } else {
+                ""
+            };
+            let Arrow { from, to, .. } = arrow;
+            let label = quoted(&arrow.label);
+            format!("  n{from} -> n{to} [label={label}{red}];\n")
+        }));
+        drawn + "}\n"
+    }
+
+    fn draw_mermaid(&self) -> String {
+        let mut drawn = format!("%% {LEGEND}\nflowchart LR\n");
+        drawn.extend(self.boxes.iter().map(|(number, end)| {
+            let (open, close) = if end.is_lease {
+                ("([", "])")
+            } else {
+                ("[", "]")
+            };
+            format!("  n{number}{open}\"{}\"{close}\n", escaped(&end.lock))
+        }));
+        drawn.extend(self.arrows.iter().map(|arrow| {
+            let Arrow { from, to, .. } = arrow;
+            format!("  n{from} -->|\"{}\"| n{to}\n", escaped(&arrow.label))
+        }));
+        let red = self.arrows.iter().enumerate().filter(|it| it.1.is_red);
+        drawn.extend(
+            red.map(|(at, _)| format!("  linkStyle {at} stroke:red,color:red,stroke-width:2px\n")),
+        );
+        drawn
+    }
+}
+
+/// A text inside the quotes of Mermaid, which reads entities, HTML and Markdown there.
+fn escaped(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || " :/,.()-→".contains(letter);
+    let letters = text.chars().map(|letter| match letter {
+        plain if is_plain(plain) => plain.to_string(),
+        other => format!("#{};", u32::from(other)),
+    });
+    letters.collect()
+}
+
+const LEGEND: &str = "An arrow: the lock at its tail was held while the one at its head was asked for. Red ones go round: a deadlock \
+     that can happen.";

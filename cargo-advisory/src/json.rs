@@ -44,6 +44,8 @@ pub(crate) fn site(site: &Record) -> Value {
         "scope": site.scope,
         "mode": site.mode,
         "wait": site.wait,
+        "poll": site.poll,
+        "permits": site.permits,
         "max_hold": site.max_hold,
         "isolation": site.isolation,
         "ttl": site.ttl,
@@ -127,6 +129,14 @@ fn record(value: &Value) -> Result<Record, String> {
         None | Some(Value::Null) => Some(0),
         Some(line) => line.as_u64().and_then(|line| u32::try_from(line).ok()),
     };
+    let permits = match site.get("permits") {
+        None | Some(Value::Null) => Some(None),
+        Some(permits) => permits
+            .as_u64()
+            .map(u32::try_from)
+            .and_then(Result::ok)
+            .map(Some),
+    };
     let mut record = Record {
         kind: text(site, "kind")?.unwrap_or_else(|| "fn".to_owned()),
         name: text(site, "name")?,
@@ -137,6 +147,8 @@ fn record(value: &Value) -> Result<Record, String> {
         scope: text(site, "scope")?.unwrap_or_default(),
         mode: text(site, "mode")?.unwrap_or_default(),
         wait: text(site, "wait")?,
+        poll: text(site, "poll")?,
+        permits: permits.ok_or("`permits` is no number of holders")?,
         max_hold: text(site, "max_hold")?,
         isolation: text(site, "isolation")?,
         ttl: text(site, "ttl")?,

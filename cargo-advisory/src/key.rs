@@ -29,7 +29,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let tools = tools.unwrap_or_default();
     let answer = match cli::format_of(matches) {
         Format::Json => as_json(text, plain, &tools),
-        Format::Table | Format::Text | Format::Markdown => table(text, plain, &tools),
+        _ => table(text, plain, &tools),
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &answer)?;
     Ok(true)

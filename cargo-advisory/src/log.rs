@@ -50,9 +50,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     }
     let text = match format {
         Format::Json => waits_json::write(&waits),
-        Format::Table | Format::Text | Format::Markdown => {
-            report::table(&waits, screen::width(None))
-        }
+        _ => report::table(&waits, screen::width(None)),
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
     Ok(true)

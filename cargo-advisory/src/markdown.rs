@@ -217,7 +217,7 @@ fn extent(key: &Key<'_>) -> String {
 /// `Transaction (pg_advisory_xact_lock)`, and the times that the site sets.
 fn lock_type(site: &Record) -> String {
     let shared = if site.mode == "shared" { "_shared" } else { "" };
-    let never = if site.wait.as_deref() == Some("never") {
+    let never = if site.wait.as_deref() == Some("never") || site.poll.is_some() {
         "try_"
     } else {
         ""
@@ -235,6 +235,7 @@ fn lock_type(site: &Record) -> String {
             "waits",
             site.wait.as_deref().filter(|wait| *wait != "never"),
         ),
+        ("asks every", site.poll.as_deref()),
         ("held", site.max_hold.as_deref()),
         ("isolation", site.isolation.as_deref()),
         ("ttl", site.ttl.as_deref()),
@@ -250,6 +251,9 @@ fn lock_type(site: &Record) -> String {
             let value = if is_word { plain(value) } else { code(value) };
             let _ = write!(text, ", {what} {value}");
         }
+    }
+    if let Some(permits) = site.permits {
+        let _ = write!(text, ", at most {permits} at once");
     }
     if !site.guards.is_empty() {
         let tables: Vec<String> = site.guards.iter().map(|table| code(table)).collect();

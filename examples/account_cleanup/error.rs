@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use advisory_runtime::Error as LockError;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use diesel_async::pooled_connection::deadpool::PoolError;
@@ -10,25 +11,25 @@ use diesel_async::pooled_connection::deadpool::PoolError;
 #[derive(Debug)]
 pub(crate) enum CleanupError {
     Pool(PoolError),
-    Lock(advisory_runtime::Error),
+    Lock(LockError),
     Database(diesel::result::Error),
 }
 
 impl IntoResponse for CleanupError {
+    /// The error's own text is for operators: it names locks and tables. So it is logged, and the answer has words of its own.
     fn into_response(self) -> Response {
+        eprintln!("clean-up: {self}");
         match self {
-            Self::Lock(error) if error.is_busy() => (
+            // Before the time-outs: `is_busy` would be true for both.
+            Self::Lock(LockError::NotAvailable { .. }) => (
                 StatusCode::CONFLICT,
                 "a clean-up of this address is in progress",
             ),
-            Self::Lock(advisory_runtime::Error::HoldExceeded { .. }) => (
+            Self::Lock(LockError::TimedOut { .. } | LockError::HoldExceeded { .. }) => (
                 StatusCode::GATEWAY_TIMEOUT,
                 "the clean-up took too long and was given up",
             ),
-            error => {
-                eprintln!("clean-up: {error}");
-                (StatusCode::INTERNAL_SERVER_ERROR, "the clean-up failed")
-            }
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "the clean-up failed"),
         }
         .into_response()
     }
@@ -40,8 +41,8 @@ impl From<PoolError> for CleanupError {
     }
 }
 
-impl From<advisory_runtime::Error> for CleanupError {
-    fn from(error: advisory_runtime::Error) -> Self {
+impl From<LockError> for CleanupError {
+    fn from(error: LockError) -> Self {
         Self::Lock(error)
     }
 }

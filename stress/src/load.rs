@@ -12,7 +12,7 @@ use crate::outcome::{self, Outcome};
 use crate::rival;
 use crate::visit::{self, Booked, Manner, Visit};
 use advisory_runtime::Error;
-use advisory_runtime::lease::{self, Leases, Request, Term};
+use advisory_runtime::lease::{self, Lease, Leases, Request};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use std::io;
@@ -82,7 +82,7 @@ impl Load {
                 self.lease(&mut chance).await;
                 if chance.below(16) == 0 && self.told.bug.is_none() {
                     // What fails here the next one does.
-                    drop(self.leases.sweep().await);
+                    drop(lease::sweep(&self.leases).await);
                 }
             } else if chance.below(12) == 0 && self.told.bug.is_none() && !self.told.is_pooled {
                 self.queue(&mut chance).await;
@@ -309,7 +309,7 @@ impl Load {
             }
         };
         let campaign = Request::text(format!("job:{LEADER}")).ttl(job::TTL);
-        let ended = lease::lead_until(&self.leases, campaign, over, async |term: Term| {
+        let ended = lease::lead_until(&self.leases, campaign, over, async |term: Lease| {
             while term.is_held() {
                 let job = Job {
                     op: self.begin(-1 - LEADER),
@@ -318,7 +318,7 @@ impl Load {
                     log: &self.log,
                     has_ended: AtomicBool::new(false),
                 };
-                let worked = job.work(&self.pool, term.lease()).await;
+                let worked = job.work(&self.pool, &term).await;
                 self.ended_job(&job, Some(&worked.map(|()| true)));
                 pass(Duration::from_millis(20)).await;
             }

@@ -1,6 +1,9 @@
 //! What stands between a program and its server where connections are pooled: a real pgbouncer.
 
+use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Command;
 
 use tokio::task::spawn_blocking;
 use tokio_postgres::Config;
@@ -11,10 +14,27 @@ use crate::account::Account;
 use crate::lifeline::Lifeline;
 use crate::server::{owns_server, temp_folder};
 
+/// The program, if it is not the `pgbouncer` that is installed.
+const PROGRAM: &str = "ADVISORY_TEST_PGBOUNCER";
+
 /// A pgbouncer in front of the process's own server; stopped with this value.
 pub struct Bouncer(Lifeline);
 
 impl Bouncer {
+    /// [`start`](Self::start), if the program tracks prepared statements, which pgbouncer does since 1.21.
+    ///
+    /// # Panics
+    ///
+    /// As [`start`](Self::start).
+    pub async fn start_tracking(database: &Database, settings: &str) -> Result<Self, &'static str> {
+        if minor_version().is_none_or(|minor| minor < 21) {
+            return Err(
+                "there is no pgbouncer of 1.21 or newer; ADVISORY_TEST_PGBOUNCER can name one",
+            );
+        }
+        Self::start(database, settings).await
+    }
+
     /// Starts one with these lines in its settings, such as `pool_mode = transaction`; else the reason why not: it is not
     /// installed, or the server is not ours.
     ///
@@ -60,12 +80,28 @@ impl Bouncer {
     }
 }
 
+fn program() -> OsString {
+    env::var_os(PROGRAM).unwrap_or_else(|| "pgbouncer".into())
+}
+
+/// The 25 of `PgBouncer 1.25.2`.
+fn minor_version() -> Option<u32> {
+    let path = env::var("PATH").unwrap_or_default();
+    let mut asked = Command::new("sh");
+    asked.args(["-c", "\"$0\" --version"]).arg(program());
+    asked.env("PATH", format!("{path}:/usr/sbin:/usr/local/sbin"));
+    let said = asked.output().ok()?.stdout;
+    let version = String::from_utf8(said).ok()?;
+    let minor = version.strip_prefix("PgBouncer 1.")?.split('.').next()?;
+    minor.parse().ok()
+}
+
 fn start(socket: PathBuf, settings: String) -> Result<Lifeline, String> {
     // It refuses to run as root, as the server does.
     let account = Account::find().map_err(|error| error.to_string())?;
     let folder = temp_folder(account).map_err(|error| error.to_string())?;
     let mut shell = account.command("sh");
     shell.args(["-c", include_str!("bouncer.sh"), "advisory-tests-bouncer"]);
-    shell.arg(folder).arg(socket).arg(settings);
+    shell.arg(folder).arg(socket).arg(settings).arg(program());
     Lifeline::start(shell)
 }

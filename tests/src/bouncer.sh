@@ -1,8 +1,8 @@
-# Runs pgbouncer for as long as standard input stays open: sh -c "…" NAME TEMP SERVER SETTINGS
+# Runs pgbouncer for as long as standard input stays open: sh -c "…" NAME TEMP SERVER SETTINGS PROGRAM
 # Says "ready FOLDER" (settings, log and socket are in it), "missing", or what went wrong, on standard output.
 trap '' HUP INT PIPE QUIT TERM
 PATH=$PATH:/usr/sbin:/usr/local/sbin
-command -v pgbouncer >/dev/null || { echo missing; exit 1; }
+command -v "$4" >/dev/null || { echo missing; exit 1; }
 folder=$(mktemp -d "$1/advisory-XXXXXX") || exit 1
 trap 'kill -KILL "$pid" 2>/dev/null; rm -rf "$folder"' EXIT
 # The port is that of the server, so that an address has the same form.
@@ -16,7 +16,7 @@ auth_type = any
 logfile = $folder/log
 $3
 CONF
-pgbouncer -q "$folder/settings" >"$folder/setup" 2>&1 </dev/null &
+"$4" -q "$folder/settings" >"$folder/setup" 2>&1 </dev/null &
 pid=$!
 until grep -q 'process up' "$folder/log" 2>/dev/null; do
     kill -0 "$pid" 2>/dev/null || { cat "$folder/setup" "$folder/log" 2>/dev/null; exit 1; }

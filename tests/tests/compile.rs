@@ -45,13 +45,24 @@ impl Workspace {
         for (krate, source) in [("ours", ours), ("theirs", theirs)] {
             let manifest = format!(
                 "[package]\nname = \"{name}-{krate}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[dependencies]\n\
-                 advisory-runtime = {{ path = '{}' }}\n\n[features]\nslim = [\"advisory-runtime/slim-inventory\"]\n",
+                 advisory-runtime = {{ path = '{}', default-features = false }}\n\n[features]\nslim = [\"advisory-runtime/slim-inventory\"]\n",
                 runtime.display()
             );
             workspace.write(&format!("{krate}/Cargo.toml"), &manifest);
             workspace.write(&format!("{krate}/src/lib.rs"), source);
         }
         workspace
+    }
+
+    /// Adds a dependency to the crate `ours`.
+    fn depend_on(&self, dependency: &str) {
+        let manifest = self.root.join("ours/Cargo.toml");
+        let text = std::fs::read_to_string(manifest).expect("it was written");
+        let text = text.replace(
+            "[dependencies]\n",
+            &format!("[dependencies]\n{dependency}\n"),
+        );
+        self.write("ours/Cargo.toml", &text);
     }
 
     /// Writes a file if it differs, so that cargo sees no change where there is none.
@@ -122,6 +133,31 @@ fn every_command_that_compiles_the_crate_finds_a_collision() {
     }
 }
 
+/// Both back ends are off here. The error is the only one, of a program whose other code is right.
+#[test]
+fn a_function_whose_back_end_is_off_is_told_which_feature_to_switch_on() {
+    let functions = "
+        pub struct Connection;
+        #[advisory_runtime::advisory_lock(key = \"account:<id>\", name = \"account\")]
+        pub async fn wait(conn: &mut Connection, id: i64) -> Result<i64, ()> { let _ = conn; Ok(id) }
+        #[advisory_runtime::advisory_lock(key = \"account:<id>\", name = \"account\")]
+        pub fn block(conn: &mut Connection, id: i64) -> Result<i64, ()> { let _ = conn; Ok(id) }
+        pub async fn both(conn: &mut Connection) -> Result<i64, ()> { Ok(block(conn, 7)? + wait(conn, 7).await?) }
+    ";
+    let workspace = Workspace::new("back-end", functions, "");
+    let printed = workspace.cargo(&["check", "-p", "ours"]);
+    for message in [
+        "error: a lock on an `async fn` needs the feature `diesel-async` of `advisory-runtime`, which is on by default: remove \
+         `default-features = false` in `Cargo.toml`, or write `features = [\"diesel-async\"]`\n --> ours/src/lib.rs:4:22\n",
+        "error: a lock on a plain `fn` needs the feature `postgres` of `advisory-runtime`: write `features = [\"postgres\"]` in \
+         `Cargo.toml`; for a connection of diesel-async write `async fn`\n --> ours/src/lib.rs:6:16\n",
+        "due to 2 previous errors\n",
+    ] {
+        assert!(printed.contains(message), "{message}: {printed}");
+    }
+    assert!(!printed.contains("warning"), "{printed}");
+}
+
 #[test]
 fn an_edit_brings_a_collision_and_takes_it_away() {
     let check = &["check", "-p", "ours"][..];
@@ -169,6 +205,26 @@ fn doctests_do_not_collide_with_each_other() {
     ";
     let workspace = Workspace::new("doctests", documented, "");
     workspace.compiles(&["test", "-p", "ours", "--doc"]);
+}
+
+/// The feature comes before all other advice, for the type has all that a key needs.
+#[test]
+fn a_value_of_a_crate_whose_feature_is_off_names_the_feature_first() {
+    let source = "
+        pub fn key(id: uuid::Uuid) -> advisory_runtime::Key {
+            advisory_runtime::lock_key!(\"account:<id: uuid>\")
+        }
+    ";
+    let workspace = Workspace::new("features", source, "");
+    workspace.depend_on("uuid = \"1\"");
+    let printed = workspace.cargo(&["check", "-p", "ours"]);
+    assert!(
+        printed.contains("can't be part of an advisory lock key"),
+        "{printed}"
+    );
+    let first = printed.split("= note: ").nth(1).unwrap_or_default();
+    let wanted = "a type of `uuid`, `chrono`, `time` or `jiff` needs the feature of that name";
+    assert!(first.starts_with(wanted), "{printed}");
 }
 
 #[test]

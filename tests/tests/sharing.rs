@@ -2,7 +2,6 @@
 //! a collision would be an error.
 #![allow(
     dead_code,
-    deprecated,
     unused_variables,
     reason = "the functions are compiled, and not called"
 )]

@@ -1,4 +1,5 @@
-#![deny(deprecated)]
+#![deny(warnings)]
+#![allow(dead_code)]
 use advisory_runtime::advisory_lock;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;

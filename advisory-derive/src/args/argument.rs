@@ -2,7 +2,7 @@
 
 use super::value::listed;
 use crate::errors::Errors;
-use crate::tokens::{is_punct, span_of};
+use crate::tokens::{is_punct, span_of, spelled};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
 /// The name of an argument, one of `known`.
@@ -22,15 +22,60 @@ pub(crate) fn name_of(
     if known.contains(&word.as_str()) {
         return Some(name);
     }
-    let hint = advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
-        || format!("expected {}", listed(known)),
-        |close| format!("did you mean `{close}`?"),
-    );
+    let hint = match meant(&word).filter(|meant| known.contains(&first_word(meant))) {
+        Some(meant) if meant.contains(' ') => format!("write `{meant}`"),
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
+            || format!("expected {}", listed(known)),
+            |close| format!("did you mean `{close}`?"),
+        ),
+    };
     errors.at(
         name.span(),
         format_args!("unknown argument `{word}`: {hint}"),
     );
     None
+}
+
+/// The argument that a word of another library, or of PostgreSQL, means; with its value where that is the whole meaning.
+pub(crate) fn meant(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "timeout" | "lock_timeout" | "wait_timeout" | "timeout_ms" | "max_wait" | "wait_for" => {
+            "wait"
+        }
+        "nowait" | "no_wait" | "try" | "try_lock" | "non_blocking" | "nonblocking"
+        | "skip_locked" => "wait = \"never\"",
+        "blocking" | "block" => "wait = \"forever\"",
+        "shared" | "read" | "reader" => "mode = \"shared\"",
+        "exclusive" | "write" | "writer" => "mode = \"exclusive\"",
+        "xact" | "transaction" | "tx" | "transactional" => "scope = \"xact\"",
+        "session" => "scope = \"session\"",
+        "lease" => "scope = \"lease\"",
+        "level" | "kind" | "lifetime" => "scope",
+        "connection" | "db" | "database" => "conn",
+        "id" | "lock" | "lock_id" | "lock_key" | "pattern" | "on" => "key",
+        "error" | "map_err" | "on_error" | "into_error" => "err",
+        "otherwise" | "or_else" | "on_busy" | "on_locked" | "if_held" | "if_locked"
+        | "fallback" | "default" | "skip" => "on_held",
+        "max_duration" | "deadline" | "hold_timeout" | "max_time" | "statement_timeout" => {
+            "max_hold"
+        }
+        "expires" | "expiry" | "expire" | "lease_duration" | "lease_time" | "duration" => "ttl",
+        "heartbeat" | "refresh" | "interval" => "renew",
+        "retain" | "keep_for" | "once" => "keep",
+        "hash" | "hasher" | "algorithm" => "derivation",
+        "label" | "lock_name" => "name",
+        "table" | "tables" => "guards",
+        "reentrant" | "savepoint" => "nested",
+        "isolation_level" | "transaction_isolation" => "isolation",
+        "as" | "guard" | "binding" | "witness" => "handle",
+        "values" | "let" => "with",
+        _ => return None,
+    })
+}
+
+fn first_word(argument: &str) -> &str {
+    argument.split(' ').next().unwrap_or_default()
 }
 
 /// The value of an argument, after its name and `=`.
@@ -40,12 +85,16 @@ pub(crate) fn value_of(
     value: TokenStream,
     errors: &mut Errors,
 ) -> Option<TokenStream> {
-    let has_equals = equals.is_some_and(|equals| is_punct(equals, '='));
-    if !has_equals || value.is_empty() {
-        errors.at(name.span(), format_args!("expected `{name} = …`"));
-        return None;
-    }
-    Some(value)
+    let value = match equals {
+        Some(equals) if is_punct(equals, '=') && !value.is_empty() => return Some(value),
+        Some(TokenTree::Group(group)) => group.stream(),
+        Some(colon) if is_punct(colon, ':') => value,
+        _ => TokenStream::new(),
+    };
+    let value = spelled(&value);
+    let value = if value.is_empty() { "…" } else { &value };
+    errors.at(name.span(), format_args!("write `{name} = {value}`"));
+    None
 }
 
 /// Sets an argument. Only this function reports that one is given twice.

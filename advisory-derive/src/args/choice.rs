@@ -2,10 +2,11 @@
 //!
 //! Each word is listed with its meaning, so that no word can be accepted and then be read as another one.
 
-use super::value::{listed, string};
+use super::value::listed;
 use crate::errors::Errors;
+use crate::tokens::{first_span, is_punct};
 use advisory_pattern::KeySpace;
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::LitStr;
 
 /// How long a lock is held.
@@ -62,28 +63,33 @@ impl Isolation {
 
 /// The meaning of the word that `name = …` was given.
 pub(crate) fn choice<T: Copy, const N: usize>(
-    value: TokenStream,
+    value: &TokenStream,
     name: &Ident,
     meanings: [(&'static str, T); N],
     errors: &mut Errors,
 ) -> Option<T> {
-    let unquoted: Option<Ident> = syn::parse2(value.clone()).ok();
+    let is_path = |token: TokenTree| matches!(token, TokenTree::Ident(_)) || is_punct(&token, ':');
+    // The last word of a path: `Scope::Session`.
+    let unquoted = match value.clone().into_iter().last() {
+        Some(TokenTree::Ident(word)) if value.clone().into_iter().all(is_path) => Some(word),
+        _ => None,
+    };
     let (given, span) = if let Some(word) = &unquoted {
-        (word.to_string(), word.span())
-    } else {
-        let literal: LitStr = string(value, name, errors)?;
+        (word.to_string(), first_span(value))
+    } else if let Ok(literal) = syn::parse2::<LitStr>(value.clone()) {
         (literal.value(), literal.span())
+    } else {
+        let expected = quoted(meanings.map(|(word, _)| word));
+        let wanted = format_args!("`{name}` is one of {expected}");
+        errors.at(first_span(value), wanted);
+        return None;
     };
     let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == given) else {
         let words = meanings.map(|(word, _)| word);
-        let hint = advisory_pattern::closest(&given, words).map_or_else(
-            || {
-                let quoted = words.map(|word| format!("\"{word}\""));
-                format!(
-                    "expected {}",
-                    listed(&quoted.each_ref().map(String::as_str))
-                )
-            },
+        let known = meant(&given).filter(|meant| words.contains(meant));
+        let close = known.or_else(|| advisory_pattern::closest(&given, words));
+        let hint = close.map_or_else(
+            || format!("expected {}", quoted(words)),
             |close| format!("did you mean `\"{close}\"`?"),
         );
         errors.at(span, format_args!("unknown {name} `{given}`: {hint}"));
@@ -94,4 +100,26 @@ pub(crate) fn choice<T: Copy, const N: usize>(
         return None;
     }
     Some(*meaning)
+}
+
+/// The word that others use for one of these words.
+fn meant(word: &str) -> Option<&'static str> {
+    Some(match word.to_lowercase().as_str() {
+        "transaction" | "tx" | "txn" | "transactional" => "xact",
+        "connection" => "session",
+        "row" | "table" => "lease",
+        "read" | "reader" | "share" => "shared",
+        "write" | "writer" | "unique" | "mutex" => "exclusive",
+        "false" | "deny" | "forbid" | "never" | "error" => "refuse",
+        "true" | "savepoint" => "allow",
+        "fnv" | "fnv1a" | "fnv32" => "fnv1a32",
+        "hashtext64" => "hashtextextended",
+        _ => return None,
+    })
+}
+
+/// "`"xact"`, `"session"` or `"lease"`"
+fn quoted<const N: usize>(words: [&str; N]) -> String {
+    let quoted = words.map(|word| format!("\"{word}\""));
+    listed(&quoted.each_ref().map(String::as_str))
 }

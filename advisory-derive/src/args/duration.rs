@@ -1,11 +1,14 @@
 //! Arguments that take a time: `"5s"`, a `Duration`, or the words `"never"` and `"forever"`.
 
+mod text;
+
 use crate::errors::Errors;
 use crate::tokens::span_of;
 use crate::tokens::ungrouped;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::LitStr;
+use text::{loose_time, milliseconds};
 
 /// The value of `wait`.
 pub(crate) enum Wait {
@@ -60,6 +63,7 @@ const TIMES: &str = "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`
 
 /// `max_hold = …`.
 pub(crate) const MAX_HOLD: Messages = Messages {
+    noun: "bound",
     expected: TIMES,
     words: &[],
     of_zero: "write how long the body may run, such as `max_hold = \"30s\"`",
@@ -91,6 +95,14 @@ pub(crate) const KEEP: Messages = Messages {
     ..MAX_HOLD
 };
 
+/// `poll = …`.
+pub(crate) const POLL: Messages = Messages {
+    noun: "interval",
+    of_zero: "write how often to ask, such as `poll = \"250ms\"`",
+    of_too_long: "write how often to ask, such as `poll = \"250ms\"`; how long to ask is `wait`",
+    ..MAX_HOLD
+};
+
 /// A claim's `ttl = …` and `renew = …`.
 const CLAIM: Messages = Messages {
     of_zero: "write one that is, such as `\"60s\"`",
@@ -99,6 +111,7 @@ const CLAIM: Messages = Messages {
 };
 
 const WAIT: Messages = Messages {
+    noun: "time",
     expected: "`\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
     words: &["never", "forever"],
     of_zero: "write `wait = \"never\"`",
@@ -132,7 +145,8 @@ pub(crate) fn bound(
     match messages.read(value, name, errors)? {
         Value::Time(time) => Some(time),
         Value::Word { word, span, .. } => {
-            let wanted = format_args!("`{}` is no bound: {}", word.name(), messages.of_too_long);
+            let (word, noun) = (word.name(), messages.noun);
+            let wanted = format_args!("`{word}` is no {noun}: {}", messages.of_too_long);
             errors.at(span, wanted);
             None
         }
@@ -144,7 +158,7 @@ pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) ->
     match CLAIM.read(value, name, errors)? {
         Value::Time(time) => Some(time),
         Value::Word { word, span, .. } => {
-            let wanted = format_args!("`{}` is no time: expected {TIMES}", word.name());
+            let wanted = format_args!("`{}` is not a duration: expected {TIMES}", word.name());
             errors.at(span, wanted);
             None
         }
@@ -153,6 +167,8 @@ pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) ->
 
 /// What an argument takes, and the messages about other values.
 pub(crate) struct Messages {
+    /// What the value is.
+    noun: &'static str,
     expected: &'static str,
     /// The words that it takes besides times.
     words: &'static [&'static str],
@@ -192,6 +208,21 @@ impl Word {
 }
 
 impl Messages {
+    /// What a text that is not a duration was meant as: `5 seconds`, `5`, `false`.
+    fn meant(&self, text: &str) -> Option<String> {
+        let text = text.trim().to_lowercase();
+        let word = match text.as_str() {
+            "no" | "none" | "false" | "nowait" | "no_wait" | "skip" | "try" | "immediate" => {
+                "never"
+            }
+            "infinite" | "infinity" | "inf" | "unlimited" | "always" | "true" | "block" => {
+                "forever"
+            }
+            text => return loose_time(text),
+        };
+        self.words.contains(&word).then(|| word.to_owned())
+    }
+
     fn read(&self, value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Value> {
         let mut tokens = value.clone().into_iter();
         let (first, second) = (tokens.next().map(ungrouped), tokens.next());
@@ -204,6 +235,14 @@ impl Messages {
             && let Some(word) = word(&ident.to_string(), false)
         {
             return Some(word);
+        }
+        if second.is_none()
+            && let Some(TokenTree::Ident(ident)) = &first
+            && (*ident == "true" || *ident == "false" || *ident == "None")
+            && let Some(word) = self.meant(&ident.to_string())
+        {
+            errors.at(span, format_args!("write `{name} = \"{word}\"`"));
+            return None;
         }
         if second.is_some() || !matches!(first, Some(TokenTree::Literal(_))) {
             return Some(Value::Time(Duration {
@@ -225,7 +264,10 @@ impl Messages {
                 span,
                 match milliseconds(&time) {
                     Some(_) => format!("a time is a text with a unit: write `{name} = \"{time}\"`"),
-                    None => format!("`{value}` is no time: expected {}", self.expected),
+                    None => match self.meant(&value.to_string()) {
+                        Some(word) => format!("write `{name} = \"{word}\"`"),
+                        None => format!("`{value}` is not a duration: expected {}", self.expected),
+                    },
                 },
             );
             return None;
@@ -235,7 +277,7 @@ impl Messages {
             return Some(word);
         }
         let message = match milliseconds(&text) {
-            Some(0) => format!("`\"{text}\"` is no time: {}", self.of_zero),
+            Some(0) => format!("`\"{text}\"` is not a duration: {}", self.of_zero),
             Some(number) if number > self.longest.0 => {
                 let Longest(_, longest) = self.longest;
                 format!("`\"{text}\"` is more than {longest}: {}", self.of_too_long)
@@ -248,9 +290,10 @@ impl Messages {
             }
             None => {
                 let close = advisory_pattern::closest(&text, self.words.iter().copied());
+                let close = self.meant(&text).or(close.map(ToOwned::to_owned));
                 close.map_or_else(
-                    || format!("`\"{text}\"` is no time: expected {}", self.expected),
-                    |close| format!("`\"{text}\"` is no time: did you mean `\"{close}\"`?"),
+                    || format!("`\"{text}\"` is not a duration: expected {}", self.expected),
+                    |close| format!("`\"{text}\"` is not a duration: write `{name} = \"{close}\"`"),
                 )
             }
         };
@@ -267,40 +310,3 @@ struct Longest(u64, &'static str);
 const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the 24 days that the server can count");
 /// A lease is for work that ends; a lock that never expires is not a lease.
 const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");
-
-/// A whole number and a unit.
-fn milliseconds(text: &str) -> Option<u64> {
-    let unit = text.find(|character: char| !character.is_ascii_digit())?;
-    let (number, unit) = text.split_at(unit);
-    let factor = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" | "min" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    if number.is_empty() {
-        return None;
-    }
-    // A number above `u64::MAX` is too long as well, and refused as such.
-    let number = number.parse().unwrap_or(u64::MAX);
-    Some(number.saturating_mul(factor))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::milliseconds;
-
-    #[test]
-    fn a_time_is_a_whole_number_and_a_unit() {
-        assert_eq!(milliseconds("500ms"), Some(500));
-        assert_eq!(milliseconds("5s"), Some(5_000));
-        assert_eq!(milliseconds("2m"), Some(120_000));
-        assert_eq!(milliseconds("2min"), Some(120_000));
-        assert_eq!(milliseconds("24h"), Some(86_400_000));
-        assert_eq!(milliseconds("99999999999999999999h"), Some(u64::MAX));
-        for none in ["", "s", "5", "5 s", "1.5s", "-5s", "5d", "5S", "s5"] {
-            assert_eq!(milliseconds(none), None, "{none}");
-        }
-    }
-}

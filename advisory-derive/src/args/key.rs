@@ -1,9 +1,8 @@
 //! The values of `key`, `keys` and `with`.
 
 use crate::errors::Errors;
-use crate::tokens::span_of;
-use crate::tokens::{split_at_commas, ungrouped};
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use crate::tokens::{first_span, span_of, spelled, split_at_commas, ungrouped};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::LitStr;
 
 /// One key as written.
@@ -19,6 +18,17 @@ pub(crate) enum KeyArg {
 pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
     let mut tokens = value.clone().into_iter();
     let (first, second) = (tokens.next(), tokens.next());
+    if let (Some(TokenTree::Group(list)), None) = (&first, &second)
+        && (list.delimiter() == Delimiter::Bracket
+            || list.delimiter() == Delimiter::Parenthesis && has_text(list))
+    {
+        let list = spelled(&list.stream());
+        errors.at(
+            first_span(&value),
+            format_args!("several keys are `keys`: write `keys = [{list}]`"),
+        );
+        return None;
+    }
     if let (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(bang))) = (&first, &second)
         && bang.as_char() == '!'
     {
@@ -49,12 +59,20 @@ pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg
             Some(keys)
         }
         (Some(TokenTree::Literal(list)), None) => {
-            let wanted = "`keys` is a list: write `keys = [\"account:<from>\", \"account:<to>\"]`, or `key = …` for one key";
+            let wanted = format_args!(
+                "`keys` is a list: write `keys = [{list}, …]`, or for one key `key = {list}`"
+            );
             errors.at(list.span(), wanted);
             None
         }
         _ => Some(vec![KeyArg::Each(value)]),
     }
+}
+
+/// Whether a key pattern is among the elements.
+fn has_text(list: &Group) -> bool {
+    let mut elements = split_at_commas(list.stream()).into_iter();
+    elements.any(|element| syn::parse2::<LitStr>(element).is_ok())
 }
 
 /// `with(name = expression, …)`.

@@ -1,7 +1,7 @@
 //! Single values among the arguments: texts, numbers and names.
 
 use crate::errors::Errors;
-use crate::tokens::{first_span, split_at_commas};
+use crate::tokens::{first_span, is_punct, is_word, spelled, split_at_commas};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::{LitInt, LitStr};
 
@@ -17,6 +17,8 @@ pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
 
 pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
     let span = first_span(&value);
+    let digits = syn::parse2::<LitStr>(value.clone()).ok();
+    let digits: Option<u32> = digits.and_then(|digits| digits.value().trim().parse().ok());
     let literal: Option<LitInt> = syn::parse2(value).ok();
     let literal = literal.filter(|literal| {
         literal
@@ -24,10 +26,29 @@ pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
             .is_ok_and(|number| number > 0)
     });
     if literal.is_none() {
+        let wanted = digits.filter(|digits| *digits > 0).unwrap_or(128);
         errors.at(
             span,
-            format_args!("`{name}` is a number of at least 1: write `{name} = 128`"),
+            format_args!("`{name}` is a number of at least 1: write `{name} = {wanted}`"),
         );
+    }
+    literal
+}
+
+/// How many permits a lock can have: each try can have to go over all of them. The runtime's own limit.
+const MOST_PERMITS: u32 = 1_000;
+
+pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
+    let span = first_span(&value);
+    let literal: Option<LitInt> = syn::parse2(value).ok();
+    let literal = literal.filter(|literal| {
+        let permits = literal.base10_parse();
+        permits.is_ok_and(|permits| (1..=MOST_PERMITS).contains(&permits))
+    });
+    if literal.is_none() {
+        let wanted =
+            format_args!("`{name}` is a number from 1 to {MOST_PERMITS}: write `{name} = 3`");
+        errors.at(span, wanted);
     }
     literal
 }
@@ -69,6 +90,48 @@ pub(crate) fn ident(value: TokenStream, name: &Ident, errors: &mut Errors) -> Op
     let wanted = format!("`{name}` is a name for the body: write `{name} = {wanted}`");
     let span = first_span(&value);
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
+}
+
+/// `on_held = …`: an expression, which no text can be.
+pub(crate) fn returned(value: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+    let is_word = |word: &syn::Lit| matches!(word, syn::Lit::Str(_) | syn::Lit::Bool(_));
+    if syn::parse2::<syn::Lit>(value.clone()).is_ok_and(|literal| is_word(&literal)) {
+        let wanted =
+            "`on_held` is what the function returns: write `on_held = Ok(…)` or `on_held = Err(…)`";
+        errors.at(first_span(&value), wanted);
+        return None;
+    }
+    Some(value)
+}
+
+/// A lock's name: a text that says something.
+pub(crate) fn label(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitStr> {
+    let label = string(value, name, errors)?;
+    if label.value().trim().is_empty() {
+        errors.at(
+            label.span(),
+            format_args!("`{name}` is empty: write `{name} = \"booking-slot\"`, or leave it out"),
+        );
+        return None;
+    }
+    Some(label)
+}
+
+/// `err = |error| …`, or a function's path.
+pub(crate) fn conversion(value: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+    let mut tokens = value.clone().into_iter();
+    let is_closure = tokens.next().is_some_and(|first| {
+        is_punct(&first, '|') || is_word(&first, "move") || is_word(&first, "async")
+    });
+    if is_closure || syn::parse2::<syn::Path>(value.clone()).is_ok() {
+        return Some(value);
+    }
+    let wanted = format_args!(
+        "`err` makes the function's error of the lock's: write `err = |error| {}`",
+        spelled(&value)
+    );
+    errors.at(first_span(&value), wanted);
+    None
 }
 
 /// `allow_overlap("other-name", "reason")`.

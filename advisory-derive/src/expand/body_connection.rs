@@ -32,9 +32,9 @@ pub(crate) fn body_connection(site: &Site) -> BodyConnection {
         });
         let krate: TokenStream = krate.collect();
         if site.function.is_blocking() {
-            quote_spanned!(at=> #krate::blocking::Connection::pg)
+            quote_spanned!(at=> #krate::__private::blocking::pg)
         } else {
-            quote_spanned!(at=> #krate::Connection::pg)
+            quote_spanned!(at=> #krate::__private::pg)
         }
     };
     let body = site.function.body.stream();

@@ -28,7 +28,11 @@ impl Parts {
         let private = quote_spanned!(here=> #krate::__private);
         let output = without_impl_trait(&site.function.output);
         let at_output = site.function.output.span().resolved_at(here);
-        let converted = quote_spanned!(at_output=> #private::returns::<#output>().convert(error));
+        let converted = if let Some(err) = &site.args.err {
+            quote_spanned!(at_output=> #private::returns::<#output>().convert_by(error, #err))
+        } else {
+            quote_spanned!(at_output=> #private::returns::<#output>().convert(error))
+        };
         Self {
             ok: quote_spanned!(here=> #private::Ok),
             err: quote_spanned!(here=> #private::Err),

@@ -25,11 +25,13 @@ pub(crate) fn request(site: &Site, parts: &Parts) -> TokenStream {
     quote_spanned!(here=> let #mutable request = { #with #keys } #options;)
 }
 
-/// Method calls for what differs from the default: an exclusive lock, with the session's own time-out.
+/// Method calls: the function's name, for the checks of debug builds, and what differs from the default: an exclusive lock, with the
+/// session's own time-out.
 pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let args = &site.args;
-    let mut options = TokenStream::new();
+    let function = site.function.name.to_string();
+    let mut options = quote_spanned!(here=> .in_function(#function));
     if args.is_shared() {
         options.extend(quote_spanned!(here=> .shared()));
     }
@@ -43,6 +45,13 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
             }
         };
         options.extend(quote_spanned!(here=> .wait(#wait)));
+    }
+    if let Some(interval) = &args.poll {
+        let interval = interval.expression(private);
+        options.extend(quote_spanned!(here=> .poll(#interval)));
+    }
+    if let Some(permits) = args.permits() {
+        options.extend(quote_spanned!(here=> .permits(#permits)));
     }
     let isolation = match args.isolation {
         None | Some(Isolation::ReadCommitted) => None,

@@ -2,7 +2,9 @@
 //!
 //! `#[async_trait]` is on the `impl`, so it expands before the attributes on the functions.
 
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use crate::tokens::{is_punct, is_word};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::quote_spanned;
 use syn::{GenericArgument, PathArguments, Type, TypeParamBound};
 
 /// The future's output and body, if the function has that form.
@@ -57,4 +59,36 @@ fn async_block(body: &Group) -> Option<Group> {
     let is_async = matches!(tokens.next()?, TokenTree::Ident(word) if word == "async");
     let block = group(tokens.last()?, Delimiter::Brace)?;
     is_async.then_some(block)
+}
+
+/// The body without the compiler's warning about a parameter that only the lock uses: `#[async_trait]` binds every parameter once more,
+/// by `let user = user;`.
+pub(crate) fn allow_unused(body: &Group, is_used: impl Fn(&Ident) -> bool) -> Group {
+    let mut tokens = body.stream().into_iter().peekable();
+    let mut output = TokenStream::new();
+    while let Some(token) = tokens.next() {
+        if !is_word(&token, "let") {
+            output.extend([token]);
+            continue;
+        }
+        let mut statement = vec![token];
+        while let Some(token) = tokens.next_if(|token| !is_punct(token, ';')) {
+            statement.push(token);
+        }
+        let binding = statement.iter().skip(1);
+        let binding: Vec<_> = binding.filter(|token| !is_word(token, "mut")).collect();
+        if let [TokenTree::Ident(name), equals, TokenTree::Ident(value)] = binding.as_slice()
+            && is_punct(equals, '=')
+            && name == value
+            && is_used(name)
+        {
+            output.extend(quote_spanned!(Span::mixed_site()=>
+                #[allow(unused_variables, reason = "the lock uses it")]
+            ));
+        }
+        output.extend(statement);
+    }
+    let mut allowing = Group::new(Delimiter::Brace, output);
+    allowing.set_span(body.span());
+    allowing
 }

@@ -27,6 +27,19 @@ impl Param {
         let mut tokens = self.ty.clone().into_iter();
         tokens.next().is_some_and(|token| is_punct(&token, '&'))
     }
+
+    /// Whether its type is a pool, `Pool<…>` or `DbPool`, and not a connection of one.
+    pub(crate) fn is_pool(&self) -> bool {
+        names_pool(&self.ty)
+    }
+}
+
+fn names_pool(ty: &TokenStream) -> bool {
+    ty.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word.to_string().ends_with("Pool"),
+        TokenTree::Group(group) => names_pool(&group.stream()),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
 }
 
 /// Reads the tokens between the parentheses.

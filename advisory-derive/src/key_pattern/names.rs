@@ -1,6 +1,7 @@
 //! The names that a pattern's placeholders can use, and the shapes that their types imply.
 
-use advisory_pattern::{Placeholder, Shape};
+use crate::newtypes;
+use advisory_pattern::{Guess, Placeholder, Shape};
 use proc_macro2::{Ident, Span, TokenStream};
 use syn::{GenericArgument, PathArguments, Type};
 
@@ -47,6 +48,12 @@ impl Names<'_> {
         Some(format!("`<{source}>`: `{root}` is no {of}; {hint}"))
     }
 
+    /// Whether a value that can be part of a key has this name.
+    pub(super) fn has_value(&self, name: &str) -> bool {
+        let mut known = self.known.iter().flatten();
+        name != "conn" && known.any(|(known, _)| *known == name)
+    }
+
     /// The span of a placeholder's tokens: at the pattern, with the hygiene of the name that the placeholder starts with.
     pub(super) fn span_of(&self, placeholder: &Placeholder, pattern: Span) -> Span {
         let is_root = |name: &Ident| placeholder.path.first().is_some_and(|root| name == root);
@@ -58,23 +65,46 @@ impl Names<'_> {
     /// The shape that the type's name implies for the value, before any filter; any text if it implies none. The expansion has the
     /// compiler confirm it on the value.
     pub(super) fn shape(&self, placeholder: &Placeholder) -> Shape {
+        self.ty(placeholder)
+            .and_then(|name| Shape::of_type(&name))
+            .unwrap_or(Shape::Text)
+    }
+
+    /// The placeholder as one that is taken for text because its type is unknown, if it is.
+    pub(super) fn guess(&self, placeholder: &Placeholder) -> Option<Guess> {
+        if placeholder.shape.is_some() || !placeholder.filters.is_empty() {
+            return None;
+        }
+        let ty = self.ty(placeholder);
+        if ty.as_deref().and_then(Shape::of_type).is_some() {
+            return None;
+        }
+        let shape = ty.as_deref().and_then(newtypes::shape);
+        let guess = Guess {
+            source: placeholder.source.clone(),
+            ty,
+            shape,
+        };
+        (shape != Some(Shape::Text)).then_some(guess)
+    }
+
+    /// The name of the placeholder's type, if it has one.
+    fn ty(&self, placeholder: &Placeholder) -> Option<String> {
         let [name] = placeholder.path.as_slice() else {
-            return Shape::Text;
+            return None;
         };
         let known = self
             .known
             .iter()
             .flatten()
             .find(|(known, _)| *known == name);
-        let ty = known.and_then(|(_, ty)| syn::parse2::<Type>((*ty)?.clone()).ok());
-        let last = ty.and_then(|ty| last_name(&ty, placeholder.slice));
-        last.and_then(|last| Shape::of_type(&last))
-            .unwrap_or(Shape::Text)
+        let ty = known.and_then(|(_, ty)| syn::parse2::<Type>((*ty)?.clone()).ok())?;
+        last_name(&ty, placeholder.slice)
     }
 }
 
 /// The last name of a type's path, through references and smart pointers, and for a slice that of its elements.
-fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
+pub(crate) fn last_name(ty: &Type, of_elements: bool) -> Option<String> {
     match ty {
         Type::Reference(reference) => last_name(&reference.elem, of_elements),
         Type::Group(group) => last_name(&group.elem, of_elements),

@@ -3,12 +3,12 @@
 use super::connection::Connection;
 use super::keys::{SiteKey, SiteKeys};
 use crate::args::Args;
-use crate::args::duration::Wait;
+use crate::args::duration::{Duration, Wait};
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::key_pattern::check_with;
 use crate::tokens::is_punct;
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream, TokenTree};
 
 /// Checks that the keys use names of the function.
 pub(crate) fn keys(keys: &SiteKeys, function: &Function, errors: &mut Errors) {
@@ -67,6 +67,11 @@ pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
             errors.at(span, format_args!("`wait = \"forever\"` never gives up, so there is nothing for `on_held` to do: write {end}"));
         }
     }
+    if let Some(span) = args.span("poll")
+        && !args.is_lease()
+    {
+        poll(args, span, errors);
+    }
     if args.is_session() {
         let unfit = [
             (
@@ -86,6 +91,29 @@ pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
     {
         let wanted = "`queue` has calls ask one after the other, and `mode = \"shared\"` is for calls that run together: leave \
                       `queue` out";
+        errors.at(span, wanted);
+    }
+}
+
+/// Checks that a call that polls has time for more than two tries.
+fn poll(args: &Args, span: Span, errors: &mut Errors) {
+    let wait = match &args.wait {
+        Some(Wait::Never) => {
+            let wanted = "`wait = \"never\"` asks once, so there is nothing for `poll` to do: write a time such as `wait = \"5m\"`, or \
+                          leave `poll` out";
+            return errors.at(span, wanted);
+        }
+        Some(Wait::For(wait)) => wait.milliseconds(),
+        Some(Wait::Forever) | None => None,
+    };
+    let poll = args.poll.as_ref().and_then(Duration::milliseconds);
+    if let (Some((wait, _)), Some((poll, _))) = (wait, poll)
+        && poll >= wait
+    {
+        let wanted = format_args!(
+            "`poll` is how often the call asks within its `wait`: write a shorter time, such as `poll = \"{}ms\"`",
+            (wait / 10).max(1)
+        );
         errors.at(span, wanted);
     }
 }

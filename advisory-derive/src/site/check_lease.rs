@@ -32,6 +32,14 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
             "`nested` is for a transaction, and `scope = \"lease\"` begins none: leave it out",
         ),
         (
+            "poll",
+            "a lease asks again and again already while it waits: leave `poll` out",
+        ),
+        (
+            "permits",
+            "a lease has one holder: leave `permits` out, or write `scope = \"session\"` and a `conn`",
+        ),
+        (
             "queue",
             "`queue` is for locks whose waiters each keep a connection, and a lease's keep none: leave it out",
         ),
@@ -151,10 +159,7 @@ fn pool(args: &Args, function: &Function) -> Option<String> {
     if let Some(pool) = pool {
         return Some(pool.to_owned());
     }
-    let param = function
-        .params
-        .iter()
-        .find(|param| param.ty.to_string().contains("Pool"));
+    let param = function.params.iter().find(|param| param.is_pool());
     let param = param
         .and_then(|param| param.names.first())
         .map(ToString::to_string);

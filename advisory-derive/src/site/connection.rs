@@ -1,9 +1,9 @@
 //! Where a lock site's connection comes from, and what to write if it has none.
 
 use crate::errors::Errors;
-use crate::function::Function;
 use crate::function::params::{Param, Receiver};
-use crate::tokens::is_punct;
+use crate::function::{Function, mentions};
+use crate::tokens::{first_span, is_punct, is_word, spelled};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 
 /// Where the connection comes from.
@@ -26,6 +26,22 @@ fn expression(
     function: &Function,
     errors: &mut Errors,
 ) -> Option<Connection> {
+    let mut tokens = expression.clone().into_iter();
+    if let (Some(TokenTree::Literal(literal)), None) = (tokens.next(), tokens.next()) {
+        let name = literal.to_string();
+        let name = name.trim_matches('"');
+        let name = if name
+            .chars()
+            .all(|c| c.is_alphanumeric() || c == '_' || c == '.')
+        {
+            name
+        } else {
+            "db"
+        };
+        let wanted = format_args!("`conn` is a place or an expression: write `conn = {name}`");
+        errors.at(literal.span(), wanted);
+        return None;
+    }
     let text = expression.to_string().replace(' ', "");
     let pool = text.strip_suffix(".await").unwrap_or(&text);
     if let Some(pool) = pool.strip_suffix(".get()") {
@@ -49,27 +65,38 @@ pub(crate) fn find(
     errors: &mut Errors,
 ) -> Option<Connection> {
     let Some(given) = given else {
-        if let Some(param) = function
-            .params
-            .iter()
-            .find(|param| param.names.iter().any(|name| name == "conn"))
-        {
-            return place(param, "conn", TokenStream::new(), function, errors);
+        // The second is what the compiler suggests for a body that leaves it unused.
+        for name in ["conn", "_conn"] {
+            let mut params = function.params.iter();
+            if let Some(param) = params.find(|param| param.names.iter().any(|bound| bound == name))
+            {
+                return place(param, name, TokenStream::new(), function, errors);
+            }
         }
         errors.at(function.name.span(), no_connection(function));
         return None;
     };
-    let mut tokens = given.clone().into_iter();
-    let first = tokens.next();
-    if let Some(token) = &first
-        && is_punct(token, '&')
-    {
-        errors.at(
-            token.span(),
-            "`conn` names a place or gives a connection: write it without the `&mut`",
+    if names_pool(&given) && !is_connection_param(&given, function) {
+        let (span, written) = (first_span(&given), spelled(&given));
+        let pool = spelled(&without_borrow(&given));
+        let wanted = format_args!(
+            "`{written}` is a pool, and a lock is held on one connection: write `conn = {pool}{}`",
+            function.get()
         );
+        errors.at(span, wanted);
         return None;
     }
+    let bare = without_borrow(&given);
+    if starts_with_sign(&given) && is_place(&bare) {
+        let wanted = format_args!(
+            "`conn` names the place, and the lock borrows it: write `conn = {}`",
+            spelled(&bare)
+        );
+        errors.at(first_span(&given), wanted);
+        return None;
+    }
+    let mut tokens = given.clone().into_iter();
+    let first = tokens.next();
     let fields: TokenStream = tokens.collect();
     let Some(TokenTree::Ident(root)) = first.filter(|_| is_fields(&fields)) else {
         return expression(given, function, errors);
@@ -128,8 +155,16 @@ fn place(
     errors: &mut Errors,
 ) -> Option<Connection> {
     let root = param.names.iter().find(|bound| *bound == name)?.clone();
+    if !function.is_blocking() && fields.is_empty() && mentions(&param.ty, "PgConnection") {
+        let wanted = format_args!(
+            "`{}` is `async`, and its connection is not: write `{name}: &mut AsyncPgConnection`, or `fn {}`",
+            function.name, function.name
+        );
+        errors.at(root.span(), wanted);
+        return None;
+    }
     let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
-        (true, false) if param.ty.to_string().contains("Pool") => {
+        _ if fields.is_empty() && param.is_pool() => {
             let wanted = format_args!(
                 "`{name}` is a pool: write `conn = {name}{}`, which gives a connection",
                 function.get()
@@ -149,6 +184,39 @@ fn place(
         _ => Receiver::Value,
     };
     Some(Connection::Place { root, fields, by })
+}
+
+/// Whether an expression is a place: `conn`, `self.conn`, `ctx.db`.
+pub(crate) fn is_place(expression: &TokenStream) -> bool {
+    let mut tokens = expression.clone().into_iter();
+    matches!(tokens.next(), Some(TokenTree::Ident(_))) && is_fields(&tokens.collect())
+}
+
+/// Whether an expression is a place, or a borrow of one, with the name of a pool: `&self.pool`.
+pub(crate) fn names_pool(expression: &TokenStream) -> bool {
+    let place = without_borrow(expression);
+    let last = place.clone().into_iter().last();
+    is_place(&place) && last.is_some_and(|last| last.to_string().to_lowercase().ends_with("pool"))
+}
+
+/// Whether an expression is a parameter whose type is not that of a pool, whatever its name is.
+fn is_connection_param(expression: &TokenStream, function: &Function) -> bool {
+    let name = expression.to_string();
+    let mut params = function.params.iter();
+    let param = params.find(|param| param.names.iter().any(|bound| *bound == name));
+    param.is_some_and(|param| !param.is_pool())
+}
+
+fn starts_with_sign(expression: &TokenStream) -> bool {
+    let first = expression.clone().into_iter().next();
+    first.is_some_and(|first| is_punct(&first, '&') || is_punct(&first, '*'))
+}
+
+/// The expression without `&`, `&mut` or `*` in front.
+pub(crate) fn without_borrow(expression: &TokenStream) -> TokenStream {
+    let is_sign =
+        |token: &TokenTree| is_punct(token, '&') || is_punct(token, '*') || is_word(token, "mut");
+    expression.clone().into_iter().skip_while(is_sign).collect()
 }
 
 /// Whether the tokens can follow the root of a place expression: nothing, or `.name.0…`.
@@ -191,21 +259,32 @@ fn no_connection(function: &Function) -> String {
     }
     let candidate = function.params.iter().find(|param| {
         let ty = param.ty.to_string();
-        ty.contains("Connection") || ty.contains("Object")
+        !param.is_pool() && (ty.contains("Connection") || ty.contains("Object"))
     });
-    match candidate.and_then(|param| param.names.first()) {
-        Some(param) => {
-            format!("`{name}` has no parameter `conn`: write `conn = {param}` into the attribute")
-        }
-        None => format!(
-            "`{name}` has no connection: add a parameter `conn: &mut {}`, or write where it comes from into the attribute, such \
-             as `conn = self.pool{}`",
-            if function.is_blocking() {
-                "PgConnection"
-            } else {
-                "AsyncPgConnection"
-            },
-            function.get()
-        ),
+    if let Some(param) = candidate.and_then(|param| param.names.first()) {
+        return format!(
+            "`{name}` has no parameter `conn`: write `conn = {param}` into the attribute"
+        );
     }
+    let get = function.get();
+    let pool = function.params.iter().find(|param| param.is_pool());
+    if let Some(pool) = pool.and_then(|param| param.names.first()) {
+        return format!(
+            "`{name}` has no parameter `conn`: write `conn = {pool}{get}` into the attribute"
+        );
+    }
+    let ty = if function.is_blocking() {
+        "PgConnection"
+    } else {
+        "AsyncPgConnection"
+    };
+    let pool = if function.receiver.is_some() {
+        "self.pool"
+    } else {
+        "pool"
+    };
+    format!(
+        "`{name}` has no connection: add a parameter `conn: &mut {ty}`, or write where it comes from into the attribute, such \
+         as `conn = {pool}{get}`"
+    )
 }

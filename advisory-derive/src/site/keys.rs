@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::args::key::KeyArg;
 use crate::errors::Errors;
-use crate::function::Function;
+use crate::function::{Function, mentions};
 use crate::key_pattern::{KeyPattern, Names};
 use crate::site_facts::StaticKey;
 use advisory_pattern::Derivation;
@@ -81,6 +81,16 @@ impl SiteKeys {
             known: self.with_is_known.then(|| with.chain(params).collect()),
             has_self: function.receiver.is_some(),
         }
+    }
+
+    /// Whether a key is made of this name's value.
+    pub(crate) fn use_name(&self, name: &Ident) -> bool {
+        let mut with = self.with.iter();
+        let is_in_key = |key: &SiteKey| match key {
+            SiteKey::Pattern(pattern) => pattern.has_root(name),
+            SiteKey::Expression(key) | SiteKey::Each(key) => mentions(key, &name.to_string()),
+        };
+        self.list.iter().any(is_in_key) || with.any(|(_, value)| mentions(value, &name.to_string()))
     }
 
     /// What is known of each key before the program runs.

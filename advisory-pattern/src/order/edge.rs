@@ -23,7 +23,7 @@ pub struct End {
     pub is_lease: bool,
     /// Whether it was taken in shared mode.
     pub is_shared: bool,
-    /// Where the program requested it, `file:line`; empty where that is unknown.
+    /// Where the program requested it: `file:line`, in a locked function `` `function` (file:line)``; empty where that is unknown.
     pub place: String,
 }
 

@@ -1,6 +1,9 @@
 //! Which two locks are one, never meet, or collide?
 
-use advisory_pattern::{Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Record, Shape};
+use advisory_pattern::{
+    Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Record, Shape, Side, advice,
+    permit_key,
+};
 use proptest::prelude::*;
 
 use crate::pattern;
@@ -227,7 +230,9 @@ fn one_name_is_no_lease_and_an_advisory_lock() {
         assert_eq!(found, Some(Collision::Scopes("nightly".to_owned())));
     }
     let found = held.collision(&leased).unwrap();
-    assert!(found.help("job", None).contains("`scope = \"lease\"`"));
+    let (held, leased) = (side(&held, "job"), side(&leased, "job"));
+    let advice = advice(&found, &held, &leased, std::iter::empty());
+    assert!(advice.text.contains("`scope = \"lease\"`"));
 }
 
 #[test]
@@ -288,23 +293,75 @@ fn a_records_scope_and_kind_say_its_space() {
 fn help_for_leases_is_a_key_that_can_be_written() {
     let open = lease(fixed(LockedKey::IntInt(Some(7), None)));
     let found = open.collision(&open.clone()).unwrap();
-    let text = "(7, tenant_no)";
-    assert!(!found.help(text, Some("run")).contains("run"), "{found}");
+    let side = side(&open, "(7, tenant_no)");
+    let advice = advice(&found, &side, &side, std::iter::empty());
+    assert!(!advice.text.contains("run"), "{advice:?}");
     assert_eq!(
-        found.headline(text, text),
+        found.headline(&side, &side),
         "lease keys can collide: `(7, tenant_no)` and `(7, tenant_no)`"
     );
 }
 
 #[test]
 fn a_finding_says_what_to_write() {
-    let here = lock("<tenant>:<slot>");
-    let found = here.collision(&lock("<account>:<month>")).unwrap();
-    let headline = found.headline("<tenant>:<slot>", "<account>:<month>");
+    let (here, there) = (lock("<tenant>:<slot>"), lock("<account>:<month>"));
+    let found = here.collision(&there).unwrap();
+    let (here, there) = (
+        side(&here, "<tenant>:<slot>"),
+        side(&there, "<account>:<month>"),
+    );
     assert_eq!(
-        headline,
+        found.headline(&here, &there),
         "advisory lock keys can collide: `<tenant>:<slot>` and `<account>:<month>`"
     );
-    let help = found.help("<tenant>:<slot>", Some("book"));
-    assert!(help.ends_with("`book:<tenant>:<slot>`"), "{help}");
+    let advice = advice(&found, &here, &there, std::iter::empty());
+    assert!(advice.text.ends_with("`run:<tenant>:<slot>`"), "{advice:?}");
+}
+
+fn side<'a>(lock: &'a Lock, written: &'a str) -> Side<'a> {
+    Side {
+        lock,
+        written,
+        item: "fn `run`",
+        word: Some("run"),
+        guesses: &[],
+    }
+}
+
+#[test]
+fn a_lock_with_permits_has_as_many_keys() {
+    let number = |number| fixed(LockedKey::BigInt(number));
+    for (lock, text) in [
+        (number(42), "42"),
+        (lock("nightly"), &*SHA256.key("nightly").to_string()),
+        (fixed(LockedKey::IntInt(Some(7), Some(3))), "(7, 3)"),
+    ] {
+        let lock = lock.with_permits(3);
+        for permit in 2..=3 {
+            let key = permit_key(text, permit);
+            let found = Some(Collision::Number(key.to_string()));
+            assert_eq!(lock.collision(&number(key)), found);
+            assert_eq!(number(key).collision(&lock), found);
+        }
+        assert_eq!(lock.collision(&number(permit_key(text, 4))), None);
+    }
+    // The first permit is the key itself.
+    let jobs = lock("job:<kind>").with_permits(3);
+    assert!(matches!(
+        jobs.collision(&lock("job:<name>")),
+        Some(Collision::Key(_))
+    ));
+    assert_eq!(jobs.collision(&lock("jobs:<name>")), None);
+}
+
+#[test]
+fn one_name_has_one_number_of_permits() {
+    let jobs = |permits| named("job:<kind>", "job").with_permits(permits);
+    assert_eq!(jobs(3).collision(&jobs(3)), None);
+    let found = jobs(3).collision(&jobs(2));
+    assert_eq!(found, Some(Collision::Permits("job".to_owned())));
+    let found = jobs(3).collision(&named("job:<kind>", "job"));
+    assert_eq!(found, Some(Collision::Permits("job".to_owned())));
+    let found = jobs(3).collision(&named("task:<kind>", "job"));
+    assert_eq!(found, Some(Collision::Name("job".to_owned())));
 }

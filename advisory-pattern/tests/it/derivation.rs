@@ -1,6 +1,6 @@
 //! Does each derivation give the numbers that servers and other code give?
 
-use advisory_pattern::{Derivation, Hasher};
+use advisory_pattern::{Derivation, Hasher, permit_key};
 use proptest::prelude::*;
 
 /// Inputs and their numbers, checked on six versions of PostgreSQL, in UTF8 databases.
@@ -59,6 +59,21 @@ fn every_vector_has_its_number_under_every_derivation() {
         }
     }
     assert_eq!(checked, 16 * 5);
+}
+
+/// These numbers never change: a program that computes others lets in more holders than there are permits. On PostgreSQL they are
+/// `('x'||left(encode(sha256('\xff'::bytea||convert_to('2:42','UTF8')),'hex'),16))::bit(64)::bigint`.
+#[test]
+fn every_permit_but_the_first_has_its_number() {
+    for (key, permit, number) in [
+        ("42", 2, -1_895_220_358_444_740_834),
+        ("42", 3, -1_987_569_500_528_109_462),
+        ("42", 1_000, 5_974_969_109_399_363_735),
+        ("-4814109257161839213", 2, 8_086_344_897_746_956_085),
+        ("(7, 3)", 2, 8_003_881_177_417_440_479),
+    ] {
+        assert_eq!(permit_key(key, permit), number, "{key}, {permit}");
+    }
 }
 
 /// `select hashtext(left('aé日🔒bcdefghijklmnopqrstuvwxyz0123456789', chars)), …` on PostgreSQL 15: the hash reads blocks of twelve

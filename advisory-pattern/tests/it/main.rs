@@ -1,5 +1,6 @@
 //! Does the crate keep its promises, seen from outside?
 
+mod advice;
 mod ambiguity;
 mod brute_force;
 mod collision;

@@ -189,7 +189,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "{req.day:?}",
         "`{req.day:?}` is text in a key pattern: write `<req.day>`",
     ),
-    ("{}", "`{}` is text in a key pattern: write `<tenant_id>`"),
+    (
+        "{}",
+        "`{}` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+    ),
 ];
 
 #[test]
@@ -274,5 +277,74 @@ proptest! {
     #[test]
     fn printed_pattern_parses_back_to_an_equal_one(text in near_pattern()) {
         is_answered(&text)?;
+    }
+}
+
+#[test]
+fn placeholders_of_other_languages_are_refused() {
+    for (text, message) in [
+        (
+            "user:$plan",
+            "`$plan` is text in a key pattern: write `<plan>`",
+        ),
+        (
+            "user:${plan}:x",
+            "`${plan}` is text in a key pattern: write `<plan>`",
+        ),
+        (
+            "user:#{plan}",
+            "`#{plan}` is text in a key pattern: write `<plan>`",
+        ),
+        (
+            "user:%(plan)s",
+            "`%(plan)s` is text in a key pattern: write `<plan>`",
+        ),
+        ("/users/:id", "`:id` is text in a key pattern: write `<id>`"),
+        (":id", "`:id` is text in a key pattern: write `<id>`"),
+        (
+            "<a>:%s",
+            "`%s` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+        ),
+        (
+            "user:%d:x",
+            "`%d` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+        ),
+        (
+            "user:$1",
+            "`$1` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+        ),
+        (
+            "user:?",
+            "`?` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+        ),
+        (
+            "?",
+            "`?` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+        ),
+        (
+            "user:{}",
+            "`{}` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+        ),
+    ] {
+        let errors = parse(text).expect_err(text);
+        let [error] = errors.as_slice() else {
+            panic!("{text}: {errors:?}")
+        };
+        assert_eq!(error.to_string(), message, "{text}");
+    }
+    for text in [
+        "cost:$",
+        "100%",
+        "100%25",
+        "50%sale",
+        "user:id",
+        "worker::cleanup",
+        "a:<b>:c",
+        "why?",
+        "#1",
+        "a$",
+        "{",
+    ] {
+        assert!(parse(text).is_ok(), "{text}");
     }
 }

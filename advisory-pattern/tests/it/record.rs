@@ -26,17 +26,19 @@ fn record() -> impl Strategy<Value = Record> {
         text(),
         text(),
     );
-    let optional = prop::array::uniform10(prop::option::of(text()));
+    let optional = prop::array::uniform11(prop::option::of(text()));
     let keys = prop::collection::vec((text(), text()), 1..4);
     let overlaps = prop::collection::vec((text(), text()), 0..3);
-    let fields = (texts, optional, keys, overlaps, any::<u32>());
-    fields.prop_map(|(texts, optional, keys, allow_overlap, line)| {
+    let numbers = any::<(u32, Option<u32>)>();
+    let fields = (texts, optional, keys, overlaps, numbers);
+    fields.prop_map(|(texts, optional, keys, allow_overlap, (line, permits))| {
         let (kind, derivation, scope, mode, module, function, file, krate) = texts;
         let [
             name,
             component,
             purpose,
             wait,
+            poll,
             max_hold,
             isolation,
             allow_ambiguous,
@@ -57,6 +59,8 @@ fn record() -> impl Strategy<Value = Record> {
             scope,
             mode,
             wait,
+            poll,
+            permits,
             max_hold,
             isolation,
             ttl,

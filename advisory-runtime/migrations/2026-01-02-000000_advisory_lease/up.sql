@@ -6,7 +6,9 @@
 -- * The primary key is the SHA-256 of the key's text. `pattern` names the lock. The text itself is there only if the program asks
 --   for it, while the key is held.
 -- * No index on `expires_at` or `holder`: a renewal writes no index as long as none has a column that changes.
--- * A released lease is one that has expired. Acquisitions remove expired rows, a few at a time.
+-- * A released lease is one that has expired. Each new row removes expired ones, more of them than it adds.
+-- * Pages are filled (`fillfactor` 100, the default): then they are also cleaned while they are filled, and between two runs of
+--   autovacuum the file grows by as little as 30 bytes for each key that is used once. With room left in the pages it was 350.
 --
 -- Roles that lease need these rights, and no others:
 --     GRANT SELECT, INSERT, UPDATE, DELETE ON public.advisory_lease TO worker;
@@ -25,6 +27,6 @@ CREATE TABLE public.advisory_lease (
     is_kept pg_catalog.bool NOT NULL DEFAULT false,
     acquired_at pg_catalog.timestamptz NOT NULL,
     expires_at pg_catalog.timestamptz NOT NULL
-) WITH (fillfactor = 70);
+);
 
 ALTER SEQUENCE public.advisory_lease_token OWNED BY public.advisory_lease.token;

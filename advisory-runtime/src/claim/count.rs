@@ -1,6 +1,6 @@
 //! How many rows of a table are in which state?
 
-use super::sql::{Parts, push_state};
+use super::sql;
 use super::state::State;
 use super::table::Claim;
 use crate::{Connection, Error};
@@ -9,6 +9,7 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl;
+use std::marker::PhantomData;
 
 /// How many rows of a table are in which state, by the server's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub struct Counts {
 /// }
 /// ```
 pub async fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Error> {
-    let statement = Count::<T>(Parts::new());
+    let statement = Count::<T>(PhantomData);
     let rows = RunQueryDsl::load(statement, conn.pg()).await;
     Ok(Counts::of(rows.map_err(Error::Database)?))
 }
@@ -56,7 +57,7 @@ pub async fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Err
 /// [`counts`] on a connection of Diesel's own.
 #[cfg(feature = "postgres")]
 pub(crate) fn counts_blocking<T: Claim>(conn: &mut diesel::PgConnection) -> Result<Counts, Error> {
-    let rows = diesel::RunQueryDsl::load(Count::<T>(Parts::new()), conn);
+    let rows = diesel::RunQueryDsl::load(Count::<T>(PhantomData), conn);
     Ok(Counts::of(rows.map_err(Error::Database)?))
 }
 
@@ -77,15 +78,15 @@ impl Counts {
     }
 }
 
-struct Count<T: Claim>(Parts<T>);
+struct Count<T>(PhantomData<fn() -> T>);
 
 impl<T: Claim> QueryFragment<Pg> for Count<T> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("SELECT state, pg_catalog.count(*) FROM (SELECT ");
-        push_state(&self.0, out.reborrow())?;
-        out.push_sql(" AS state FROM ");
-        self.0.push_from(out.reborrow())?;
-        out.push_sql(") AS advisory_claim GROUP BY state");
+        out.push_sql(&format!(
+            "SELECT state, pg_catalog.count(*) FROM (SELECT {} AS state FROM {}) AS advisory_claim GROUP BY state",
+            sql::state::<T>(),
+            sql::table::<T>()
+        ));
         Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! How is a claim renewed, and how does it end?
 
 use super::claimed::Claimed;
-use super::send;
-use super::sql::{Changes, Finish, Held, How, Parts, Renew, millis};
-use super::table::{Claim, Fails, KeyValue};
+use super::retry::Retries;
+use super::sql::{Changes, How, Statement, text};
+use super::table::{Bound, Claim, Fails, KeyValue};
 use crate::driver::depth;
 use crate::{Connection, Error};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 use tokio::time::Instant;
 
 /// Has the claim last for its whole ttl again, from now.
@@ -34,7 +34,7 @@ use tokio::time::Instant;
 ///
 /// ```no_run
 /// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
-/// # use diesel_async::AsyncPgConnection;
+/// # use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 /// async fn all<Job: Claim>(conn: &mut AsyncPgConnection, jobs: &[Claimed<Job>]) -> Result<(), Error> {
 ///     for job in jobs {
 ///         claim::renew(conn, job).await?;
@@ -58,15 +58,9 @@ pub(super) async fn renew_on<T: Claim>(
     conn: &mut AsyncPgConnection,
     job: &Claimed<T>,
 ) -> Result<bool, Error> {
-    let statement = Renew::<T, _> {
-        parts: Parts::new(),
-        held: held(job),
-        ttl: millis(job.ttl()),
-    };
+    let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
     let sent = Instant::now();
-    let is_held = send::change(conn, &statement)
-        .await
-        .map_err(Error::Database)?;
+    let is_held = change(conn, &statement).await?;
     if is_held {
         job.hold().renewed(sent, job.ttl());
     }
@@ -128,10 +122,6 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
-///
-/// # Examples
-///
-/// The page of [the module](super) has one.
 pub async fn complete_with<T, C, S>(conn: &mut C, job: &Claimed<T>, changes: S) -> Result<(), Error>
 where
     T: Claim,
@@ -164,7 +154,7 @@ where
 ///
 /// ```no_run
 /// # use advisory_runtime::{Error, claim::{self, Claimed, Fails}};
-/// # use diesel_async::AsyncPgConnection;
+/// # use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 /// async fn refuse<Job: Fails>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
 ///     claim::fail(conn, job, "the file is not there").await
 /// }
@@ -174,8 +164,7 @@ where
     T: Fails,
     C: Connection,
 {
-    let message = message.replace('\0', "\u{FFFD}");
-    finish(conn.pg(), job, How::Fail(&message), None).await
+    finish(conn.pg(), job, How::Fail(&text(message)), None).await
 }
 
 /// Gives the row back, unfinished: whoever comes next gets it.
@@ -196,7 +185,7 @@ where
 ///
 /// ```no_run
 /// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
-/// # use diesel_async::AsyncPgConnection;
+/// # use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 /// async fn not_now<Job: Claim>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
 ///     claim::release(conn, job).await
 /// }
@@ -215,27 +204,28 @@ pub(super) async fn finish<T: Claim>(
     how: How<'_>,
     changes: Option<Changes<'_>>,
 ) -> Result<(), Error> {
-    let statement = Finish::<T, _> {
-        parts: Parts::new(),
-        held: held(job),
-        how,
-        changes,
-    };
+    let key = (**job).key().bound();
+    let statement = Statement::<T, _>::finish(job.locked_by(), key, how, changes);
     let is_inside = !matches!(depth(conn), Ok(None));
     let ending = job.hold().ending();
-    let is_held = send::change(conn, &statement).await;
-    if !is_held.map_err(Error::Database)? {
+    if !change(conn, &statement).await? {
         return Err(job.lost());
     }
     ending.done(is_inside);
     Ok(())
 }
 
-type KeyOf<'a, T> = <<T as Claim>::KeyValue<'a> as KeyValue<<T as Claim>::Key>>::Bound;
-
-fn held<T: Claim>(job: &Claimed<T>) -> Held<'_, KeyOf<'_, T>> {
-    Held {
-        key: (**job).key().bound(),
-        by: job.locked_by(),
+/// Sends a statement that changes the row of a claim. Whether the claim was still held.
+async fn change<T: Claim, K: Bound>(
+    conn: &mut AsyncPgConnection,
+    statement: &Statement<'_, T, K>,
+) -> Result<bool, Error> {
+    let mut retries = Retries::on(conn);
+    loop {
+        match conn.execute_returning_count(statement).await {
+            Ok(rows) => return Ok(rows > 0),
+            Err(error) if retries.retry(&error) => {}
+            Err(error) => return Err(Error::Database(error)),
+        }
     }
 }

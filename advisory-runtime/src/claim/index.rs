@@ -1,9 +1,7 @@
 //! The index that makes a claim as fast in a large table as in a small one.
 
-use super::sql::{Index, Named, Parts};
+use super::sql;
 use super::table::Claim;
-use diesel::pg::{Pg, PgQueryBuilder};
-use diesel::query_builder::{QueryBuilder, QueryFragment};
 
 /// The longest name that the server keeps, in bytes.
 const LONGEST_NAME: usize = 63;
@@ -41,33 +39,18 @@ const LONGEST_NAME: usize = 63;
 /// ```
 #[must_use]
 pub fn indexes<T: Claim>() -> Vec<String> {
-    if !Index::<T>::is_needed() {
-        return Vec::new();
-    }
     let table = table_name::<T>();
     let mut end = table.len().min(LONGEST_NAME - "_claim".len());
     while !table.is_char_boundary(end) {
         end -= 1;
     }
-    let index = Index::<T> {
-        parts: Parts::new(),
-        name: format!("{}_claim", &table[..end]),
-    };
-    vec![text(&index) + ";"]
+    let index = sql::index::<T>(&format!("{}_claim", &table[..end]));
+    index.into_iter().collect()
 }
 
 /// The table's own name, without its schema.
 pub(super) fn table_name<T: Claim>() -> String {
-    let quoted = text(&Named::<T>(Parts::new()));
+    let quoted = sql::table::<T>();
     let name = quoted.rsplit("\".\"").next().unwrap_or(&quoted);
     name.trim_matches('"').replace("\"\"", "\"")
-}
-
-fn text(fragment: &impl QueryFragment<Pg>) -> String {
-    let mut builder = PgQueryBuilder::default();
-    match fragment.to_sql(&mut builder, &Pg) {
-        Ok(()) => builder.finish(),
-        // Nothing here can fail: there are no values in it.
-        Err(error) => format!("-- {error}"),
-    }
 }

@@ -3,7 +3,7 @@
 use super::claimed::{Claimed, no_answer};
 use super::ending::end;
 use super::finish::renew_on;
-use super::sql::How;
+use super::sql::{How, text};
 use super::table::{Claim, MaybeColumn};
 use crate::renewal::{self, Dedicated, End, Hold, Renew, Step, Stop};
 use crate::{Error, Pool};
@@ -55,10 +55,6 @@ pub enum OnErr {
 /// # Cancel safety
 ///
 /// Cancel safe: the work is dropped, and then the job is given back in the background, at the latest when it expires.
-///
-/// # Examples
-///
-/// The page of [the module](super) has one.
 pub async fn run<T, P, R, E>(
     pool: &P,
     job: &Claimed<T>,
@@ -78,7 +74,8 @@ where
             Err(error) => Err(error.into()),
         },
         Ok((Err(error), _renewal)) => {
-            let message = error.to_string().replace('\0', "\u{FFFD}");
+            let message = error.to_string();
+            let message = text(&message);
             let how = match on_err {
                 OnErr::Fail if T::FailedAt::COLUMN.is_some() => How::Fail(&message),
                 OnErr::Fail | OnErr::Release => How::Release,

@@ -7,91 +7,29 @@
 //!
 //! What is pending is told in literals, so that a partial index serves the plan for any parameters too.
 
-mod fragment;
-
-pub(super) use fragment::{Held, Parts, Taker, millis};
-
-use super::table::{Bound, Claim, MaybeColumn};
-use diesel::pg::Pg;
-use diesel::query_builder::{Query, QueryFragment, QueryId};
+use super::table::{Bound, Claim, KeyColumns, MaybeColumn, ttl};
+use crate::renewal::DURABLE;
+use diesel::pg::{Pg, PgQueryBuilder};
+use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text, Untyped};
-use diesel::{Column, QueryResult};
-use fragment::{MILLISECONDS, NOW, NOW_AND, Out, push_order, terminal};
+use diesel::{Column, QueryResult, QuerySource};
+use std::borrow::Cow;
 
-/// Claims the rows that come first, and passes over those that somebody has locked.
-///
-/// How many stands in the text: with a parameter, the plan for any value is one for a tenth of the table.
-pub(super) struct Next<'a, T: Claim> {
-    pub(super) parts: Parts<T>,
-    pub(super) taker: Taker<'a>,
-    pub(super) limit: u32,
-}
+const NOW: &str = "pg_catalog.clock_timestamp()";
+/// A time from now: `\0t` is the ttl in milliseconds.
+const NOW_AND_TTL: &str = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST(\0t AS pg_catalog.float8) \
+     OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))";
 
-impl<T: Claim> QueryFragment<Pg> for Next<'_, T> {
-    fn walk_ast<'b>(&'b self, mut out: Out<'_, 'b>) -> QueryResult<()> {
-        let (parts, out) = (&self.parts, &mut out);
-        parts.push_locked(out)?;
-        out.push_sql(" WHERE ");
-        parts.push_pending(out)?;
-        parts.push_unclaimed(out)?;
-        out.push_sql(" ORDER BY ");
-        push_order::<T>(out, |column, out| parts.push(column, out))?;
-        out.push_sql(&format!(
-            " LIMIT {} FOR NO KEY UPDATE SKIP LOCKED",
-            self.limit
-        ));
-        parts.push_taken(&self.taker, out)?;
-        parts.push_returning(out)
-    }
-}
-
-impl<T: Claim> Query for Next<'_, T> {
-    type SqlType = Untyped;
-}
-
-/// Claims the row of a key.
-pub(super) struct ByKey<'a, T: Claim, K> {
-    pub(super) parts: Parts<T>,
-    pub(super) taker: Taker<'a>,
-    pub(super) key: K,
-}
-
-impl<T: Claim, K: Bound> QueryFragment<Pg> for ByKey<'_, T, K> {
-    fn walk_ast<'b>(&'b self, mut out: Out<'_, 'b>) -> QueryResult<()> {
-        let (parts, out) = (&self.parts, &mut out);
-        parts.push_locked(out)?;
-        out.push_sql(" WHERE ");
-        parts.push_is_key(&self.key, out)?;
-        out.push_sql(" AND ");
-        parts.push_pending(out)?;
-        parts.push_unclaimed(out)?;
-        out.push_sql(" FOR NO KEY UPDATE");
-        parts.push_taken(&self.taker, out)?;
-        parts.push_returning(out)
-    }
-}
-
-impl<T: Claim, K: Bound> Query for ByKey<'_, T, K> {
-    type SqlType = Untyped;
-}
-
-/// Has a claim last for its ttl from now.
-pub(super) struct Renew<'a, T: Claim, K> {
-    pub(super) parts: Parts<T>,
-    pub(super) held: Held<'a, K>,
-    pub(super) ttl: i64,
-}
-
-impl<T: Claim, K: Bound> QueryFragment<Pg> for Renew<'_, T, K> {
-    fn walk_ast<'b>(&'b self, mut out: Out<'_, 'b>) -> QueryResult<()> {
-        let (parts, out) = (&self.parts, &mut out);
-        parts.push_held(&self.held, out)?;
-        parts.push_update(out)?;
-        out.push_sql(NOW_AND);
-        out.push_bind_param::<BigInt, _>(&self.ttl)?;
-        out.push_sql(MILLISECONDS);
-        parts.push_still_held(out)
-    }
+/// A statement. Its text has a mark where a value is: NUL, which no name has, and a letter or the number of the key's column.
+pub(super) struct Statement<'a, T: Claim, K> {
+    text: String,
+    key: K,
+    ttl: i64,
+    /// The worker that claims, or the `locked_by` that only this claim has.
+    by: Cow<'a, str>,
+    selection: T::Selection,
+    message: &'a str,
+    changes: Option<Changes<'a>>,
 }
 
 /// How a claim ends.
@@ -105,129 +43,290 @@ pub(super) enum How<'a> {
 /// What a statement sets beside the claim's own columns: a changeset of Diesel's.
 pub(super) type Changes<'a> = &'a (dyn QueryFragment<Pg> + Send + Sync);
 
-/// Ends a claim.
-pub(super) struct Finish<'a, T: Claim, K> {
-    pub(super) parts: Parts<T>,
-    pub(super) held: Held<'a, K>,
-    pub(super) how: How<'a>,
-    pub(super) changes: Option<Changes<'a>>,
+impl<'a, T: Claim> Statement<'a, T, ()> {
+    /// Claims the rows that come first, and passes over those that somebody has locked.
+    ///
+    /// How many stands in the text: with a parameter, the plan for any value is one for a tenth of the table.
+    pub(super) fn next(worker: &'a str, limit: u32) -> Self {
+        let names = Names::of::<T>();
+        let rows = format!(
+            "{}{} ORDER BY {} LIMIT {limit} FOR NO KEY UPDATE SKIP LOCKED",
+            names.locked::<T>(),
+            names.unclaimed::<T>(),
+            order::<T>(|column| names.column(column)),
+        );
+        Self::new(names.taken::<T>(&rows), (), text(worker))
+    }
 }
 
-impl<T: Claim, K: Bound> QueryFragment<Pg> for Finish<'_, T, K> {
-    fn walk_ast<'b>(&'b self, mut out: Out<'_, 'b>) -> QueryResult<()> {
-        let (parts, out) = (&self.parts, &mut out);
-        parts.push_held(&self.held, out)?;
-        parts.push_update(out)?;
-        out.push_sql("NULL, ");
-        out.push_identifier(T::LockedBy::NAME)?;
-        out.push_sql(" = NULL");
-        let at = match self.how {
+impl<'a, T: Claim, K: Bound> Statement<'a, T, K> {
+    fn new(text: String, key: K, by: Cow<'a, str>) -> Self {
+        Self {
+            text,
+            key,
+            ttl: i64::try_from(ttl::<T>().as_millis()).unwrap_or(i64::MAX),
+            by,
+            selection: T::selection(),
+            message: "",
+            changes: None,
+        }
+    }
+
+    /// Claims the row of a key.
+    pub(super) fn by_key(worker: &'a str, key: K) -> Self {
+        let names = Names::of::<T>();
+        let rows = format!(
+            "{}{} AND {} FOR NO KEY UPDATE",
+            names.locked::<T>(),
+            names.is_key::<T>(|nth| format!("\0{nth}")),
+            names.unclaimed::<T>(),
+        );
+        Self::new(names.taken::<T>(&rows), key, text(worker))
+    }
+
+    /// Has a claim last for its ttl from now.
+    pub(super) fn renew(locked_by: &'a str, key: K) -> Self {
+        let text = Names::of::<T>().change::<T>(NOW_AND_TTL);
+        Self::new(text, key, locked_by.into())
+    }
+
+    /// Ends a claim.
+    pub(super) fn finish(
+        locked_by: &'a str,
+        key: K,
+        how: How<'a>,
+        changes: Option<Changes<'a>>,
+    ) -> Self {
+        let at = match how {
             How::Complete => T::CompletedAt::COLUMN,
             How::Fail(_) => T::FailedAt::COLUMN,
             How::Release => None,
         };
-        if let Some(at) = at {
-            out.push_sql(", ");
-            out.push_identifier(at)?;
-            out.push_sql(" = ");
-            out.push_sql(NOW);
-        }
-        if let (How::Fail(message), Some(column)) = (&self.how, T::ErrorMessage::COLUMN) {
-            out.push_sql(", ");
-            out.push_identifier(column)?;
-            out.push_sql(" = ");
-            out.push_bind_param::<Text, _>(*message)?;
-        }
-        if let Some(changes) = self.changes
-            && !changes.is_noop(&Pg)?
-        {
-            out.push_sql(", ");
-            changes.walk_ast(out.reborrow())?;
-        }
-        parts.push_still_held(out)
-    }
-}
-
-/// Looked up by its text, not by its type, as Diesel's own updates are.
-macro_rules! by_text {
-    ($($statement:ident<$($parameter:ident),+>)*) => {$(
-        impl<$($parameter),+> QueryId for $statement<'_, $($parameter),+>
-        where
-            T: Claim,
-        {
-            type QueryId = ();
-            const HAS_STATIC_QUERY_ID: bool = false;
-        }
-    )*};
-}
-
-by_text!(Next<T> ByKey<T, K> Renew<T, K> Finish<T, K>);
-
-/// The name of the state.
-pub(super) fn push_state<'b, T: Claim>(
-    parts: &'b Parts<T>,
-    mut out: Out<'_, 'b>,
-) -> QueryResult<()> {
-    let out = &mut out;
-    let terminal = [
-        (T::CompletedAt::COLUMN, "completed"),
-        (T::FailedAt::COLUMN, "failed"),
-    ];
-    out.push_sql("CASE");
-    for (column, state) in terminal {
-        if let Some(column) = column {
-            out.push_sql(" WHEN ");
-            parts.push(column, out)?;
-            out.push_sql(&format!(" IS NOT NULL THEN '{state}'"));
+        let at = at.map(|at| format!(", {} = {NOW}", quoted(at)));
+        let why = match (how, T::ErrorMessage::COLUMN) {
+            (How::Fail(message), Some(column)) => Some((message, column)),
+            _ => None,
+        };
+        let why_set = why.map(|(_, column)| format!(", {} = \0m", quoted(column)));
+        let set = format!(
+            "NULL, {} = NULL{}{}\0c",
+            quoted(T::LockedBy::NAME),
+            at.unwrap_or_default(),
+            why_set.unwrap_or_default()
+        );
+        let message = why.map_or("", |(message, _)| message);
+        let text = Names::of::<T>().change::<T>(&set);
+        Self {
+            message,
+            changes,
+            ..Self::new(text, key, locked_by.into())
         }
     }
-    out.push_sql(" WHEN ");
-    parts.push(T::LockedUntil::NAME, out)?;
-    out.push_sql(" IS NULL THEN 'available' WHEN ");
-    parts.push(T::LockedUntil::NAME, out)?;
-    out.push_sql(" OPERATOR(pg_catalog.>) ");
-    out.push_sql(NOW);
-    out.push_sql(" THEN 'running' ELSE 'expired' END");
-    Ok(())
 }
 
-/// The index that [`Next`] reads: the order, of what is pending.
-pub(super) struct Index<T: Claim> {
-    pub(super) parts: Parts<T>,
-    pub(super) name: String,
-}
-
-impl<T: Claim> Index<T> {
-    /// Whether the key's own index does not do.
-    pub(super) fn is_needed() -> bool {
-        !T::ORDER.is_empty() || terminal::<T>().next().is_some()
-    }
-}
-
-impl<T: Claim> QueryFragment<Pg> for Index<T> {
-    fn walk_ast<'b>(&'b self, mut out: Out<'_, 'b>) -> QueryResult<()> {
-        let out = &mut out;
-        out.push_sql("CREATE INDEX IF NOT EXISTS ");
-        out.push_identifier(&self.name)?;
-        out.push_sql(" ON ");
-        self.parts.from.walk_ast(out.reborrow())?;
-        out.push_sql(" (");
-        push_order::<T>(out, |column, out| out.push_identifier(column))?;
-        out.push_sql(")");
-        for (nth, column) in terminal::<T>().enumerate() {
-            out.push_sql(if nth == 0 { " WHERE " } else { " AND " });
-            out.push_identifier(column)?;
-            out.push_sql(" IS NULL");
+impl<T: Claim, K: Bound> QueryFragment<Pg> for Statement<'_, T, K> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        let mut parts = self.text.split('\0');
+        out.push_sql(parts.next().unwrap_or_default());
+        for part in parts {
+            let (mark, rest) = part.split_at(1);
+            match mark {
+                "t" => out.push_bind_param::<BigInt, _>(&self.ttl)?,
+                "b" => out.push_bind_param::<Text, _>(&self.by)?,
+                "m" => out.push_bind_param::<Text, _>(self.message)?,
+                "s" => self.selection.walk_ast(out.reborrow())?,
+                "c" => {
+                    if let Some(changes) = self.changes
+                        && !changes.is_noop(&Pg)?
+                    {
+                        out.push_sql(", ");
+                        changes.walk_ast(out.reborrow())?;
+                    }
+                }
+                nth => self.key.walk_nth(nth, out.reborrow())?,
+            }
+            out.push_sql(rest);
         }
         Ok(())
     }
 }
 
-/// The table as SQL names it: `"schema"."table"`.
-pub(super) struct Named<T: Claim>(pub(super) Parts<T>);
+impl<T: Claim, K> Query for Statement<'_, T, K> {
+    type SqlType = Untyped;
+}
 
-impl<T: Claim> QueryFragment<Pg> for Named<T> {
-    fn walk_ast<'b>(&'b self, out: Out<'_, 'b>) -> QueryResult<()> {
-        self.0.from.walk_ast(out)
+/// Looked up by its text, not by its type, as Diesel's own updates are.
+impl<T: Claim, K> QueryId for Statement<'_, T, K> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+/// The names of a type, as SQL writes them: `"schema"."table"."column"`.
+struct Names {
+    table: String,
+    until: String,
+    by: String,
+}
+
+impl Names {
+    fn of<T: Claim>() -> Self {
+        let table = table::<T>();
+        Self {
+            until: format!("{table}.{}", quoted(T::LockedUntil::NAME)),
+            by: format!("{table}.{}", quoted(T::LockedBy::NAME)),
+            table,
+        }
     }
+
+    fn column(&self, name: &str) -> String {
+        format!("{}.{}", self.table, quoted(name))
+    }
+
+    /// Begins the `WITH` that locks rows: their keys, until when they are claimed, and where they come from. A claim that a crash
+    /// forgets is held twice, and a job whose end it forgets is done twice, so the commit waits for the disk.
+    fn locked<T: Claim>(&self) -> String {
+        let keys = T::Key::NAMES.iter().enumerate();
+        let keys = keys.map(|(nth, column)| format!("{} AS key_{nth},", self.column(column)));
+        format!(
+            "WITH advisory_claim AS MATERIALIZED (SELECT {}{} AS until,{DURABLE} AS durable FROM {} WHERE ",
+            keys.collect::<String>(),
+            self.until,
+            self.table
+        )
+    }
+
+    /// A condition on each column of the key.
+    fn is_key<T: Claim>(&self, value: impl Fn(usize) -> String) -> String {
+        let keys = T::Key::NAMES.iter().enumerate().map(|(nth, column)| {
+            let (column, value) = (self.column(column), value(nth));
+            format!("{column} OPERATOR(pg_catalog.=) {value}")
+        });
+        keys.collect::<Vec<_>>().join(" AND ")
+    }
+
+    /// Neither completed nor failed, which is the literal condition that the index has too, and claimed by nobody.
+    fn unclaimed<T: Claim>(&self) -> String {
+        let until = &self.until;
+        let pending = terminal::<T>().map(|column| format!("{} IS NULL AND ", self.column(column)));
+        format!(
+            "{}({until} IS NULL OR {until} OPERATOR(pg_catalog.<=) {NOW})",
+            pending.collect::<String>()
+        )
+    }
+
+    /// Updates the rows that the `WITH` has locked. No stronger lock than an update needs, so that rows that refer to this one can be
+    /// written beside it.
+    fn update<T: Claim>(&self, rows: &str, set: &str) -> String {
+        format!(
+            "{rows}) UPDATE {} SET {} = {set} FROM advisory_claim WHERE {}",
+            self.table,
+            quoted(T::LockedUntil::NAME),
+            self.is_key::<T>(|nth| format!("advisory_claim.key_{nth}"))
+        )
+    }
+
+    /// Claims rows under the name of the worker and what no other claim has, drawn by the server: neither a fork nor a restored machine
+    /// has its numbers twice.
+    fn taken<T: Claim>(&self, rows: &str) -> String {
+        let set = format!(
+            "{NOW_AND_TTL}, {} = CAST(\0b AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
+             CAST(pg_catalog.gen_random_uuid() AS pg_catalog.text)",
+            quoted(T::LockedBy::NAME)
+        );
+        let updated = self.update::<T>(rows, &set);
+        format!("{updated} RETURNING {}, \0s", self.by)
+    }
+
+    /// Changes the row of a claim that is held, and is held still when its lock was waited for.
+    fn change<T: Claim>(&self, set: &str) -> String {
+        let held = format!(
+            "{}{} AND {} OPERATOR(pg_catalog.=) \0b AND {} OPERATOR(pg_catalog.>) {NOW} FOR NO KEY UPDATE",
+            self.locked::<T>(),
+            self.is_key::<T>(|nth| format!("\0{nth}")),
+            self.by,
+            self.until
+        );
+        let updated = self.update::<T>(&held, set);
+        format!("{updated} AND advisory_claim.until OPERATOR(pg_catalog.>) {NOW}")
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// `"schema"."table"`.
+pub(super) fn table<T: Claim>() -> String {
+    let mut builder = PgQueryBuilder::default();
+    match T::Table::default().from_clause().to_sql(&mut builder, &Pg) {
+        Ok(()) => builder.finish(),
+        // Nothing here can fail: there are no values in it.
+        Err(error) => format!("-- {error}"),
+    }
+}
+
+/// What a text of the server's can hold.
+pub(super) fn text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') {
+        return text.replace('\0', "\u{FFFD}").into();
+    }
+    text.into()
+}
+
+/// The columns that say that a row is done for good.
+pub(super) fn terminal<T: Claim>() -> impl Iterator<Item = &'static str> {
+    [T::CompletedAt::COLUMN, T::FailedAt::COLUMN]
+        .into_iter()
+        .flatten()
+}
+
+/// The columns of the order, or without one those of the key.
+pub(super) fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
+    let of_key = T::Key::NAMES.iter().map(|column| (*column, ""));
+    let of_key = of_key.filter(|_| T::ORDER.is_empty());
+    let order = T::ORDER
+        .iter()
+        .map(|order| (order.column, order.direction()));
+    let order = order
+        .chain(of_key)
+        .map(|(name, direction)| column(name) + direction);
+    order.collect::<Vec<_>>().join(", ")
+}
+
+/// The name of a row's state.
+pub(super) fn state<T: Claim>() -> String {
+    let names = Names::of::<T>();
+    let terminal = [
+        (T::CompletedAt::COLUMN, "completed"),
+        (T::FailedAt::COLUMN, "failed"),
+    ];
+    let terminal = terminal.into_iter().filter_map(|(column, state)| {
+        Some(format!(
+            " WHEN {} IS NOT NULL THEN '{state}'",
+            names.column(column?)
+        ))
+    });
+    format!(
+        "CASE{} WHEN {until} IS NULL THEN 'available' WHEN {until} OPERATOR(pg_catalog.>) {NOW} THEN 'running' ELSE 'expired' END",
+        terminal.collect::<String>(),
+        until = names.until
+    )
+}
+
+/// What [`Statement::next`] reads: the order, of what is pending. Nothing where the key's own index does.
+pub(super) fn index<T: Claim>(name: &str) -> Option<String> {
+    if T::ORDER.is_empty() && terminal::<T>().next().is_none() {
+        return None;
+    }
+    let pending: Vec<_> = terminal::<T>()
+        .map(|column| format!("{} IS NULL", quoted(column)))
+        .collect();
+    let pending = pending.join(" AND ");
+    let condition = if pending.is_empty() { "" } else { " WHERE " };
+    Some(format!(
+        "CREATE INDEX IF NOT EXISTS {} ON {} ({}){condition}{pending};",
+        quoted(name),
+        table::<T>(),
+        order::<T>(quoted)
+    ))
 }

@@ -1,6 +1,6 @@
 //! What state is a row in? It follows from its columns and the time; the server's own time, where the server is asked.
 
-use super::sql::{Parts, push_state};
+use super::sql;
 use super::table::Claim;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::expression::{
@@ -12,6 +12,7 @@ use diesel::serialize::{self, Output, ToSql};
 use diesel::sql_types::Text;
 use diesel::{QueryResult, QuerySource};
 use std::io::Write;
+use std::marker::PhantomData;
 
 /// The state of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromSqlRow, AsExpression)]
@@ -114,19 +115,20 @@ impl ToSql<Text, Pg> for State {
 /// ```
 #[must_use]
 pub fn state<T: Claim>() -> StateOf<T> {
-    StateOf(Parts::new())
+    StateOf(PhantomData)
 }
 
 /// What [`state`] gives.
-pub struct StateOf<T: Claim>(Parts<T>);
+pub struct StateOf<T>(PhantomData<fn() -> T>);
 
 impl<T: Claim> Expression for StateOf<T> {
     type SqlType = Text;
 }
 
 impl<T: Claim> QueryFragment<Pg> for StateOf<T> {
-    fn walk_ast<'b>(&'b self, out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        push_state(&self.0, out)
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_sql(&sql::state::<T>());
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use crate::renewal::DEFAULT_TTL;
 use diesel::deserialize::{FromSqlRow, Result};
 use diesel::expression::{AsExpression, TypedExpressionType};
 use diesel::pg::Pg;
-use diesel::query_builder::{AstPass, QueryFragment, QueryId};
+use diesel::query_builder::{AstPass, QueryFragment};
 use diesel::row::Row;
 use diesel::sql_types::{Nullable, SqlType, Text, Timestamptz, is_nullable};
 use diesel::{Column, Expression, QueryResult, QuerySource, Selectable, SelectableExpression};
@@ -146,11 +146,6 @@ impl<Table, C: Column<Table = Table, SqlType: SqlType<IsNull: NeverNull>>> KeyCo
     const NAMES: &'static [&'static str] = &[C::NAME];
 }
 
-impl<C: QueryId> QueryId for One<C> {
-    type QueryId = One<C::QueryId>;
-    const HAS_STATIC_QUERY_ID: bool = C::HAS_STATIC_QUERY_ID;
-}
-
 /// Values that Diesel takes for a key's columns: `42`, or `(matrix_id, &chunk_hash)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no value of the key `{K}`",
@@ -166,15 +161,21 @@ pub trait KeyValue<K> {
 
 /// The values of a key's columns as SQL.
 #[doc(hidden)]
-pub trait Bound: QueryId + Send + Sync {
-    /// Appends the value of one column.
-    fn walk_nth<'b>(&'b self, nth: usize, out: AstPass<'_, 'b, Pg>) -> QueryResult<()>;
+pub trait Bound: Send + Sync {
+    /// Appends the value of the column of this number.
+    fn walk_nth<'b>(&'b self, nth: &str, out: AstPass<'_, 'b, Pg>) -> QueryResult<()>;
+}
+
+impl Bound for () {
+    fn walk_nth<'b>(&'b self, _: &str, _: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        Ok(())
+    }
 }
 
 impl<C, V> KeyValue<One<C>> for V
 where
     C: Column<SqlType: SqlType + TypedExpressionType>,
-    V: AsExpression<C::SqlType, Expression: QueryFragment<Pg> + QueryId + Send + Sync>,
+    V: AsExpression<C::SqlType, Expression: QueryFragment<Pg> + Send + Sync>,
 {
     type Bound = One<V::Expression>;
 
@@ -183,8 +184,8 @@ where
     }
 }
 
-impl<E: QueryFragment<Pg> + QueryId + Send + Sync> Bound for One<E> {
-    fn walk_nth<'b>(&'b self, _: usize, out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+impl<E: QueryFragment<Pg> + Send + Sync> Bound for One<E> {
+    fn walk_nth<'b>(&'b self, _: &str, out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         self.0.walk_ast(out)
     }
 }
@@ -203,7 +204,7 @@ macro_rules! composite {
                 $column: Column<SqlType: SqlType + TypedExpressionType>,
                 $value: AsExpression<
                     $column::SqlType,
-                    Expression: QueryFragment<Pg> + QueryId + Send + Sync,
+                    Expression: QueryFragment<Pg> + Send + Sync,
                 >,
             )+
         {
@@ -214,10 +215,10 @@ macro_rules! composite {
             }
         }
 
-        impl<$($value: QueryFragment<Pg> + QueryId + Send + Sync),+> Bound for ($($value),+) {
-            fn walk_nth<'b>(&'b self, nth: usize, out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        impl<$($value: QueryFragment<Pg> + Send + Sync),+> Bound for ($($value),+) {
+            fn walk_nth<'b>(&'b self, nth: &str, out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
                 match nth {
-                    $($nth => self.$nth.walk_ast(out),)+
+                    $(stringify!($nth) => self.$nth.walk_ast(out),)+
                     _ => Ok(()),
                 }
             }
@@ -274,8 +275,8 @@ pub mod absent {
 #[derive(Debug)]
 pub struct Order<Table> {
     pub(super) column: &'static str,
-    pub(super) is_descending: bool,
-    pub(super) nulls_are_first: bool,
+    is_descending: bool,
+    nulls_are_first: bool,
     table: PhantomData<fn() -> Table>,
 }
 

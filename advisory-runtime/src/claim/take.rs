@@ -1,10 +1,11 @@
 //! How is a row claimed: the one that comes first, or the one of a key?
 
-use super::claimed::Claimed;
-use super::send;
-use super::sql::{ByKey, Next, Parts, Taker};
+use super::claimed::{Claimed, Returned};
+use super::retry::Retries;
+use super::sql::Statement;
 use super::table::{Bound, Claim, KeyValue};
 use crate::{Connection, Error};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::Instant;
 
 /// Claims the row that comes first in the order of `#[claim(order = …)]`, of those that are available or expired.
@@ -34,16 +35,12 @@ use std::time::Instant;
 /// # Cancel safety
 ///
 /// Cancelling can leave a row claimed that nobody knows of, until it expires.
-///
-/// # Examples
-///
-/// The page of [the module](super) has one.
 pub async fn next<T, C>(conn: &mut C, worker: &str) -> Result<Option<Claimed<T>>, Error>
 where
     T: Claim,
     C: Connection,
 {
-    let rows = take_next(conn, worker, 1).await?;
+    let rows = take(conn.pg(), &Statement::next(worker, 1)).await?;
     Ok(rows.into_iter().next())
 }
 
@@ -86,23 +83,7 @@ where
     if limit == 0 {
         return Ok(Vec::new());
     }
-    take_next(conn, worker, limit).await
-}
-
-async fn take_next<T, C>(conn: &mut C, worker: &str, limit: u32) -> Result<Vec<Claimed<T>>, Error>
-where
-    T: Claim,
-    C: Connection,
-{
-    let statement = Next::<T> {
-        parts: Parts::new(),
-        taker: Taker::of::<T>(worker),
-        limit,
-    };
-    let sent = Instant::now();
-    let rows = send::take(conn.pg(), &statement).await;
-    let rows = rows.map_err(Error::Database)?.into_iter();
-    Ok(rows.map(|row| Claimed::new(row, sent)).collect())
+    take(conn.pg(), &Statement::next(worker, limit)).await
 }
 
 /// Claims the row of a key, if it is available or expired; `None` when there is no such row, or it is claimed or done.
@@ -121,10 +102,6 @@ where
 /// # Cancel safety
 ///
 /// As [`next`].
-///
-/// # Examples
-///
-/// The page of [the module](super) has one.
 pub async fn by_key<T, C>(
     conn: &mut C,
     worker: &str,
@@ -134,26 +111,26 @@ where
     T: Claim,
     C: Connection,
 {
-    take_by_key(conn, worker, key.bound()).await
+    let rows = take(conn.pg(), &Statement::by_key(worker, key.bound())).await?;
+    Ok(rows.into_iter().next())
 }
 
-async fn take_by_key<T, C, K>(
-    conn: &mut C,
-    worker: &str,
-    key: K,
-) -> Result<Option<Claimed<T>>, Error>
-where
-    T: Claim,
-    C: Connection,
-    K: Bound,
-{
-    let statement = ByKey::<T, K> {
-        parts: Parts::new(),
-        taker: Taker::of::<T>(worker),
-        key,
-    };
-    let sent = Instant::now();
-    let rows = send::take(conn.pg(), &statement).await;
-    let row = rows.map_err(Error::Database)?.into_iter().next();
-    Ok(row.map(|row| Claimed::new(row, sent)))
+async fn take<T: Claim, K: Bound>(
+    conn: &mut AsyncPgConnection,
+    statement: &Statement<'_, T, K>,
+) -> Result<Vec<Claimed<T>>, Error> {
+    let (sent, mut retries) = (Instant::now(), Retries::on(conn));
+    loop {
+        let rows: Result<Vec<Returned<T>>, _> = RunQueryDsl::load(statement, conn).await;
+        match rows {
+            Ok(rows) => {
+                return Ok(rows
+                    .into_iter()
+                    .map(|row| Claimed::new(row, sent))
+                    .collect());
+            }
+            Err(error) if retries.retry(&error) => {}
+            Err(error) => return Err(Error::Database(error)),
+        }
+    }
 }

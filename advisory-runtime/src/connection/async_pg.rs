@@ -6,8 +6,8 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 /// A connection on which locks can be taken: an [`AsyncPgConnection`], or one that a pool lends.
 ///
 /// Bound generic functions by it (`C: Connection`): it implies what queries need, and gives the lock a way to cancel a
-/// statement that a dropped future leaves behind. The pooled connections of bb8 and deadpool implement it under the
-/// features of these names. A wrapper of your own implements it by handing out the connection inside:
+/// statement that a dropped future leaves behind. Under the features `bb8` and `deadpool` the connections of these pools implement it,
+/// whichever manager opens them. A wrapper of your own implements it by handing out the connection inside:
 ///
 /// ```
 /// # use advisory_runtime::Connection;
@@ -23,10 +23,20 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 ///     }
 /// }
 /// ```
+///
+/// A wrapper that implements `Deref` and `DerefMut` to the connection has the traits of diesel-async that this one asks for.
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `AsyncPgConnection` or a pooled connection of it",
-    note = "for pooled connections enable the feature `bb8` or `deadpool` of `advisory-runtime`; a generic function writes `C: advisory_runtime::Connection`"
+    note = "a generic function writes `C: advisory_runtime::Connection`",
+    note = "`advisory-runtime` works with diesel-async 0.7 to 0.9 on Diesel 2.3: `cargo tree -i diesel-async` shows whether the program has \
+            another version, or two"
+)]
+#[cfg_attr(
+    not(all(feature = "bb8", feature = "deadpool")),
+    diagnostic::on_unimplemented(
+        note = "for a pooled connection switch on the feature `bb8` or `deadpool` of `advisory-runtime`"
+    )
 )]
 pub trait Connection: AsyncConnection<Backend = Pg> {
     /// The PostgreSQL connection itself.
@@ -46,14 +56,20 @@ impl<C: Connection> Connection for &mut C {
 }
 
 #[cfg(feature = "bb8")]
-impl Connection for diesel_async::pooled_connection::bb8::PooledConnection<'_, AsyncPgConnection> {
+impl<M> Connection for bb8::PooledConnection<'_, M>
+where
+    M: bb8::ManageConnection<Connection = AsyncPgConnection>,
+{
     fn pg(&mut self) -> &mut AsyncPgConnection {
         self
     }
 }
 
 #[cfg(feature = "deadpool")]
-impl Connection for diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection> {
+impl<M> Connection for deadpool::managed::Object<M>
+where
+    M: deadpool::managed::Manager<Type = AsyncPgConnection>,
+{
     fn pg(&mut self) -> &mut AsyncPgConnection {
         self
     }

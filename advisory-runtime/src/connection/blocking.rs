@@ -5,13 +5,20 @@ use diesel::pg::{Pg, PgConnection};
 
 /// A blocking connection on which locks can be taken: a [`PgConnection`], or one that a pool lends.
 ///
-/// The pooled connections of r2d2 implement it under the feature `r2d2`. A wrapper of your own implements it by handing out the
-/// connection inside.
+/// Under the feature `r2d2` the connections of its pools implement it, whichever manager opens them. A wrapper of your own implements it by
+/// handing out the connection inside.
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `PgConnection` or a pooled connection of it",
-    note = "a plain `fn` takes its lock on blocking Diesel, an `async fn` on diesel-async; for pooled connections enable the \
-            feature `r2d2` of `advisory-runtime`; a generic function writes `C: advisory_runtime::blocking::Connection`"
+    note = "a plain `fn` takes its lock on blocking Diesel, an `async fn` on diesel-async; a generic function writes \
+            `C: advisory_runtime::blocking::Connection`",
+    note = "`advisory-runtime` works with Diesel 2.3: `cargo tree -i diesel` shows whether the program has another version, or two"
+)]
+#[cfg_attr(
+    not(feature = "r2d2"),
+    diagnostic::on_unimplemented(
+        note = "for a pooled connection switch on the feature `r2d2` of `advisory-runtime`"
+    )
 )]
 pub trait Connection: LoadConnection<Backend = Pg> {
     /// The PostgreSQL connection itself.
@@ -25,7 +32,10 @@ impl Connection for PgConnection {
 }
 
 #[cfg(feature = "r2d2")]
-impl Connection for diesel::r2d2::PooledConnection<diesel::r2d2::ConnectionManager<PgConnection>> {
+impl<M> Connection for diesel::r2d2::PooledConnection<M>
+where
+    M: diesel::r2d2::ManageConnection<Connection = PgConnection>,
+{
     fn pg(&mut self) -> &mut PgConnection {
         self
     }

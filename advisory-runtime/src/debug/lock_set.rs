@@ -1,8 +1,9 @@
 //! The locks of one request, as the debug checks know them: keys with their patterns, and the place of the request.
 
+use crate::key::known;
+use crate::request::Place;
 use crate::{Key, Mode, Request};
 use std::borrow::Cow;
-use std::panic::Location;
 
 /// The locks of one request.
 #[derive(Debug)]
@@ -11,7 +12,7 @@ pub(crate) struct LockSet {
     pub(crate) id: u64,
     pub(crate) locks: Vec<(Slot, Lock)>,
     pub(crate) mode: Mode,
-    place: Option<&'static Location<'static>>,
+    pub(crate) place: Place,
 }
 
 /// What a lock excludes others from.
@@ -37,7 +38,7 @@ impl LockSet {
             let pattern = request.origin.pattern_of(key).unwrap_or(request.pattern);
             Lock {
                 text: match pattern {
-                    "" => key.to_string().into(),
+                    "" => known::pattern_of(key).map_or_else(|| key.to_string().into(), Into::into),
                     pattern => pattern.into(),
                 },
                 is_lease: false,
@@ -53,11 +54,7 @@ impl LockSet {
     }
 
     #[cfg(feature = "diesel-async")]
-    pub(crate) fn lease(
-        key_hash: [u8; 32],
-        text: Cow<'static, str>,
-        place: Option<&'static Location<'static>>,
-    ) -> Self {
+    pub(crate) fn lease(key_hash: [u8; 32], text: Cow<'static, str>, place: Place) -> Self {
         let is_lease = true;
         Self {
             id: 0,
@@ -85,11 +82,5 @@ impl LockSet {
 
     pub(crate) fn has(&self, slot: Slot) -> bool {
         self.locks.iter().any(|(own, _)| *own == slot)
-    }
-
-    /// `file:line`, or nothing.
-    pub(crate) fn place(&self) -> String {
-        let text = |place: &Location<'_>| format!("{}:{}", place.file(), place.line());
-        self.place.map(text).unwrap_or_default()
     }
 }

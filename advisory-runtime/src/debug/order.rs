@@ -61,7 +61,7 @@ impl Recorded {
             lock: lock.text.clone().into_owned(),
             is_lease: lock.is_lease,
             is_shared: is_shared(locks),
-            place: locks.place(),
+            place: locks.place.to_string(),
         };
         let edge = Edge {
             held: end(held, by),
@@ -84,7 +84,7 @@ impl Recorded {
 pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockSet) {
     let mut here = address.map(connection_locks::certain).unwrap_or_default();
     here.extend_from_slice(left);
-    let there = held_elsewhere(address);
+    let there = self_deadlock::held_by_bodies(address);
     if here.is_empty() && there.is_empty() {
         return;
     }
@@ -112,24 +112,6 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
     }
 }
 
-/// What this task holds on other connections, as far as it stands in bodies.
-fn held_elsewhere(address: Option<usize>) -> Vec<Arc<LockSet>> {
-    let mut found: Vec<Arc<LockSet>> = Vec::new();
-    for (other, locks) in self_deadlock::bodies() {
-        let all = match other {
-            Some(_) if other == address => Vec::new(),
-            Some(other) => connection_locks::certain(other),
-            None => vec![locks],
-        };
-        for locks in all {
-            if !found.iter().any(|known| Arc::ptr_eq(known, &locks)) {
-                found.push(locks);
-            }
-        }
-    }
-    found
-}
-
 /// The order in which this process has taken its locks so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -149,7 +131,7 @@ pub struct LockOrder {
 /// wait takes ([`Wait::Never`](crate::Wait::Never)) is held afterwards, and makes no edge. Locks of one call make none among
 /// themselves, nor does a lock that the session has already.
 ///
-/// A lock is its key pattern, whatever its placeholders are called; a key that has none, such as one of `lock_key!`, is its number.
+/// A lock is its key pattern, whatever its placeholders are called; a key that has none is its number.
 /// A third lock that both ways of a cycle always hold is not taken into account.
 ///
 /// Where the variable `ADVISORY_LOCK_ORDER` names a file, each process also appends its edges there, a line each, and

@@ -2,7 +2,7 @@
 //!
 //! While a thread polls the body of a locked call, it knows the locks that the body runs under.
 
-use super::{LockSet, is_on};
+use super::{LockSet, connection_locks, is_on};
 use crate::driver::Driver;
 use crate::{Error, Key, Request, Wait, sql};
 use std::cell::RefCell;
@@ -44,7 +44,7 @@ impl Drop for Mark {
 }
 
 /// The bodies that this thread is inside of: the address of each connection, and the locks.
-pub(crate) fn bodies() -> Vec<(Option<usize>, Arc<LockSet>)> {
+fn bodies() -> Vec<(Option<usize>, Arc<LockSet>)> {
     let all = |bodies: &RefCell<Vec<Body>>| {
         let bodies = bodies.borrow();
         let all = bodies.iter();
@@ -59,14 +59,34 @@ pub(crate) fn held_by_this_task(address: Option<usize>, request: &Request) -> Ve
     if !is_on() {
         return Vec::new();
     }
-    let excluding = |(other, locks): &(Option<usize>, Arc<LockSet>)| {
-        (address.is_none() || *other != address) && locks.mode.excludes(request.mode)
-    };
-    let bodies = bodies().into_iter().filter(excluding);
-    bodies
-        .flat_map(|(_, locks)| locks.keys().collect::<Vec<_>>())
+    let excluding = |locks: &Arc<LockSet>| locks.mode.excludes(request.mode);
+    let held = held_by_bodies(address).into_iter().filter(excluding);
+    let mut keys: Vec<Key> = held
+        .flat_map(|locks| locks.keys().collect::<Vec<_>>())
         .filter(|key| request.keys.contains(key))
-        .collect()
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// What this task holds on other connections than the one at this address, as far as it stands in bodies: the locks of each body, and
+/// those that were left to its transaction.
+pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
+    let mut found: Vec<Arc<LockSet>> = Vec::new();
+    for (other, locks) in bodies() {
+        let all = match other {
+            Some(_) if other == address => Vec::new(),
+            Some(other) => connection_locks::certain(other),
+            None => vec![locks],
+        };
+        for locks in all {
+            if !found.iter().any(|known| Arc::ptr_eq(known, &locks)) {
+                found.push(locks);
+            }
+        }
+    }
+    found
 }
 
 /// Whether the call would wait without end. A wait that ends has the outcome that it has in a release build.
@@ -77,6 +97,8 @@ pub(super) async fn waits_forever<D: Driver>(
 ) -> Result<bool, Error> {
     let heeds_lock_timeout = match request.budget() {
         Wait::Never | Wait::For(_) => return Ok(false),
+        // Another permit can come free.
+        _ if !request.permits.is_empty() => return Ok(false),
         Wait::Session => true,
         Wait::Forever => false,
     };

@@ -1,15 +1,19 @@
 //! diesel-async's connection as a [`Driver`].
 
 use super::{Driver, Unfinished, cancel, within};
+use crate::error::is_connection_lost;
 use crate::sql;
 use diesel::QueryResult;
+#[cfg(all(debug_assertions, feature = "tracing"))]
+use diesel::connection::Instrumentation;
 use diesel::connection::TransactionManagerStatus;
 use diesel::sql_types::{Nullable, Text};
 use diesel_async::{
     AnsiTransactionManager, AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection,
     TransactionManager,
 };
-use std::future::poll_fn;
+use futures_core::Stream as _;
+use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -36,7 +40,7 @@ impl Driver for AsyncPgConnection {
         &mut self,
         message: &str,
         question: &str,
-    ) -> QueryResult<QueryResult<bool>> {
+    ) -> QueryResult<QueryResult<usize>> {
         let (mut first, mut second) = (&*self, &*self);
         let mut executed = pin!(first.batch_execute(message));
         let mut answered = pin!(RunQueryDsl::execute(
@@ -65,15 +69,33 @@ impl Driver for AsyncPgConnection {
         })
         .await;
         done.unwrap_or(Ok(()))?;
-        Ok(answer.unwrap_or(Ok(0)).map(|rows| rows > 0))
+        Ok(answer.unwrap_or(Ok(0)))
+    }
+
+    async fn pause(time: Duration) {
+        within(time, pending::<()>()).await;
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {
         <AnsiTransactionManager as TransactionManager<Self>>::transaction_manager_status_mut(self)
     }
 
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn instrumentation(&mut self) -> &mut dyn Instrumentation {
+        AsyncConnection::instrumentation(self)
+    }
+
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn set_instrumentation(&mut self, instrumentation: impl Instrumentation) {
+        AsyncConnection::set_instrumentation(self, instrumentation);
+    }
+
     fn is_broken(&mut self) -> bool {
         <AnsiTransactionManager as TransactionManager<Self>>::is_broken_transaction_manager(self)
+    }
+
+    fn is_pooled(&mut self) -> bool {
+        cancel::is_pooled(&self.cancel_token())
     }
 
     /// diesel-async does not look at the connection behind a statement.
@@ -108,3 +130,30 @@ impl Driver for AsyncPgConnection {
         drop(within(CLOSING, self.batch_execute(sql::probe::ALIVE)).await);
     }
 }
+
+/// Waits until the connection's own task has ended, and with it the connection.
+///
+/// The task says so through the stream of notifications. A connection that was made without the task has a stream that never has an
+/// element, and says that: there the server is asked.
+pub(crate) async fn until_ended(conn: &mut AsyncPgConnection) {
+    loop {
+        let is_ended = {
+            let mut notifications = pin!(conn.notifications_stream());
+            if notifications.size_hint().1 == Some(0) {
+                break;
+            }
+            let next = poll_fn(|context| notifications.as_mut().poll_next(context)).await;
+            !matches!(next, Some(Ok(_)))
+        };
+        if is_ended {
+            return;
+        }
+    }
+    while !matches!(conn.batch_execute(sql::probe::ALIVE).await, Err(error) if is_connection_lost(&error))
+    {
+        within(ASKING, pending::<()>()).await;
+    }
+}
+
+/// How often a connection without a task of its own is asked whether it lives.
+const ASKING: Duration = Duration::from_secs(1);

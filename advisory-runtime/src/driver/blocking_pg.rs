@@ -1,13 +1,17 @@
 //! Diesel's blocking connection as a [`Driver`]: every future is ready when it is first polled.
 
 use super::{Driver, Unfinished, mark_transaction_closed};
-use crate::{Error, sql};
+use crate::sql;
+#[cfg(all(debug_assertions, feature = "tracing"))]
+use diesel::connection::Instrumentation;
 use diesel::connection::{
     AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
 };
 use diesel::pg::PgConnection;
 use diesel::sql_types::{Nullable, Text};
 use diesel::{Connection, QueryResult, RunQueryDsl};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 impl Driver for PgConnection {
@@ -27,21 +31,42 @@ impl Driver for PgConnection {
         &mut self,
         message: &str,
         question: &str,
-    ) -> QueryResult<QueryResult<bool>> {
+    ) -> QueryResult<QueryResult<usize>> {
         if !message.is_empty() {
             self.batch_execute(message)?;
         }
-        Ok(diesel::sql_query(question)
-            .execute(self)
-            .map(|rows| rows > 0))
+        Ok(diesel::sql_query(question).execute(self))
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "not a test: a call that polls waits for a time"
+    )]
+    async fn pause(time: Duration) {
+        std::thread::sleep(time);
     }
 
     fn status(&mut self) -> &mut TransactionManagerStatus {
         AnsiTransactionManager::transaction_manager_status_mut(self)
     }
 
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn instrumentation(&mut self) -> &mut dyn Instrumentation {
+        Connection::instrumentation(self)
+    }
+
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    fn set_instrumentation(&mut self, instrumentation: impl Instrumentation) {
+        Connection::set_instrumentation(self, instrumentation);
+    }
+
     fn is_broken(&mut self) -> bool {
         AnsiTransactionManager::is_broken_transaction_manager(self)
+    }
+
+    /// Diesel does not hand out libpq's process id.
+    fn is_pooled(&mut self) -> bool {
+        false
     }
 
     /// Diesel looks at the connection behind each statement of the body.
@@ -82,18 +107,13 @@ impl Driver for PgConnection {
     }
 }
 
-/// Every step of a blocking connection is a call that has returned, so there is always an answer.
-pub(crate) fn answered<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    now(future).unwrap_or(Err(Error::Database(
-        diesel::result::Error::BrokenTransactionManager,
-    )))
-}
-
-/// Runs a future that never waits: every step of it is a blocking call.
-fn now<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => None,
+/// Runs a future whose every step is a blocking call, so that there is an answer whenever it is polled.
+pub(crate) fn answered<T>(future: impl Future<Output = T>) -> T {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(answer) = future.as_mut().poll(&mut context) {
+            return answer;
+        }
     }
 }

@@ -71,6 +71,11 @@ pub(crate) fn send(token: CancelToken) {
     }
 }
 
+/// Whether the session was told a process id that no process has: a pooler stands before the server, or a proxy.
+pub(super) fn is_pooled(token: &CancelToken) -> bool {
+    CancelKey::of(token).is_some_and(|key| !key.is_of_a_process())
+}
+
 /// A request that is sent when this is dropped.
 struct SentOnDrop(Option<Job>);
 

@@ -11,11 +11,11 @@ impl fmt::Display for Error {
                 "no witness of `{lock}`: this guard does not hold it, or holds it in shared mode only; ask for a lock that its request \
                  named, and for a shared one with `holding_shared`"
             ),
-            Self::NotAvailable { lock } => {
+            Self::NotAvailable { lock, .. } => {
                 write!(
                     f,
                     "{} is held by another session, and the call does not wait: try again later, or give it \
-                     a `wait`",
+                     a `wait`; `Error::holders` tells who holds it",
                     Subject(lock)
                 )
             }
@@ -43,8 +43,8 @@ impl fmt::Display for Error {
             Self::TimedOut { lock, waited, .. } => {
                 write!(
                     f,
-                    "{} is held by another session: gave up after {waited:.1?}; `cargo advisory locks` shows by \
-                     which",
+                    "{} is held by another session: gave up after {waited:.1?}; `Error::holders` and \
+                     `cargo advisory locks` tell by which",
                     Subject(lock)
                 )
             }
@@ -64,6 +64,12 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: a transaction is open that Diesel does not know of; begin it with Diesel's \
                  `transaction` instead of by SQL"
             ),
+            Self::InFailedTransaction { lock, .. } => write!(
+                f,
+                "{}: a statement of the open transaction had failed before, so the server answers nothing until that is rolled back; \
+                 return its error, or run what may fail in a `transaction` of its own",
+                Subject(lock)
+            ),
             Self::NoKeys { lock, slice } => write!(
                 f,
                 "advisory lock `{lock}`: `{slice}` is empty, so there is nothing to lock; return before the call"
@@ -71,7 +77,13 @@ impl fmt::Display for Error {
             Self::TooManyKeys { lock, keys, max } => write!(
                 f,
                 "advisory lock `{lock}` would take {keys} locks, and {max} are allowed; take one lock on what they have in \
-                 common, or write `max_keys = {keys}`"
+                 common{}",
+                // Those with permits have one key.
+                if *max == 1 {
+                    String::new()
+                } else {
+                    format!(", or write `max_keys = {keys}`")
+                }
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
             Self::Standby { .. }
@@ -105,8 +117,9 @@ impl Error {
             ),
             Self::PooledSession { lock } => write!(
                 f,
-                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
-                 mode: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED"
+                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler that does not give it \
+                 one, or was not asked: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in \
+                 session mode, call `session::verify` at the start"
             ),
             Self::UnsupportedServer { lock } => write!(
                 f,
@@ -163,7 +176,7 @@ impl Error {
         }
     }
 
-    /// What leases alone have.
+    /// What leases have.
     fn fmt_lease(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KeyTooLong { lock, bytes, max } => write!(
@@ -189,6 +202,11 @@ impl Error {
                 "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a migration, or \
                  `Table::set_up` in development"
             ),
+            Self::NotInTransaction { lock } if !lock.starts_with(LEASE) => write!(
+                f,
+                "advisory lock `{lock}` was asked for outside of a transaction, where it would be released at once: call `lock` inside \
+                 `transaction`, or open one that holds it with `begin`"
+            ),
             Self::NotInTransaction { lock } => write!(
                 f,
                 "a write under the fencing token of {} needs a transaction: call `fence` or `complete` inside one",
@@ -204,7 +222,7 @@ impl Error {
 pub(crate) const LEASE: &str = "lease ";
 
 /// A lock as its messages call it.
-struct Subject<'l>(&'l str);
+pub(crate) struct Subject<'l>(pub(crate) &'l str);
 
 impl fmt::Display for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -57,6 +57,26 @@ macro_rules! finish {
     };
 }
 
+/// The conversion that the attribute's `err` gives. The bound tells the compiler the type of a closure's parameter.
+impl<T, E> Returns<Result<T, E>> {
+    pub fn convert_by(&self, error: Error, by: impl FnOnce(Error) -> E) -> Result<T, E> {
+        Err(by(error))
+    }
+
+    #[cfg(feature = "diesel-async")]
+    pub async fn finish_by<O: ?Sized>(
+        self,
+        held: crate::xact::Held<'_, O>,
+        result: Result<T, E>,
+        by: impl FnOnce(Error) -> E,
+    ) -> Result<T, E> {
+        match crate::xact::finish_at(held, result.is_ok()).await {
+            Ok(()) => result,
+            Err(error) => self.convert_by(error, by),
+        }
+    }
+}
+
 impl<T, E: From<Error> + From<DieselError>> Returns<Result<T, E>> {
     pub fn convert(&self, error: Error) -> Result<T, E> {
         Err(match error {
@@ -128,7 +148,8 @@ otherwise! {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be made from an error of the lock or of the database",
     label = "this function can fail to take its lock or to commit",
-    note = "write `impl From<diesel::result::Error> for {Self}`, or `impl From<advisory_runtime::Error> for {Self}`, or both"
+    note = "if `{Self}` is a type of this crate, write `impl From<diesel::result::Error> for {Self}`, or `impl From<advisory_runtime::Error> for {Self}`, or both",
+    note = "if it is a type of another crate, write into the attribute how it is made: `err = |error| …`, where `error` is an `advisory_runtime::Error`"
 )]
 pub trait FromLockError {
     const NEVER: std::convert::Infallible;

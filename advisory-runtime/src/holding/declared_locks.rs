@@ -36,7 +36,7 @@ pub trait DeclaredLocks {
 pub struct Proof(());
 
 impl Proof {
-    #[cfg(feature = "diesel")]
+    #[cfg(any(feature = "diesel-async", feature = "postgres"))]
     pub(crate) const fn new() -> Self {
         Self(())
     }

@@ -29,14 +29,15 @@ use std::num::NonZero;
 /// they hold.
 ///
 /// Two different values must never render the same text. There is no implementation for floats (`0.1 + 0.2` is another
-/// key than `0.3`) and none for `Option` (`None` has no text that is not also a value's): say what you mean in
-/// `with(…)`.
+/// key than `0.3`) and none for `Option` (`None` has no text that is not also a value's): write a whole number, or whether there is a
+/// value and the value, in `with(…)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be part of an advisory lock key",
     label = "a placeholder of the key pattern renders this value",
-    note = "a key can hold integers, `bool`, `char` and strings, and the dates, times and ids of `chrono`, `time`, `jiff` and `uuid` with the features of these names",
-    note = "for a newtype or a field-less enum of your own: `#[derive(KeyPart)]`",
-    note = "an `Option` or a float has no one text: pass what it stands for, such as `with(owner = tenant.unwrap_or(0))` or `with(cents = (price * 100.0).round() as i64)`"
+    note = "a type of `uuid`, `chrono`, `time` or `jiff` needs the feature of that name: `advisory-runtime = {{ …, features = [\"uuid\"] }}`",
+    note = "a key can hold integers, `bool`, `char` and strings; for a newtype or a field-less enum of your own write `#[derive(KeyPart)]`",
+    note = "an `Option` has no one text: write both, `<is_known>:<owner>` with `with(is_known = owner.is_some(), owner = owner.unwrap_or_default())`. With `unwrap_or(0)` alone, `None` and `Some(0)` would be one lock",
+    note = "a float has no one text either: write a whole number, such as `with(cents = (price * 100.0).round() as i64)`"
 )]
 pub trait KeyPart {
     /// The set of texts that [`render`](Self::render) can write.

@@ -13,7 +13,7 @@ thread_local! {
     static RENDERED: RefCell<Vec<(Key, String)>> = const { RefCell::new(Vec::new()) };
 }
 
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub(crate) fn keep(is_kept: bool) {
     IS_KEPT.store(is_kept, Ordering::Relaxed);
 }
@@ -35,7 +35,7 @@ pub(crate) fn remember(key: Key, text: String) {
 }
 
 /// The texts of these keys, as far as they are known.
-#[cfg(feature = "diesel")]
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub(crate) fn take(keys: &[Key]) -> Option<String> {
     let rendered = RENDERED.try_with(|rendered| std::mem::take(&mut *rendered.borrow_mut()));
     let rendered = rendered.unwrap_or_default();

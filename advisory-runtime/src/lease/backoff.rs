@@ -1,9 +1,10 @@
 //! When does a call that was refused try again, and when does it give up?
 
-use super::Request;
+use super::{Request, Table};
+use crate::error::BusyLock;
+pub(super) use crate::lock::chance;
 use crate::{Error, Wait};
 use std::borrow::Cow;
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -28,17 +29,10 @@ pub enum Refusal {
     Unreachable,
 }
 
-impl Refusal {
-    pub(super) fn held(left: Duration, lock_timeout: Option<&str>) -> Self {
-        let lock_timeout = lock_timeout.and_then(setting);
-        Self::Held { left, lock_timeout }
-    }
-}
-
 /// The tries of one call.
-pub(super) struct Backoff {
-    lock: Cow<'static, str>,
-    wait: Wait,
+pub(super) struct Backoff<'c> {
+    request: &'c Request,
+    table: &'c Table,
     since: Instant,
     next: Duration,
     conflicts: u32,
@@ -47,11 +41,11 @@ pub(super) struct Backoff {
     lock_timeout: Option<Duration>,
 }
 
-impl Backoff {
-    pub(super) fn new(request: &Request) -> Self {
+impl<'c> Backoff<'c> {
+    pub(super) fn new(request: &'c Request, table: &'c Table) -> Self {
         Self {
-            lock: request.name(),
-            wait: request.wait,
+            request,
+            table,
             since: Instant::now(),
             next: FIRST,
             conflicts: 0,
@@ -71,12 +65,17 @@ impl Backoff {
     }
 
     fn budget(&self) -> Option<Duration> {
-        match self.wait {
+        match self.request.wait {
             Wait::For(wait) => Some(wait),
             Wait::Session => self.lock_timeout,
             Wait::Forever => None,
             Wait::Never => Some(Duration::ZERO),
         }
+    }
+
+    fn busy(&self) -> (Cow<'static, str>, BusyLock) {
+        let busy = BusyLock::lease(self.table.name(), self.request.key_hash());
+        (self.request.name(), busy)
     }
 
     /// Waits until the next try, or says why there is none.
@@ -92,14 +91,17 @@ impl Backoff {
             self.has_met_holder = true;
         }
         self.conflicts += u32::from(matches!(refusal, Refusal::Conflict));
-        let (budget, waited, lock) = (self.budget(), self.waited(), self.lock.clone());
+        let (budget, waited) = (self.budget(), self.waited());
         if budget == Some(Duration::ZERO) {
             if !matches!(refusal, Refusal::Conflict) || self.conflicts > CONFLICTS {
-                return Err(Error::NotAvailable { lock });
+                let (lock, busy) = self.busy();
+                return Err(Error::NotAvailable { lock, busy });
             }
         } else if budget.is_some_and(|budget| waited >= budget) {
+            let (lock, busy) = self.busy();
             return Err(Error::TimedOut {
                 lock,
+                busy,
                 waited,
                 source: None,
             });
@@ -125,26 +127,4 @@ impl Backoff {
         }
         self.pause(Refusal::Unreachable).await
     }
-}
-
-/// Between 0 and 1.
-pub(super) fn chance() -> f64 {
-    let random = RandomState::new().hash_one(0_u8);
-    f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX)
-}
-
-/// A time-out as the server writes it: `0`, `1500ms`, `5s`, `2min`, `1h`, `1d`.
-fn setting(text: &str) -> Option<Duration> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let unit = match unit {
-        "ms" | "" => 1,
-        "s" => 1_000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    (number > 0).then(|| Duration::from_millis(number.saturating_mul(unit)))
 }

@@ -1,16 +1,13 @@
 //! How is a write made to happen only under a lease, and the lease's end in the same commit?
 
-use super::statement::{Value, count, push_value};
-use super::{Lease, Table};
+use super::Lease;
+use super::statement::count;
 use crate::driver::depth;
 use crate::{Connection, Error};
-use diesel::QueryResult;
-use diesel::expression::is_aggregate;
-use diesel::expression::{AppearsOnTable, Expression, SelectableExpression, ValidGrouping};
-use diesel::pg::Pg;
-use diesel::query_builder::{AstPass, QueryFragment, QueryId};
+use diesel::dsl::{AsExprOf, sql};
+use diesel::expression::{SqlLiteral, UncheckedBind};
 use diesel::result::Error as DieselError;
-use diesel::sql_types::Bool;
+use diesel::sql_types::{BigInt, Binary, Bool};
 use diesel_async::AsyncPgConnection;
 
 impl Lease {
@@ -69,7 +66,8 @@ impl Lease {
     ///
     /// This is the only way to do something *once*. With `keep` alone, a process that dies between its commit and the end of the call
     /// leaves a key that is free after the ttl, and the work runs again. Call it last in the transaction: it ends the lease, so a
-    /// [`fence`](Self::fence) behind it is refused. If the transaction is rolled back, the lease goes on.
+    /// [`fence`](Self::fence) behind it is refused. If the transaction is rolled back, the lease goes on, unless it has expired
+    /// meanwhile: then it is lost, and the body is dropped.
     ///
     /// # Locking
     ///
@@ -84,10 +82,6 @@ impl Lease {
     /// # Cancel safety
     ///
     /// Cancel safe: dropping it leaves the transaction to whoever has it.
-    ///
-    /// # Examples
-    ///
-    /// The guide's page on [leases](crate::guide::leases) has one.
     pub async fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let conn = conn.pg();
         self.require_transaction(conn)?;
@@ -142,53 +136,23 @@ impl Lease {
     ///     Ok(diesel::update(current).set(report::state.eq("published")).execute(conn).await? > 0)
     /// }
     /// ```
-    #[must_use]
     pub fn is_current(&self) -> IsCurrent {
-        IsCurrent {
-            table: self.table.clone(),
-            values: self.values(),
-        }
+        // Other values of the statement can stand before these, so they are not numbered.
+        let mut texts = self.table.named.texts.is_current.split('$');
+        let mut text = || texts.next().unwrap_or_default();
+        sql::<Bool>(text())
+            .bind::<Binary, _>(self.key_hash.to_vec())
+            .sql(text())
+            .bind::<BigInt, _>(self.grant_id)
+            .sql(text())
     }
 }
 
 /// The condition that a lease's token is current; see [`Lease::is_current`].
-#[derive(Clone, Debug)]
-pub struct IsCurrent {
-    table: Table,
-    values: [Value<'static>; 2],
-}
-
-impl Expression for IsCurrent {
-    type SqlType = Bool;
-}
-
-impl<T> AppearsOnTable<T> for IsCurrent {}
-
-impl<T> SelectableExpression<T> for IsCurrent {}
-
-impl<G> ValidGrouping<G> for IsCurrent {
-    type IsAggregate = is_aggregate::Never;
-}
-
-impl QueryId for IsCurrent {
-    type QueryId = ();
-    const HAS_STATIC_QUERY_ID: bool = false;
-}
-
-impl QueryFragment<Pg> for IsCurrent {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        // Other values of the statement can stand before these, so each is written where its number would.
-        let mut rest = self.table.named.texts.is_current.as_str();
-        for (index, value) in self.values.iter().enumerate() {
-            let mark = format!("${}", index + 1);
-            let Some((before, behind)) = rest.split_once(&mark) else {
-                continue;
-            };
-            out.push_sql(before);
-            push_value(&mut out, value, false)?;
-            rest = behind;
-        }
-        out.push_sql(rest);
-        Ok(())
-    }
-}
+pub type IsCurrent = SqlLiteral<
+    Bool,
+    UncheckedBind<
+        SqlLiteral<Bool, UncheckedBind<SqlLiteral<Bool>, AsExprOf<Vec<u8>, Binary>>>,
+        AsExprOf<i64, BigInt>,
+    >,
+>;

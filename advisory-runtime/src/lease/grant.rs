@@ -1,7 +1,7 @@
 //! What does this process know of a lease that it was granted?
 
-use super::Table;
 use super::statement::Value;
+use super::{Request, Table};
 use crate::renewal::{End, Hold, Stop, watch};
 use std::borrow::Cow;
 use std::fmt;
@@ -51,6 +51,27 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// A grant counts from when it was asked for.
+    pub(super) fn new(
+        table: &Table,
+        request: &Request,
+        grant_id: i64,
+        token: FencingToken,
+        sent: Instant,
+    ) -> Self {
+        Self {
+            table: table.clone(),
+            lock: request.name(),
+            key_hash: request.key_hash(),
+            grant_id,
+            token,
+            waited: Duration::ZERO,
+            keep: request.keep,
+            is_test: false,
+            hold: Arc::new(Hold::new(sent, request.ttl)),
+        }
+    }
+
     /// The fencing token of this grant.
     #[must_use]
     pub const fn token(&self) -> FencingToken {
@@ -97,6 +118,13 @@ impl Lease {
     pub(super) fn after(mut self, waited: Duration) -> Self {
         self.waited = waited;
         self
+    }
+
+    /// Whether its row would still be there if the transaction of [`complete`](Self::complete) was committed: what is kept no longer
+    /// can be gone.
+    pub(super) fn would_be_kept(&self) -> bool {
+        let keep = self.keep.unwrap_or_default();
+        matches!(self.hold.end(), End::Inside(since) if since.elapsed() < keep)
     }
 
     pub(super) fn name(&self) -> Cow<'static, str> {

@@ -19,34 +19,17 @@ use tokio::time::Instant;
 #[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
 pub struct Held {
-    lease: Lease,
-    finish: Option<oneshot::Sender<Finish>>,
-    max_hold: Option<Duration>,
-    keep: Option<Duration>,
-    since: Instant,
+    pub(super) lease: Lease,
+    pub(super) finish: Option<oneshot::Sender<Finish>>,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) keep: Option<Duration>,
+    pub(super) since: Instant,
     pub(super) telemetry: Option<Telemetry>,
     /// Its place in the order of locks.
     pub(super) taken: Option<Arc<LockSet>>,
 }
 
 impl Held {
-    pub(super) fn new(
-        lease: Lease,
-        finish: oneshot::Sender<Finish>,
-        max_hold: Option<Duration>,
-        keep: Option<Duration>,
-    ) -> Self {
-        Self {
-            lease,
-            finish: Some(finish),
-            max_hold,
-            keep,
-            since: Instant::now(),
-            telemetry: None,
-            taken: None,
-        }
-    }
-
     /// The lease, for the body: its token, and the writes that are conditional on it.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
@@ -70,10 +53,6 @@ impl Held {
     /// # Cancel safety
     ///
     /// Dropping it drops the body, and the lease goes on.
-    ///
-    /// # Examples
-    ///
-    /// The page of [`Leases::acquire`](super::Leases::acquire) has one.
     pub async fn run<F: Future>(&mut self, body: F) -> Result<F::Output, Error> {
         let outcome = self.watch(body).await;
         if matches!(outcome, Err(Error::HoldExceeded { .. })) {
@@ -127,7 +106,8 @@ impl Held {
     /// # Errors
     ///
     /// The body's own error as it is. For an `Ok` [`Error::LockLost`] when the lease was lost before the body had returned, when
-    /// somebody else has the key by now, or when it could not be kept: then the key may be free too early. A release that does not
+    /// somebody else has the key by now, or when it could not be kept: then the key may be free too early. Also when the transaction of
+    /// [`Lease::complete`] was rolled back and the key is not held any more, whatever the body says. A release that does not
     /// reach the server is no error: the lease was held while the body ran, and ends by itself.
     ///
     /// # Cancel safety
@@ -155,12 +135,14 @@ impl Held {
         let hold = Arc::clone(&self.lease.hold);
         let is_complete = hold.end() != End::Open;
         let was_held = is_complete || !hold.is_over();
-        // Kept already, unless the transaction of `complete` was rolled back.
         let ended = self.end(keep).await;
-        if !result.is_ok() || is_complete {
+        if !result.is_ok() {
             return Ok(result);
         }
         match ended {
+            // The transaction of `complete` was rolled back, and the lease was lost then.
+            Ok(false) if self.lease.would_be_kept() => Err(self.lost()),
+            _ if is_complete => Ok(result),
             _ if !was_held => Err(self.lost()),
             Ok(false) => Err(self.lost()),
             Err(error) if keep.is_some() => Err(self.lease.lost_because(Some(error.into()))),

@@ -10,7 +10,6 @@ use crate::Error;
 use crate::renewal::{Hold, Renew, renew_until_lost};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
@@ -45,7 +44,16 @@ pub(super) async fn run<S: Store>(
                 drop(ready.send(Err(error)));
             }
             if is_unanswered {
-                release(&leases, &possible_grant(&leases, &asked)).await;
+                // It may have been granted without an answer.
+                let (request, token) = (&asked.request, FencingToken(0));
+                let lease = Lease::new(
+                    &leases.table,
+                    request,
+                    asked.grant_id,
+                    token,
+                    Instant::now(),
+                );
+                release(&leases, &lease).await;
             }
             return;
         }
@@ -77,7 +85,7 @@ async fn acquire<S: Store>(
     ready: &mut oneshot::Sender<Result<Lease, Error>>,
     is_unanswered: &mut bool,
 ) -> Option<Result<Lease, Error>> {
-    let mut backoff = Backoff::new(&asked.request);
+    let mut backoff = Backoff::new(&asked.request, &leases.table);
     let is_sent = || asked.is_sent.load(Ordering::Relaxed);
     loop {
         asked.is_sent.store(false, Ordering::Relaxed);
@@ -102,21 +110,6 @@ async fn acquire<S: Store>(
             Ok(Some(lease)) => return Some(Ok(lease)),
             Err(error) => return Some(Err(error)),
         }
-    }
-}
-
-/// A lease that may have been granted without an answer, to release it.
-fn possible_grant<S: Store>(leases: &Leases<S>, asked: &Asked) -> Lease {
-    Lease {
-        table: leases.table.clone(),
-        lock: asked.request.name(),
-        key_hash: asked.request.key_hash(),
-        grant_id: asked.grant_id,
-        token: FencingToken(0),
-        waited: Duration::ZERO,
-        keep: None,
-        is_test: false,
-        hold: Arc::new(Hold::new(Instant::now(), asked.request.ttl)),
     }
 }
 
@@ -185,6 +178,12 @@ impl<S: Store> Renew for Renewal<'_, S> {
             self.leases.tell(Event::Renewed(self.lease));
         }
         Ok(is_held)
+    }
+
+    async fn is_ended(&self, left: Duration) -> Result<bool, Error> {
+        let store = &self.leases.store;
+        let is_kept = store.step(self.lease, Step::IsKept, self.request.every(), left);
+        Ok(is_kept.await? || !self.lease.would_be_kept())
     }
 
     fn failed(&self, error: &Error) {

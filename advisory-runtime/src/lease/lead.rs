@@ -1,8 +1,8 @@
 //! How does one process of several lead?
 
 use super::backoff::chance;
-use super::store::is_unreachable;
-use super::{FencingToken, Lease, Request, Source};
+use super::store::{Store, is_unreachable};
+use super::{Lease, Leases, Request, Source};
 use crate::{Error, Wait};
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -11,42 +11,10 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// A time in which this process leads. A copy is the same term.
-#[derive(Clone, Debug)]
-pub struct Term(Lease);
-
-impl Term {
-    /// The fencing token: larger in each later term, whichever process leads in it.
-    #[must_use]
-    pub const fn token(&self) -> FencingToken {
-        self.0.token()
-    }
-
-    /// Whether this process leads, by its own pessimistic clock; see [`Lease::is_held`].
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
-
-    /// Resolves when the term ends: for tasks that the body has spawned, which are not dropped with it.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only waits.
-    pub async fn lost(&self) {
-        self.0.lost().await;
-    }
-
-    /// The lease, to [`fence`](Lease::fence) what is written in this term.
-    #[must_use]
-    pub const fn lease(&self) -> &Lease {
-        &self.0
-    }
-}
-
 /// Campaigns for ever: waits until the key is free, runs the body while this process leads, and campaigns again.
 ///
-/// The body is dropped before the lease is lost. After its `Ok` the leadership is given up, and this process campaigns again when the
+/// The body gets the lease of its term, whose token is larger than in each earlier term, whichever process led in it. It is dropped
+/// before the lease is lost; tasks that it has spawned are not, and learn it from [`Lease::lost`]. After its `Ok` the leadership is given up, and this process campaigns again when the
 /// others had a chance. While the server cannot be reached, it tries on. To give the leadership up when the process shuts down, use
 /// [`lead_until`]; dropping this future gives it up in the background, which a runtime that ends may not carry out.
 ///
@@ -79,7 +47,7 @@ impl Term {
 ///             minute.tick().await;
 ///             let mut conn = pool.connection().await?;
 ///             conn.transaction(async |conn| {
-///                 term.lease().fence(conn).await?; // refused when another process leads by now
+///                 term.fence(conn).await?; // refused when another process leads by now
 ///                 diesel::sql_query("DELETE FROM session WHERE expires < now()").execute(conn).await?;
 ///                 Ok::<_, Error>(())
 ///             })
@@ -92,17 +60,14 @@ impl Term {
 pub async fn lead<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
-    mut body: impl FnMut(Term) -> F,
+    body: impl FnMut(Lease) -> F,
 ) -> Result<Infallible, E>
 where
     E: From<Error>,
     F: Future<Output = Result<(), E>>,
 {
-    let request = request.into().wait(Wait::Forever);
-    let campaign = Campaign::new(source, request);
-    loop {
-        campaign.term(pending(), &mut body).await?;
-    }
+    lead_until(source, request, pending(), body).await?;
+    pending().await
 }
 
 /// As [`lead`], until `shutdown` resolves: then the body is dropped, the leadership is given up at once, and `Ok` is returned when the
@@ -119,46 +84,38 @@ where
 /// # Cancel safety
 ///
 /// As [`lead`].
-///
-/// # Examples
-///
-/// The guide's page on [leader election](crate::guide::leadership) has one.
 pub async fn lead_until<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
     shutdown: impl Future<Output = ()>,
-    mut body: impl FnMut(Term) -> F,
+    mut body: impl FnMut(Lease) -> F,
 ) -> Result<(), E>
 where
     E: From<Error>,
     F: Future<Output = Result<(), E>>,
 {
     let mut shutdown = pin!(shutdown);
-    let request = request.into().wait(Wait::Forever);
-    let campaign = Campaign::new(source, request);
+    let mut request = request.into().wait(Wait::Forever);
+    request.keep = None;
+    let campaign = Campaign {
+        leases: source.leases(),
+        request,
+    };
     while !campaign.term(shutdown.as_mut(), &mut body).await? {}
     Ok(())
 }
 
-struct Campaign<S: Source> {
-    leases: super::Leases<S::Store>,
+struct Campaign<S> {
+    leases: Leases<S>,
     request: Request,
 }
 
-impl<S: Source> Campaign<S> {
-    fn new(source: &S, mut request: Request) -> Self {
-        request.keep = None;
-        Self {
-            leases: source.leases(),
-            request,
-        }
-    }
-
+impl<S: Store> Campaign<S> {
     /// Campaigns and leads once. Whether `shutdown` has ended it.
     async fn term<E: From<Error>, F: Future<Output = Result<(), E>>>(
         &self,
         shutdown: impl Future<Output = ()>,
-        body: &mut impl FnMut(Term) -> F,
+        body: &mut impl FnMut(Lease) -> F,
     ) -> Result<bool, E> {
         let mut shutdown = pin!(shutdown);
         // Boxed, as what follows: a campaign lasts for long, and should not be large in its caller.
@@ -168,13 +125,18 @@ impl<S: Source> Campaign<S> {
         };
         let mut held = match acquired {
             Ok(held) => held,
-            Err(error) if error.is_busy() || is_unreachable(&error) || is_standby(&error) => {
-                return Ok(self.pause(shutdown).await);
+            Err(error) => {
+                if error.is_busy()
+                    || is_unreachable(&error)
+                    || matches!(error, Error::Standby { .. })
+                {
+                    return Ok(self.pause(shutdown).await);
+                }
+                return Err(error.into());
             }
-            Err(error) => return Err(error.into()),
         };
-        let term = Term(held.lease().clone());
-        let Some(led) = unless(shutdown.as_mut(), Box::pin(held.run(body(term)))).await else {
+        let term = body(held.lease().clone());
+        let Some(led) = unless(shutdown.as_mut(), Box::pin(held.run(term))).await else {
             drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
             return Ok(true);
         };
@@ -211,8 +173,4 @@ async fn unless<T>(
         future.as_mut().poll(context).map(Some)
     })
     .await
-}
-
-const fn is_standby(error: &Error) -> bool {
-    matches!(error, Error::Standby { .. })
 }

@@ -1,15 +1,15 @@
 //! How is a lease acquired that renews and releases by itself?
 
-use super::queries::Which;
 use super::store::Store;
 use super::{Event, Held, Lease, Request, Row, Table, keeper, running};
 use crate::observe::Telemetry;
-use crate::{Error, LockKey, Wait};
+use crate::{Error, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// How long the server may take to say whether a call waits for itself: at least, and at most.
 const SOON: Duration = Duration::from_secs(1);
@@ -137,15 +137,21 @@ impl<S: Store> Leases<S> {
         }
         let (ready, granted) = oneshot::channel();
         let (finish, finished) = oneshot::channel();
-        let (lock, limit, keep) = (request.name(), request.max_hold, request.keep);
+        let (lock, max_hold, keep) = (request.name(), request.max_hold, request.keep);
         drop(runtime.spawn(keeper::run(self.clone(), request, ready, finished)));
         let Ok(granted) = granted.await else {
             let reason = "the runtime is shutting down";
             return Err(Error::NoRuntime { lock, reason });
         };
-        let mut held = Held::new(granted?, finish, limit, keep);
-        held.taken = taken;
-        Ok(held)
+        Ok(Held {
+            lease: granted?,
+            finish: Some(finish),
+            max_hold,
+            keep,
+            since: Instant::now(),
+            telemetry: None,
+            taken,
+        })
     }
 
     /// Whether one of these is held in this table, and not in another one or another database. Without an answer, the call waits as
@@ -168,26 +174,11 @@ impl<S: Store> Leases<S> {
         asked.unwrap_or(false)
     }
 
-    /// [`Table::find`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::find`], and [`Error::Pool`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    pub async fn find(&self, key: impl LockKey) -> Result<Option<Row>, Error> {
-        let which = Which::Key(advisory_pattern::sha256(&key.rendered()));
-        let rows = self.store.rows(&self.table, which).await?;
-        Ok(rows.into_iter().next())
-    }
-
     /// [`Table::holds`], on a connection of the pool.
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find).
+    /// As [`Table::holds`], and [`Error::Pool`].
     ///
     /// # Cancel safety
     ///
@@ -200,39 +191,13 @@ impl<S: Store> Leases<S> {
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find).
+    /// As [`Table::list`], and [`Error::Pool`].
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
     pub async fn list(&self) -> Result<Vec<Row>, Error> {
-        self.store.rows(&self.table, Which::All).await
-    }
-
-    /// [`Table::sweep`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::sweep`], and [`Error::Pool`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: some rows are removed and some are not.
-    pub async fn sweep(&self) -> Result<usize, Error> {
-        self.store.sweep(&self.table).await
-    }
-
-    /// [`Table::set_up`], on a connection of the pool.
-    ///
-    /// # Errors
-    ///
-    /// As [`Table::set_up`], and [`Error::Pool`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: the table is there or not.
-    pub async fn set_up(&self) -> Result<(), Error> {
-        self.store.set_up(&self.table).await
+        self.store.list(&self.table).await
     }
 
     pub(super) fn tell(&self, event: Event<'_>) {
@@ -252,7 +217,7 @@ fn runtime(request: &Request) -> Result<Handle, Error> {
         return Err(Error::NoRuntime { lock, reason });
     };
     // tokio says it in no other way.
-    let timer = catch_unwind(|| drop(tokio::time::sleep_until(tokio::time::Instant::now())));
+    let timer = catch_unwind(|| drop(tokio::time::sleep_until(Instant::now())));
     if timer.is_err() {
         let reason =
             "the tokio runtime has no timer: call `enable_time` or `enable_all` on its builder";

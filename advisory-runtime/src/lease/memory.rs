@@ -3,11 +3,9 @@
 //! They promise what the table of a database does, by tokio's clock: after `tokio::time::pause` a lease of a day can end at once.
 
 use super::backoff::Refusal;
-use super::queries::Which;
 use super::store::{Asked, Step, Store};
 use super::{FencingToken, Lease, Leases, Row, Table};
 use crate::Error;
-use crate::renewal::Hold;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -117,7 +115,10 @@ impl Store for InMemory {
         let key_hash = request.key_hash();
         let mut rows = self.rows();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
-            return Ok(Err(Refusal::held(entry.until - sent, None)));
+            return Ok(Err(Refusal::Held {
+                left: entry.until - sent,
+                lock_timeout: None,
+            }));
         }
         rows.last_token += 1;
         let entry = Entry {
@@ -131,17 +132,7 @@ impl Store for InMemory {
         };
         let token = FencingToken(entry.token);
         rows.by_key.insert(key_hash, entry);
-        Ok(Ok(Lease {
-            table: table.clone(),
-            lock: request.name(),
-            key_hash,
-            grant_id: asked.grant_id,
-            token,
-            waited: Duration::ZERO,
-            keep: request.keep,
-            is_test: false,
-            hold: Arc::new(Hold::new(sent, request.ttl)),
-        }))
+        Ok(Ok(Lease::new(table, request, asked.grant_id, token, sent)))
     }
 
     async fn step(
@@ -159,6 +150,7 @@ impl Store for InMemory {
                     entry.until = entry.until.max(now + ttl);
                 }
                 Step::Release if !was_kept => entry.until = entry.until.min(now),
+                Step::IsKept => return was_kept,
                 Step::Keep(keep) if is_valid => (entry.is_kept, entry.until) = (true, now + keep),
                 _ => return false,
             }
@@ -166,6 +158,7 @@ impl Store for InMemory {
         });
         match step {
             Step::Renew(ttl) if done => lease.hold.renewed(now, ttl),
+            Step::IsKept => {}
             _ => lease.hold.lose(),
         }
         Ok(done)
@@ -175,15 +168,9 @@ impl Store for InMemory {
         Ok(self.change(lease, |entry| entry.is_valid() && !entry.is_kept))
     }
 
-    async fn rows(&self, _: &Table, which: Which) -> Result<Vec<Row>, Error> {
+    async fn list(&self, _: &Table) -> Result<Vec<Row>, Error> {
         let rows = self.rows();
-        let valid = rows.by_key.iter().filter(|(hash, entry)| {
-            let is_asked = match which {
-                Which::Key(key) => **hash == key,
-                Which::All => true,
-            };
-            is_asked && entry.is_valid()
-        });
+        let valid = rows.by_key.iter().filter(|(_, entry)| entry.is_valid());
         let mut valid: Vec<Row> = valid.map(|(hash, entry)| entry.row(*hash)).collect();
         valid.sort_by_key(|row| row.remaining);
         Ok(valid)
@@ -194,9 +181,5 @@ impl Store for InMemory {
         let before = rows.by_key.len();
         rows.by_key.retain(|_, entry| entry.is_valid());
         Ok(before - rows.by_key.len())
-    }
-
-    async fn set_up(&self, _: &Table) -> Result<(), Error> {
-        Ok(())
     }
 }

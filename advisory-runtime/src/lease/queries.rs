@@ -1,12 +1,12 @@
 //! Who holds which key, and what does a refused statement mean? And the removal of rows that have expired.
 
 use super::sql::{IS_STANDBY, SWEPT};
-use super::statement::{RowColumns, Statement, Value, count, is_conflict};
+use super::statement::{RowColumns, Statement, Value, count};
 use super::steps::require_no_transaction;
-use super::{Row, Table};
+use super::{Request, Row, Table};
 use crate::error::is_connection_lost;
-use crate::{Connection, Error, LockKey};
-use advisory_pattern::sha256;
+use crate::renewal::is_conflict;
+use crate::{Connection, Error};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::borrow::Cow;
@@ -30,37 +30,19 @@ impl Table {
     /// # Examples
     ///
     /// ```no_run
-    /// # use advisory_runtime::{Error, lease::Table};
+    /// # use advisory_runtime::{Error, lease::{Request, Table}};
     /// # use diesel_async::AsyncPgConnection;
     /// async fn who(conn: &mut AsyncPgConnection) -> Result<Option<String>, Error> {
-    ///     let row = Table::new().find_text(conn, "report:2026-11").await?;
+    ///     let row = Table::new().find(conn, Request::text("report:2026-11")).await?;
     ///     Ok(row.map(|row| format!("{} for {:?}", row.holder, row.remaining)))
     /// }
     /// ```
     pub async fn find<C: Connection>(
         &self,
         conn: &mut C,
-        key: impl LockKey,
+        key: impl Into<Request>,
     ) -> Result<Option<Row>, Error> {
-        self.find_text(conn, &key.rendered()).await
-    }
-
-    /// As [`find`](Self::find), by the key's text, byte for byte as the pattern renders it.
-    ///
-    /// # Errors
-    ///
-    /// As [`find`](Self::find).
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only reads.
-    pub async fn find_text<C: Connection>(
-        &self,
-        conn: &mut C,
-        key: &str,
-    ) -> Result<Option<Row>, Error> {
-        let rows = self.rows(conn.pg(), Which::Key(sha256(key))).await?;
-        Ok(rows.into_iter().next())
+        self.find_hash(conn.pg(), key.into().key_hash()).await
     }
 
     /// Every lease that is held and every key that is kept, soonest to expire first. It reads the whole table: for administrators.
@@ -78,27 +60,23 @@ impl Table {
     ///
     /// Cancel safe: it only reads.
     pub async fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
-        self.rows(conn.pg(), Which::All).await
+        let rows = self.answered(conn.pg(), self.all()).await;
+        rows.map(sorted)
     }
 
-    pub(super) async fn rows(
+    async fn answered<const N: usize>(
         &self,
         conn: &mut AsyncPgConnection,
-        which: Which,
+        statement: Statement<'_, N, RowColumns>,
     ) -> Result<Vec<Row>, Error> {
-        let texts = &self.named.texts;
-        let rows: Result<Vec<Row>, _> = match which {
-            Which::Key(hash) => {
-                let values = [Value::Hash(hash)];
-                let find: Statement<'_, 1, RowColumns> = Statement::new(&texts.find, values);
-                RunQueryDsl::load(find, conn).await
-            }
-            Which::All => RunQueryDsl::load(self.all(), conn).await,
-        };
-        match rows {
-            Ok(rows) => Ok(sorted(rows)),
+        match RunQueryDsl::load(statement, conn).await {
+            Ok(rows) => Ok(rows),
             Err(error) => Err(self.explain(conn, error, self.name().into()).await),
         }
+    }
+
+    fn one(&self, hash: [u8; 32]) -> Statement<'_, 1, RowColumns> {
+        Statement::new(&self.named.texts.find, [Value::Hash(hash)])
     }
 
     fn all(&self) -> Statement<'_, 0, RowColumns> {
@@ -110,6 +88,26 @@ impl Table {
     pub(crate) fn list_blocking(&self, conn: &mut diesel::PgConnection) -> Result<Vec<Row>, Error> {
         let rows = diesel::RunQueryDsl::load(self.all(), conn);
         rows.map(sorted).map_err(Error::Database)
+    }
+
+    /// [`find`](Self::find), by the key's hash.
+    pub(crate) async fn find_hash(
+        &self,
+        conn: &mut AsyncPgConnection,
+        hash: [u8; 32],
+    ) -> Result<Option<Row>, Error> {
+        Ok(self.answered(conn, self.one(hash)).await?.pop())
+    }
+
+    /// The same on a connection of Diesel's own.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn find_hash_blocking(
+        &self,
+        conn: &mut diesel::PgConnection,
+        hash: [u8; 32],
+    ) -> Result<Option<Row>, Error> {
+        let rows: Result<Vec<Row>, _> = diesel::RunQueryDsl::load(self.one(hash), conn);
+        Ok(rows.map_err(Error::Database)?.pop())
     }
 
     /// Removes all rows that have expired, and says how many. Acquisitions do it too, a few at a time; call this nightly if a table
@@ -170,13 +168,6 @@ impl Table {
             _ => Error::Database(error),
         }
     }
-}
-
-/// Which rows of the table.
-#[derive(Clone, Copy, Debug)]
-pub enum Which {
-    Key([u8; 32]),
-    All,
 }
 
 fn sorted(mut rows: Vec<Row>) -> Vec<Row> {

@@ -114,6 +114,13 @@ impl Request {
         self
     }
 
+    /// As of a lock.
+    #[doc(hidden)]
+    pub fn in_function(mut self, function: &'static str) -> Self {
+        self.origin = self.origin.in_function(function);
+        self
+    }
+
     /// Where the call is, unless the request says it.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn with_origin(mut self) -> Self {

@@ -9,7 +9,13 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` gives a lease no connections",
     label = "expected a pool of bb8 or deadpool, or `advisory_runtime::lease::Leases`",
-    note = "enable the feature `bb8` or `deadpool` of `advisory-runtime`; for a pool of your own write `Leases::new(pool)`"
+    note = "for a pool of your own write `Leases::new(pool)`"
+)]
+#[cfg_attr(
+    not(all(feature = "bb8", feature = "deadpool")),
+    diagnostic::on_unimplemented(
+        note = "for these pools switch on the feature `bb8` or `deadpool` of `advisory-runtime`"
+    )
 )]
 pub trait Source {
     /// Where the leases are.
@@ -44,7 +50,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 }
 
 #[cfg(feature = "bb8")]
-impl Source for diesel_async::pooled_connection::bb8::Pool<diesel_async::AsyncPgConnection> {
+impl<M: bb8::ManageConnection> Source for bb8::Pool<M>
+where
+    Self: Store,
+{
     type Store = Self;
 
     fn leases(&self) -> Leases<Self> {
@@ -53,7 +62,10 @@ impl Source for diesel_async::pooled_connection::bb8::Pool<diesel_async::AsyncPg
 }
 
 #[cfg(feature = "deadpool")]
-impl Source for diesel_async::pooled_connection::deadpool::Pool<diesel_async::AsyncPgConnection> {
+impl<M: deadpool::managed::Manager> Source for deadpool::managed::Pool<M>
+where
+    Self: Store,
+{
     type Store = Self;
 
     fn leases(&self) -> Leases<Self> {
@@ -67,11 +79,11 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, 
     source.leases().followed(request).await
 }
 
-/// [`Leases::sweep`]: removes all rows of a table that have expired.
+/// [`Table::sweep`](super::Table::sweep), on a connection of the pool: removes all rows of the table that have expired.
 ///
 /// # Errors
 ///
-/// As [`Leases::sweep`].
+/// As [`Table::sweep`](super::Table::sweep), and [`Error::Pool`].
 ///
 /// # Cancel safety
 ///
@@ -88,5 +100,6 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, 
 /// }
 /// ```
 pub async fn sweep(source: &impl Source) -> Result<usize, Error> {
-    source.leases().sweep().await
+    let leases = source.leases();
+    leases.store.sweep(&leases.table).await
 }

@@ -3,7 +3,6 @@
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{BigInt, Binary, Bool, Nullable, Text};
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 use std::marker::PhantomData;
@@ -37,7 +36,7 @@ pub(super) type RowColumns = (
 );
 
 /// The columns of the answer to an acquisition.
-pub(super) type GrantColumns = (Nullable<BigInt>, BigInt, Text);
+pub(super) type GrantColumns = (Nullable<BigInt>, BigInt, BigInt);
 
 impl<'s, const N: usize, Columns> Statement<'s, N, Columns> {
     pub(super) const fn new(text: &'s str, values: [Value<'s>; N]) -> Self {
@@ -59,36 +58,6 @@ pub(super) async fn count<const N: usize>(
     conn.execute_returning_count(statement).await
 }
 
-/// Whether somebody else wrote the row at the same moment, which only stricter levels than READ COMMITTED say.
-pub(super) const fn is_conflict(error: &DieselError) -> bool {
-    matches!(
-        error,
-        DieselError::DatabaseError(DatabaseErrorKind::SerializationFailure, _)
-    )
-}
-
-/// Adds a value where it stands, or behind a text that has its number already.
-pub(super) fn push_value<'b>(
-    out: &mut AstPass<'_, 'b, Pg>,
-    value: &'b Value<'_>,
-    is_numbered: bool,
-) -> QueryResult<()> {
-    macro_rules! push {
-        ($sql_type:ty, $rust:ty, $value:expr) => {
-            if is_numbered {
-                out.push_bind_param_value_only::<$sql_type, $rust>($value)
-            } else {
-                out.push_bind_param::<$sql_type, $rust>($value)
-            }
-        };
-    }
-    match value {
-        Value::Hash(hash) => push!(Binary, [u8], hash.as_slice()),
-        Value::Number(number) => push!(BigInt, i64, number),
-        Value::Text(text) => push!(Nullable<Text>, Option<&str>, text),
-    }
-}
-
 impl<const N: usize, Columns> QueryId for Statement<'_, N, Columns> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
@@ -101,8 +70,13 @@ impl<const N: usize, Columns> Query for Statement<'_, N, Columns> {
 impl<const N: usize, Columns> QueryFragment<Pg> for Statement<'_, N, Columns> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(self.text);
-        let mut values = self.values.iter();
-        values.try_for_each(|value| push_value(&mut out, value, true))
+        self.values.iter().try_for_each(|value| match value {
+            Value::Hash(hash) => out.push_bind_param_value_only::<Binary, [u8]>(hash.as_slice()),
+            Value::Number(number) => out.push_bind_param_value_only::<BigInt, i64>(number),
+            Value::Text(text) => {
+                out.push_bind_param_value_only::<Nullable<Text>, Option<&str>>(text)
+            }
+        })
     }
 }
 

@@ -3,17 +3,14 @@
 use super::backoff::{Backoff, Refusal};
 use super::request::{lasts, milliseconds};
 use super::row::micros;
-use super::sql::SWEPT_BESIDE;
-use super::statement::{GrantColumns, Statement, Value, count, is_conflict};
+use super::statement::{GrantColumns, Statement, Value, count};
 use super::{FencingToken, Lease, Request, Table, running};
 use crate::driver::{Driver, depth};
-use crate::renewal::Hold;
+use crate::renewal::is_conflict;
 use crate::{Connection, Error};
-use diesel::result::Error as DieselError;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -63,7 +60,7 @@ impl Table {
         let request = request.into();
         request.check()?;
         drop(running::asked(&request));
-        let mut backoff = Backoff::new(&request);
+        let mut backoff = Backoff::new(&request, self);
         let grant_id = random();
         loop {
             match self.attempt(conn.pg(), &request, grant_id).await? {
@@ -83,6 +80,11 @@ impl Table {
         require_no_transaction(conn, || request.name())?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
         let key_hash = request.key_hash();
+        // Rows that a test's transaction removes would be locked to its end: it looks behind the last one.
+        let mut swept_from = [u8::MAX; 32];
+        if !is_test {
+            swept_from[..8].copy_from_slice(&random().to_be_bytes());
+        }
         let sent = Instant::now();
         let statement: Statement<'_, 8, GrantColumns> = Statement::new(
             &self.named.texts.acquire,
@@ -94,27 +96,21 @@ impl Table {
                 Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
                 Value::Number(milliseconds(request.ttl)),
                 Value::Number(self.grant_lock(&key_hash)),
-                // Rows that a test's transaction removes would be locked to its end.
-                Value::Number(if is_test { 0 } else { SWEPT_BESIDE }),
+                Value::Hash(swept_from),
             ],
         );
-        let answer: Result<(Option<i64>, i64, String), _> =
+        let answer: Result<(Option<i64>, i64, i64), _> =
             RunQueryDsl::get_result(statement, conn).await;
         match answer {
-            Ok((Some(token), ..)) => Ok(Ok(Lease {
-                table: self.clone(),
-                lock: request.name(),
-                key_hash,
-                grant_id,
-                token: FencingToken(token),
-                waited: Duration::ZERO,
-                keep: request.keep,
-                is_test,
-                hold: Arc::new(Hold::new(sent, request.ttl)),
-            })),
-            Ok((None, left, lock_timeout)) => {
-                Ok(Err(Refusal::held(micros(left), Some(&lock_timeout))))
+            Ok((Some(token), ..)) => {
+                let token = FencingToken(token);
+                let lease = Lease::new(self, request, grant_id, token, sent);
+                Ok(Ok(Lease { is_test, ..lease }))
             }
+            Ok((None, left, lock_timeout)) => Ok(Err(Refusal::Held {
+                left: micros(left),
+                lock_timeout: Some(micros(lock_timeout)).filter(|limit| !limit.is_zero()),
+            })),
             Err(error) if is_conflict(&error) => Ok(Err(Refusal::Conflict)),
             Err(error) => Err(self.explain(conn, error, request.name()).await),
         }
@@ -137,10 +133,6 @@ impl Table {
     /// # Cancel safety
     ///
     /// Cancel safe: it is renewed or not, and the lease's own clock counts from before.
-    ///
-    /// # Examples
-    ///
-    /// The page of [`Table::acquire`] has one.
     pub async fn renew<C: Connection>(
         &self,
         conn: &mut C,
@@ -176,9 +168,10 @@ impl Table {
     pub async fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         let conn = conn.pg();
         require_no_transaction(conn, || lease.name())?;
-        let released = count(conn, &self.named.texts.release, lease.values()).await;
+        let released = self.told(conn, lease, &self.named.texts.release, lease.values());
+        let released = released.await;
         lease.hold.lose();
-        self.told(conn, lease, released).await
+        released
     }
 
     /// Leaves the key taken for this time from now on, by nobody who could renew, release or write under it; `false` when it was
@@ -225,9 +218,18 @@ impl Table {
     ///
     /// Cancel safe: it only reads.
     pub async fn holds<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
-        let conn = conn.pg();
-        let found = count(conn, &self.named.texts.holds, lease.values()).await;
-        self.told(conn, lease, found).await
+        let text = &self.named.texts.holds;
+        self.told(conn.pg(), lease, text, lease.values()).await
+    }
+
+    /// Whether this grant's key is kept, once the transaction that changes the row has ended.
+    pub(super) async fn is_kept(
+        &self,
+        conn: &mut AsyncPgConnection,
+        lease: &Lease,
+    ) -> Result<bool, Error> {
+        let text = &self.named.texts.is_kept;
+        self.told(conn, lease, text, lease.values()).await
     }
 
     /// Sets a new end, if the lease is held.
@@ -241,17 +243,18 @@ impl Table {
         lasts(time, || lease.name())?;
         let [hash, grant] = lease.values();
         let values = [hash, grant, Value::Number(milliseconds(time))];
-        let changed = count(conn, text, values).await;
-        self.told(conn, lease, changed).await
+        self.told(conn, lease, text, values).await
     }
 
-    async fn told(
+    /// Whether the statement has found or changed the lease's row.
+    async fn told<const N: usize>(
         &self,
         conn: &mut AsyncPgConnection,
         lease: &Lease,
-        rows: Result<usize, DieselError>,
+        text: &str,
+        values: [Value<'_>; N],
     ) -> Result<bool, Error> {
-        match rows {
+        match count(conn, text, values).await {
             Ok(rows) => Ok(rows > 0),
             Err(error) => Err(self.explain(conn, error, lease.name()).await),
         }

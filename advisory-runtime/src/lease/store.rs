@@ -1,11 +1,10 @@
 //! Where are leases: in a table of a database, reached through a pool, or in memory?
 
 use super::backoff::{LAST_TRY, Refusal};
-use super::queries::Which;
 use super::{Lease, Request, Row, Table};
+use crate::Error;
 use crate::pool::Pool;
 use crate::renewal::{self, Borrowed, Dedicated, UNANSWERED};
-use crate::{Connection, Error};
 use diesel_async::AsyncPgConnection;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,6 +17,8 @@ pub enum Step {
     Renew(Duration),
     Release,
     Keep(Duration),
+    /// Not a change: whether the key is kept.
+    IsKept,
 }
 
 /// What a call asks for, the same in each of its tries.
@@ -59,17 +60,10 @@ pub trait Store: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<bool, Error>> + Send;
 
     #[doc(hidden)]
-    fn rows(
-        &self,
-        table: &Table,
-        which: Which,
-    ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
+    fn list(&self, table: &Table) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
 
     #[doc(hidden)]
     fn sweep(&self, table: &Table) -> impl Future<Output = Result<usize, Error>> + Send;
-
-    #[doc(hidden)]
-    fn set_up(&self, table: &Table) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 impl<P: Pool + Clone + Send + 'static> Store for P {
@@ -126,16 +120,12 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         table.holds(&mut self.connection().await?, lease).await
     }
 
-    async fn rows(&self, table: &Table, which: Which) -> Result<Vec<Row>, Error> {
-        table.rows(self.connection().await?.pg(), which).await
+    async fn list(&self, table: &Table) -> Result<Vec<Row>, Error> {
+        table.list(&mut self.connection().await?).await
     }
 
     async fn sweep(&self, table: &Table) -> Result<usize, Error> {
         table.sweep(&mut self.connection().await?).await
-    }
-
-    async fn set_up(&self, table: &Table) -> Result<(), Error> {
-        table.set_up(&mut self.connection().await?).await
     }
 }
 
@@ -151,6 +141,7 @@ impl renewal::Step for StepOf<'_> {
             Step::Renew(ttl) => table.renew(conn, lease, ttl).await,
             Step::Release => table.release(conn, lease).await,
             Step::Keep(keep) => table.keep(conn, lease, keep).await,
+            Step::IsKept => table.is_kept(conn, lease).await,
         }
     }
 }

@@ -235,28 +235,3 @@ fn this_process() -> Arc<str> {
     }
     name.into()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Table;
-    use std::sync::Arc;
-
-    #[test]
-    fn a_calls_table_costs_no_statement_and_no_name() {
-        let (first, second) = (Table::new(), Table::new());
-        assert!(Arc::ptr_eq(&first.named, &second.named));
-        assert!(Arc::ptr_eq(&first.holder, &second.holder));
-    }
-
-    #[test]
-    fn each_table_and_key_has_a_grant_lock_of_its_own() {
-        let other = Table::new().named("other").unwrap_or_default();
-        let locks = [
-            Table::new().grant_lock(&[0; 32]),
-            Table::new().grant_lock(&[1; 32]),
-            other.grant_lock(&[0; 32]),
-        ];
-        assert_ne!(locks[0], locks[1]);
-        assert_ne!(locks[0], locks[2]);
-    }
-}

@@ -1,9 +1,12 @@
 //! How locks are acquired, in either scope.
 
 use super::guard::{Held, Place, Scope, inside};
+use super::poll::poll;
 use super::{hand_over, nested, session, xact};
+use crate::debug::idle::Statements;
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
+use crate::request::Acquired;
 use crate::{Error, Isolation, Request, debug};
 use std::num::NonZeroU32;
 
@@ -27,19 +30,64 @@ async fn begin_inner<O: ?Sized, D: Driver>(
     if debug::is_on() {
         Box::pin(check(&mut held)).await?;
     }
-    match held.outer {
-        None if request.isolation == Isolation::ReadCommitted => {
-            xact::begin(&mut held, &request).await?;
-        }
-        None => Box::pin(hand_over::begin(&mut held, &request)).await?,
-        Some(outer) => nested::begin(&mut held, outer, &request).await?,
+    if request.poll.is_some() {
+        Box::pin(poll(&mut held, &request, None)).await?;
+    } else {
+        ask(&mut held, &request).await?;
     }
-    mark_transaction_open(held.driver()).map_err(Error::Database)?;
-    let depth = inside(held.outer);
-    let (conn, checks) = held.driver_and_checks();
-    debug::set_token(conn, checks, depth).await;
-    checks.locks.held(Some(depth));
+    mark_held(&mut held).await?;
     Ok(held)
+}
+
+/// Asks for transaction-level locks.
+pub(super) async fn ask<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> Result<(), Error> {
+    match held.outer {
+        None if request.isolation == Isolation::ReadCommitted => xact::begin(held, request).await,
+        None => Box::pin(hand_over::begin(held, request)).await,
+        Some(outer) => nested::begin(held, outer, request).await,
+    }
+}
+
+/// Takes the locks for the transaction that is open, in its middle.
+pub(crate) async fn lock<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Acquired, Error> {
+    let mut telemetry = request.telemetry("xact");
+    let locked = lock_inner(owner, place, request).await;
+    match &locked {
+        Ok(acquired) => telemetry.record_left(acquired.waited),
+        Err(error) => telemetry.record_refusal(error),
+    }
+    locked
+}
+
+async fn lock_inner<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<Acquired, Error> {
+    let mut held = prepare_guard(owner, place, Scope::Xact, &request)?;
+    let outer = held.outer;
+    let Some(outer) = outer.filter(|_| is_inside(held.driver(), outer)) else {
+        let lock = held.name.text();
+        return Err(Error::NotInTransaction { lock });
+    };
+    if debug::is_on() {
+        Box::pin(check(&mut held)).await?;
+    }
+    if request.poll.is_some() {
+        Box::pin(poll(&mut held, &request, Some(outer))).await?;
+    } else {
+        nested::lock(&mut held, outer, &request).await?;
+    }
+    held.checks.locks.held(Some(inside(Some(outer))));
+    held.checks.locks.leave(outer);
+    Ok(held.acquired())
 }
 
 /// Takes session-level locks.
@@ -62,12 +110,33 @@ async fn acquire_inner<O: ?Sized, D: Driver>(
     if debug::is_on() {
         Box::pin(check(&mut held)).await?;
     }
-    session::acquire(&mut held, &request).await?;
-    held.checks.locks.held(None);
+    if request.poll.is_some() {
+        Box::pin(poll(&mut held, &request, None)).await?;
+    } else {
+        session::acquire(&mut held, &request).await?;
+    }
+    mark_held(&mut held).await?;
     Ok(held)
 }
 
-fn record_outcome<O: ?Sized, D: Driver>(
+/// Notes that the locks are held, for Diesel and for the checks of a debug build.
+pub(super) async fn mark_held<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+) -> Result<(), Error> {
+    if held.scope == Scope::Session {
+        held.checks.locks.held(None);
+        return Ok(());
+    }
+    mark_transaction_open(held.driver()).map_err(Error::Database)?;
+    let depth = inside(held.outer);
+    let (conn, checks) = held.driver_and_checks();
+    debug::set_token(conn, checks, depth).await;
+    checks.locks.held(Some(depth));
+    checks.statements = Statements::follow(conn);
+    Ok(())
+}
+
+pub(super) fn record_outcome<O: ?Sized, D: Driver>(
     mut telemetry: Telemetry,
     held: Result<Held<'_, O, D>, Error>,
 ) -> Result<Held<'_, O, D>, Error> {
@@ -85,7 +154,7 @@ fn record_outcome<O: ?Sized, D: Driver>(
 }
 
 /// Checks what can be known without the server.
-fn prepare_guard<'o, O: ?Sized, D: Driver>(
+pub(super) fn prepare_guard<'o, O: ?Sized, D: Driver>(
     owner: &'o mut O,
     place: Place<O, D>,
     scope: Scope,
@@ -97,26 +166,33 @@ fn prepare_guard<'o, O: ?Sized, D: Driver>(
         let (lock, slice) = (name.text(), "keys");
         return Err(Error::NoKeys { lock, slice });
     }
+    if request.keys.len() > 1 && !request.permits.is_empty() {
+        let (lock, keys) = (name.text(), request.keys.len());
+        return Err(Error::TooManyKeys { lock, keys, max: 1 });
+    }
     let conn = held.driver();
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),
         Ok(None) if !conn.is_broken() => None,
         _ => return Err(Error::BrokenConnection { lock: name.text() }),
     };
-    // A transaction that a test began is, to the code under test, none.
-    let is_inside = outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken());
     let needs_outside = scope == Scope::Session
         || request.refuses_nested
         || request.isolation != Isolation::ReadCommitted;
-    if is_inside && needs_outside {
+    if needs_outside && is_inside(conn, outer) {
         return Err(Error::InTransaction { lock: name.text() });
     }
     held.outer = outer;
     Ok(held)
 }
 
+/// Whether a transaction is open. One that a test began is, to the code under test, none.
+fn is_inside<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) -> bool {
+    outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken())
+}
+
 /// Runs the checks of a debug build.
-async fn check<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
+pub(super) async fn check<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
     let (address, outer) = (held.address(), held.outer);
     let (conn, checks) = held.driver_and_checks();
     debug::before_begin(conn, checks, address, outer).await

@@ -1,7 +1,8 @@
 //! The body of a locked call while it runs: its span, the mark of debug builds, and how long it may hold the lock.
 
-use crate::debug::LockSet;
+use crate::debug::idle::Statements;
 use crate::debug::self_deadlock::{Mark, mark};
+use crate::debug::{Call, LockSet};
 use crate::observe::Telemetry;
 use pin_project_lite::pin_project;
 use std::pin::Pin;
@@ -16,6 +17,7 @@ pub struct Run {
     /// Of the connection.
     address: usize,
     locks: Option<Arc<LockSet>>,
+    statements: Statements,
     #[cfg(feature = "diesel-async")]
     max_hold: Option<Duration>,
     #[cfg(feature = "tracing")]
@@ -32,7 +34,7 @@ impl Run {
     )]
     pub(super) fn new(
         address: usize,
-        locks: Option<&Arc<LockSet>>,
+        checks: &mut Call,
         max_hold: Option<Duration>,
         telemetry: Option<&Telemetry>,
     ) -> Self {
@@ -40,7 +42,8 @@ impl Run {
             #[cfg(feature = "tracing")]
             span: telemetry.map_or_else(tracing::Span::none, Telemetry::span),
             address,
-            locks: locks.cloned(),
+            locks: checks.locks.set().cloned(),
+            statements: checks.statements.run(),
             #[cfg(feature = "diesel-async")]
             max_hold,
         }
@@ -89,7 +92,10 @@ impl<F: Future> Future for Watch<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let _entered = this.run.enter();
-        this.body.poll(context)
+        match this.run.statements.waker(context) {
+            Some(waker) => this.body.poll(&mut Context::from_waker(&waker)),
+            None => this.body.poll(context),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) async fn finish<O: ?Sized, D: Driver>(
     is_ok: bool,
 ) -> Result<(), Error> {
     let telemetry = held.telemetry.take();
+    held.checks.warn_if_idle(telemetry.as_ref());
     let ended = finish_inner(held, is_ok).await;
     if let Some(mut telemetry) = telemetry {
         telemetry.record_end(match &ended {
@@ -80,6 +81,7 @@ async fn finish_inner<O: ?Sized, D: Driver>(
 /// Ends a call whose body was dropped because it held the lock for too long.
 #[cfg(feature = "diesel-async")]
 pub(crate) async fn exceed<O: ?Sized, D: Driver>(mut held: Held<'_, O, D>) -> Error {
+    held.checks.warn_if_idle(held.telemetry.as_ref());
     undo(&mut held, Some(UNDOING)).await;
     let error = hold_exceeded(&held);
     if let Some(mut telemetry) = held.telemetry.take() {

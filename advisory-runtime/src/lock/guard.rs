@@ -5,12 +5,12 @@
 
 use super::body::Run;
 use crate::driver::{Driver, Unfinished};
-use crate::error::LockName;
+use crate::error::{BusyLock, LockName};
 use crate::observe::Telemetry;
 use crate::request::{Acquired, Keys};
 use crate::sql::Acquisition;
 use crate::sql::session::Around;
-use crate::{Isolation, Mode, Request, Wait, debug};
+use crate::{Error, Isolation, Key, Mode, Request, Wait, debug};
 use diesel::QueryResult;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -33,6 +33,9 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
     pub(super) outer: Option<NonZeroU32>,
     pub(super) name: LockName,
     pub(super) keys: Keys,
+    /// Of a lock with permits those that the last try has asked for, and the one that it has taken.
+    pub(super) permits: Vec<Key>,
+    pub(super) permit: Option<Key>,
     pub(super) mode: Mode,
     pub(super) phase: Phase,
     /// How long the wait may take, and how much of it is over.
@@ -46,6 +49,19 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
     pub(super) restore_timeouts: Option<String>,
     pub(super) checks: debug::Call,
     pub(super) telemetry: Option<Telemetry>,
+}
+
+/// What a guard knows of session-level locks that are held, apart from their connection.
+#[derive(Debug)]
+pub(super) struct HeldLocks {
+    outer: Option<NonZeroU32>,
+    pub(super) acquired: Acquired,
+    permits: Vec<Key>,
+    acquired_at: Instant,
+    max_hold: Option<Duration>,
+    restore_timeouts: Option<String>,
+    pub(super) checks: debug::Call,
+    telemetry: Option<Telemetry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +100,8 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             outer: None,
             name: LockName::new(request.pattern, &request.keys),
             keys: request.keys.clone(),
+            permits: request.permits.clone(),
+            permit: None,
             mode: request.mode,
             phase: Phase::Idle,
             budget: request.budget(),
@@ -107,7 +125,10 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
     #[must_use]
     pub fn acquired(&self) -> Acquired {
         Acquired {
+            name: self.name,
             keys: self.keys.clone(),
+            permit: self.permit,
+            mode: self.mode,
             waited: self.waited,
         }
     }
@@ -117,7 +138,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
     pub fn run(&mut self) -> (Run, &mut O) {
         let run = Run::new(
             self.address(),
-            self.checks.locks.set(),
+            &mut self.checks,
             self.max_hold,
             self.telemetry.as_ref(),
         );
@@ -145,6 +166,22 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         }
     }
 
+    /// That somebody else holds one of the keys.
+    pub(super) fn not_available(&self) -> Error {
+        Error::NotAvailable {
+            lock: self.name.text(),
+            busy: self.busy(),
+        }
+    }
+
+    /// What somebody else may hold: the keys, or every permit of theirs.
+    pub(super) fn busy(&self) -> BusyLock {
+        BusyLock::keys(match &self.permits[..] {
+            [] => &self.keys,
+            permits => permits,
+        })
+    }
+
     pub(super) fn is_over(&self) -> bool {
         self.max_hold
             .is_some_and(|max_hold| self.acquired_at.elapsed() > max_hold)
@@ -160,11 +197,76 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         let Acquisition { message, question } = acquisition;
         let sent = match question {
             None => self.driver().execute(&message).await.map(|()| Ok(true)),
-            Some(question) => Box::pin(self.driver().execute_and_ask(&message, &question)).await,
+            Some(question) => {
+                let asked = Box::pin(self.driver().execute_and_ask(&message, &question)).await;
+                asked.map(|answer| answer.map(|rows| self.note_answer(rows)))
+            }
         };
         self.acquired_at = Instant::now();
         self.waited = self.acquired_at.duration_since(self.started) + self.queued;
         sent
+    }
+
+    /// Lets go of the connection, with the locks still held on it; [`attach`](Self::attach) is the way back.
+    pub(super) fn detach(mut self) -> HeldLocks {
+        self.phase = Phase::Idle;
+        HeldLocks {
+            outer: self.outer,
+            acquired: self.acquired(),
+            permits: std::mem::take(&mut self.permits),
+            acquired_at: self.acquired_at,
+            max_hold: self.max_hold,
+            restore_timeouts: self.restore_timeouts.take(),
+            checks: std::mem::take(&mut self.checks),
+            telemetry: self.telemetry.take(),
+        }
+    }
+
+    /// The guard of session-level locks that the connection holds.
+    pub(super) fn attach(owner: &'o mut O, place: Place<O, D>, locks: HeldLocks) -> Self {
+        let Acquired {
+            name,
+            keys,
+            permit,
+            mode,
+            waited,
+        } = locks.acquired;
+        Self {
+            owner,
+            place,
+            scope: Scope::Session,
+            outer: locks.outer,
+            name,
+            keys,
+            permits: locks.permits,
+            permit,
+            mode,
+            phase: Phase::Open,
+            budget: Wait::Session,
+            queued: Duration::ZERO,
+            started: locks.acquired_at,
+            acquired_at: locks.acquired_at,
+            waited,
+            max_hold: locks.max_hold,
+            restore_timeouts: locks.restore_timeouts,
+            checks: locks.checks,
+            telemetry: locks.telemetry,
+        }
+    }
+
+    /// Whether a question of so many rows has taken the locks. The rows also count the permits up to the one that was free.
+    fn note_answer(&mut self, rows: usize) -> bool {
+        let last = rows.checked_sub(1);
+        self.permit = last.and_then(|last| self.permits.get(last)).copied();
+        last.is_some()
+    }
+
+    /// What the session holds under a session-level lock.
+    pub(super) fn session_keys(&self) -> &[Key] {
+        match &self.permit {
+            Some(permit) => std::slice::from_ref(permit),
+            None => &self.keys,
+        }
     }
 
     /// Leaves the call without its end. See [`Driver::abandon`].
@@ -172,7 +274,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let keys = match self.scope {
             Scope::Xact => None,
-            Scope::Session => Some(self.keys.clone()),
+            Scope::Session => Some(self.session_keys().to_vec()),
         };
         let call = Unfinished {
             outer: self.outer,

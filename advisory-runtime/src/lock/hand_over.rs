@@ -6,6 +6,7 @@ use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
 use crate::sql::{self, hand_over, session};
 use crate::{Error, Request, Wait};
+use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 
 pub(super) async fn begin<O: ?Sized, D: Driver>(
@@ -20,16 +21,26 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
         }
     }
     match held.send(hand_over::begin(request)).await {
-        Ok(Ok(true)) if held.budget == Wait::Never => {
-            match held.driver().execute(&hand_over::open(request)).await {
-                Ok(()) => Ok(()),
-                Err(source) => Err(refused(held, source).await),
-            }
-        }
+        Ok(Ok(true)) if held.budget == Wait::Never => match open(held, request).await {
+            Ok(()) => Ok(()),
+            Err(source) => Err(refused(held, source).await),
+        },
         Ok(Ok(true)) => Ok(()),
         Ok(Ok(false)) => Err(refusal::missed(held, Ok(()))),
         Ok(Err(source)) | Err(source) => Err(refused(held, source).await),
     }
+}
+
+/// Opens the transaction behind a try.
+async fn open<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> QueryResult<()> {
+    let message = match held.permit {
+        Some(permit) => hand_over::open(&request.of_permit(permit)),
+        None => hand_over::open(request),
+    };
+    held.driver().execute(&message).await
 }
 
 /// A wait that was refused leaves a failed transaction, and no lock. Any other error can have come between the two halves of the

@@ -21,8 +21,8 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] when one of the keys is not among those of this guard, or when they are held in shared mode, for which
-    /// there is [`holding_shared`](Self::holding_shared).
+    /// [`Error::NotHeld`] when one of the keys is not among those of this guard, when the lock has [permits](crate::Request::permits), or
+    /// when they are held in shared mode, for which there is [`holding_shared`](Self::holding_shared).
     ///
     /// # Examples
     ///
@@ -77,7 +77,9 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
     }
 
     fn check_held<L: DeclaredLocks + ?Sized>(&self, locks: &L, mode: Mode) -> Result<(), Error> {
-        let has_mode = self.mode == Mode::Exclusive || mode == Mode::Shared;
+        // Beside one permit others are held.
+        let has_mode =
+            (self.mode == Mode::Exclusive || mode == Mode::Shared) && self.permits.is_empty();
         let mut missing = None;
         locks.each_lock(&mut |lock| {
             let key = lock.key();

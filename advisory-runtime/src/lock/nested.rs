@@ -6,7 +6,7 @@ use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost};
 use crate::sql::Acquisition;
 use crate::sql::nested::{self, Snapshot};
-use crate::{Error, Request, debug};
+use crate::{Error, Request, Wait, debug};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
@@ -16,20 +16,50 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
     outer: NonZeroU32,
     request: &Request,
 ) -> Result<(), Error> {
-    let begun = begin_under(held, outer, request, Snapshot::Fresh).await;
-    if let Err(Error::StaleSnapshot { .. }) = begun {
-        return Box::pin(begin_under(held, outer, request, Snapshot::HeldBefore)).await;
-    }
-    begun
+    acquire(held, outer, request, nested::begin).await
 }
 
-async fn begin_under<O: ?Sized, D: Driver>(
+/// Takes the keys for the transaction around the call, with no body of their own.
+pub(super) async fn lock<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
     request: &Request,
+) -> Result<(), Error> {
+    acquire(held, outer, request, nested::lock).await?;
+    if held.budget == Wait::Never {
+        let release = nested::release(outer, false);
+        let released = held.driver().execute(&release).await;
+        released.map_err(Error::Database)?;
+    }
+    held.phase = Phase::Idle;
+    Ok(())
+}
+
+/// What asks for the keys under a savepoint.
+type Ask = fn(NonZeroU32, &Request, Snapshot) -> Acquisition;
+
+async fn acquire<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    outer: NonZeroU32,
+    request: &Request,
+    ask: Ask,
+) -> Result<(), Error> {
+    let acquired = acquire_under(held, outer, request, ask, Snapshot::Fresh).await;
+    if let Err(Error::StaleSnapshot { .. }) = acquired {
+        let held_before = Snapshot::HeldBefore;
+        return Box::pin(acquire_under(held, outer, request, ask, held_before)).await;
+    }
+    acquired
+}
+
+async fn acquire_under<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    outer: NonZeroU32,
+    request: &Request,
+    ask: Ask,
     snapshot: Snapshot,
 ) -> Result<(), Error> {
-    let sent = held.send(nested::begin(outer, request, snapshot)).await;
+    let sent = held.send(ask(outer, request, snapshot)).await;
     if let Ok(Ok(true)) = sent {
         return Ok(());
     }
@@ -63,14 +93,19 @@ async fn refused<O: ?Sized, D: Driver>(
     let conn = held.driver();
     if is_connection_lost(&source) || conn.execute(&undo).await.is_err() {
         // The transaction had failed before, and Diesel's own ROLLBACK ends it; or there is none, though its caller believes so.
-        if refusal::probe(conn, &source).await == refusal::State::Alive {
-            conn.close(false);
+        match refusal::probe(conn, &source).await {
+            refusal::State::Aborted => {
+                let lock = held.name.text();
+                return Err(Error::InFailedTransaction { lock, source });
+            }
+            refusal::State::Alive => conn.close(false),
+            refusal::State::Lost => {}
         }
         return Err(Error::Database(source));
     }
     let lock = held.name.text();
     Err(match Marker::of(&source) {
-        Some(Marker::NotAvailable) => Error::NotAvailable { lock },
+        Some(Marker::NotAvailable) => held.not_available(),
         Some(Marker::StaleSnapshot | Marker::IsolationLevel) => Error::StaleSnapshot { lock },
         _ => refusal::classify(held, source).await,
     })

@@ -3,7 +3,7 @@
 //! Without a connection it is not known which database the key is of, so one number has one line.
 
 use crate::debug::self_deadlock::held_by_this_task;
-use crate::error::LockName;
+use crate::error::{BusyLock, LockName};
 use crate::{Error, Key, Request, Wait};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -163,10 +163,12 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
 
 fn given_up(request: &Request, started: Instant) -> Error {
     let lock = LockName::new(request.pattern, &request.keys).text();
+    let busy = BusyLock::keys(&request.keys);
     match request.budget() {
-        Wait::Never => Error::NotAvailable { lock },
+        Wait::Never => Error::NotAvailable { lock, busy },
         _ => Error::TimedOut {
             lock,
+            busy,
             waited: started.elapsed(),
             source: None,
         },

@@ -49,9 +49,7 @@ pub(super) fn missed<O: ?Sized, D: Driver>(
     match undone {
         Ok(()) => {
             held.phase = Phase::Idle;
-            Error::NotAvailable {
-                lock: held.name.text(),
-            }
+            held.not_available()
         }
         Err(error) => {
             held.abandon();
@@ -90,6 +88,7 @@ pub(super) async fn classify<O: ?Sized, D: Driver>(
         let source = Some(source);
         return Error::TimedOut {
             lock,
+            busy: held.busy(),
             waited,
             source,
         };

@@ -2,6 +2,7 @@
 
 use super::guard::{Held, Phase};
 use super::refusal;
+use super::verify;
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
 use crate::sql::session::{self, Around};
@@ -23,13 +24,15 @@ pub(super) async fn acquire<O: ?Sized, D: Driver>(
     }
 }
 
-/// What rare calls need before: the first of the process is told whether a pooler is in front of the server, and `max_hold` saves the
-/// time-outs that it changes.
+/// What rare calls need before: the first of the process is told whether a pooler is in front of the server, a call on a pooler's
+/// connection finds out whether its session is its own, and `max_hold` saves the time-outs that it changes.
 async fn prepare<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
 ) -> Result<(), Error> {
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
+    let checked = verify::check_pooler(held.driver()).await;
+    checked.map_err(|source| check_refused(held, source))?;
     if !IS_CHECKED.load(Ordering::Relaxed) || request.max_hold.is_some() {
         return Box::pin(async {
             held.driver()
@@ -140,7 +143,7 @@ pub(super) async fn release<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> 
 }
 
 pub(super) fn release_message<O: ?Sized, D: Driver>(held: &Held<'_, O, D>) -> String {
-    let mut message = session::release(&held.keys, held.mode);
+    let mut message = session::release(held.session_keys(), held.mode);
     if let Some(restore) = &held.restore_timeouts {
         message.push(';');
         message.push_str(restore);

@@ -2,15 +2,37 @@
 
 use crate::Error;
 use crate::driver::Driver;
-use crate::sql::{self, probe};
+use crate::sql::{self, probe, session};
+use diesel::QueryResult;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How often it is looked whether the connections keep their sessions: a pooler that others use too lends by chance.
 const ROUNDS: usize = 8;
 
+/// Whether it was shown, or the database says, that the pooler before the server keeps the sessions of its clients. Once for the
+/// process.
+static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
+
+/// Refuses a session of a pooler of which nothing is known, with the answer that [`Marker::PooledSession`](crate::error::Marker) marks.
+///
+/// Two connections are needed to find out, and a call has one. So a program shows it at its start, or the setting `advisory.pooler`
+/// says it.
+pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
+    if KEEPS_SESSIONS.load(Ordering::Relaxed) || !conn.is_pooled() {
+        return Ok(());
+    }
+    conn.execute(&session::check_session_mode()).await?;
+    KEEPS_SESSIONS.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
 /// See [`session::verify`](crate::session::verify).
 pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     let result = probe(first, second).await;
+    if result.is_ok() && first.is_pooled() {
+        KEEPS_SESSIONS.store(true, Ordering::Relaxed);
+    }
     for conn in [first, second] {
         let quiet = conn.execute(sql::ROLLBACK).await.is_ok();
         if !quiet || matches!(result, Err(Error::PooledSession { .. })) {

@@ -45,7 +45,7 @@ async fn refused<O: ?Sized, D: Driver>(
     held.phase = Phase::Idle;
     let lock = held.name.text();
     Err(match Marker::of(&source) {
-        Some(Marker::NotAvailable) => Error::NotAvailable { lock },
+        Some(Marker::NotAvailable) => held.not_available(),
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         _ => match refusal::probe(held.driver(), &source).await {
             refusal::State::Lost => Error::Database(source),

@@ -146,7 +146,7 @@ impl Names {
             add(&mut names, Certainty::Certain, text, sites);
         }
         if names.is_empty() {
-            for known in self.advisory().filter(|known| known.number == Some(key)) {
+            for known in self.advisory().filter(|known| known.is_number(key)) {
                 add(&mut names, Certainty::Certain, &known.written, [known]);
             }
         }
@@ -231,6 +231,17 @@ impl Names {
 }
 
 impl SiteKey {
+    /// Whether its number is fixed, and the key is that, or that of another permit.
+    fn is_number(&self, key: Key) -> bool {
+        let Some(number) = self.number else {
+            return false;
+        };
+        number == key
+            || number
+                .permits(self.site.permits.unwrap_or(1))
+                .contains(&key)
+    }
+
     /// Whether this is a pair of which one half is fixed, and agrees with the key.
     fn has_half(&self, key: Key) -> bool {
         let agrees = |fixed: Option<i32>, half: i32| fixed.is_none_or(|fixed| fixed == half);

@@ -123,6 +123,17 @@ impl Telemetry {
         }
     }
 
+    /// The lock is held, and left to the transaction that is open: nobody tells of its end.
+    pub(crate) fn record_left(&mut self, waited: Duration) {
+        self.record_acquired(waited);
+        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        {
+            self.is_over = true;
+        }
+        #[cfg(feature = "tracing")]
+        self.span.record("outcome", "left");
+    }
+
     /// Acquisition failed.
     pub(crate) fn record_refusal(&mut self, error: &Error) {
         #[cfg(any(feature = "tracing", feature = "metrics"))]
@@ -146,6 +157,18 @@ impl Telemetry {
         }
     }
 
+    /// Records nothing more.
+    #[cfg_attr(
+        not(any(feature = "tracing", feature = "metrics")),
+        expect(unused_mut, reason = "then there is nothing to record")
+    )]
+    pub(crate) fn forget(mut self) {
+        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        {
+            self.is_over = true;
+        }
+    }
+
     /// The lock was never held.
     #[cfg(any(feature = "tracing", feature = "metrics"))]
     fn record_not_acquired(&mut self, reason: &'static str) {
@@ -158,6 +181,18 @@ impl Telemetry {
             let labels = [pattern, scope, mode, ("reason", reason)];
             metrics::counter!("advisory_refused_total", &labels).increment(1);
         }
+    }
+
+    /// The body held the lock for so long without a statement; found in debug builds.
+    #[cfg(all(debug_assertions, feature = "tracing"))]
+    pub(crate) fn record_idle(&self, place: &str, idle: Duration) {
+        let pattern = self.labels.pattern;
+        tracing::warn!(
+            parent: &self.span,
+            pattern,
+            "idle under a lock: {place} held it for {idle:.1?} without a statement, and a connection and a transaction with it; do what \
+                 is slow before the lock, or use `scope = \"lease\"`, `queue`, or a pool of its own for locks (said once for each place)"
+        );
     }
 
     /// The body has returned, and the lock is released.
@@ -262,6 +297,7 @@ fn word(error: &Error) -> &'static str {
         Error::RolledBack { .. } => "rolled_back",
         Error::TransactionEnded { .. } => "transaction_ended",
         Error::CommitUnknown { .. } => "commit_unknown",
+        Error::InFailedTransaction { .. } => "in_failed_transaction",
         Error::Pool(_) => "pool",
         Error::BrokenConnection { .. } => "broken_connection",
         Error::Database(_) => "database",

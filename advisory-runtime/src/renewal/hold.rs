@@ -61,20 +61,23 @@ impl Hold {
     pub(crate) fn renewed(&self, sent: Instant, ttl: Duration) {
         let mut state = self.state();
         state.until = state.until.extended(Expiry::after(sent, ttl));
-        // Sent after the end, and still ours: the transaction was rolled back.
-        if matches!(state.end, End::Inside(since) if since < sent) {
-            state.end = End::Open;
-        }
     }
 
     /// The server says that the row is not held any more.
     pub(crate) fn lose(&self) {
         let mut state = self.state();
-        match state.end {
-            // The statement that ended it was committed.
-            End::Inside(_) => state.end = End::Done,
-            End::Open | End::Asked => state.is_lost = true,
-            End::Done => {}
+        state.is_lost |= state.end != End::Done;
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// The transaction in which the hold was ended was committed, or it was rolled back.
+    pub(crate) fn settle(&self, is_committed: bool) {
+        let mut state = self.state();
+        if matches!(state.end, End::Inside(_)) {
+            state.end = if is_committed { End::Done } else { End::Open };
+            // A refused renewal was a sign of the commit.
+            state.is_lost &= !is_committed;
         }
         drop(state);
         self.changed.notify_waiters();
@@ -154,7 +157,7 @@ pub(crate) struct Ending<'h> {
 impl Ending<'_> {
     /// It has ended the hold: inside an open transaction, or for good.
     pub(crate) fn done(mut self, is_inside: bool) {
-        self.end = if is_inside && !self.hold.is_lost() {
+        self.end = if is_inside {
             End::Inside(Instant::now())
         } else {
             End::Done

@@ -1,15 +1,36 @@
-//! Where a request was made, and the pattern of each of its keys: for the order of locks, in debug builds.
+//! Where a request was made, by which function, and the pattern of each of its keys: for the checks of debug builds.
 //!
 //! In a release build it is empty.
 
 use crate::key::Key;
+use std::fmt;
 use std::panic::Location;
+
+/// A place in the program: `src/a.rs:3`, in a function under the attribute `` `book` (src/a.rs:3)``; empty where it is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    location: Option<&'static Location<'static>>,
+    function: Option<&'static str>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(location) = self.location else {
+            return Ok(());
+        };
+        let (file, line) = (location.file(), location.line());
+        match self.function {
+            Some(function) => write!(f, "`{function}` ({file}:{line})"),
+            None => write!(f, "{file}:{line}"),
+        }
+    }
+}
 
 /// The place of a request in the program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     #[cfg(debug_assertions)]
-    place: Option<&'static Location<'static>>,
+    place: Place,
     /// Of several keys, where it is known.
     #[cfg(debug_assertions)]
     patterns: Vec<(Key, &'static str)>,
@@ -31,7 +52,10 @@ impl Origin {
     pub(crate) const fn here() -> Self {
         Self {
             #[cfg(debug_assertions)]
-            place: Some(Location::caller()),
+            place: Place {
+                location: Some(Location::caller()),
+                function: None,
+            },
             #[cfg(debug_assertions)]
             patterns: Vec::new(),
         }
@@ -41,7 +65,9 @@ impl Origin {
     pub(crate) fn or(mut self, there: &Self) -> Self {
         #[cfg(debug_assertions)]
         {
-            self.place = self.place.or(there.place);
+            let Place { location, function } = there.place;
+            self.place.location = self.place.location.or(location);
+            self.place.function = self.place.function.or(function);
         }
         self
     }
@@ -50,7 +76,16 @@ impl Origin {
     pub(crate) fn without_place(mut self) -> Self {
         #[cfg(debug_assertions)]
         {
-            self.place = None;
+            self.place = Place::default();
+        }
+        self
+    }
+
+    /// Made by the attribute on this function.
+    pub(crate) const fn in_function(mut self, function: &'static str) -> Self {
+        #[cfg(debug_assertions)]
+        {
+            self.place.function = Some(function);
         }
         self
     }
@@ -67,11 +102,11 @@ impl Origin {
         self
     }
 
-    pub(crate) fn place(&self) -> Option<&'static Location<'static>> {
+    pub(crate) fn place(&self) -> Place {
         #[cfg(debug_assertions)]
         let place = self.place;
         #[cfg(not(debug_assertions))]
-        let place = None;
+        let place = Place::default();
         place
     }
 

@@ -81,6 +81,21 @@ impl fmt::Display for TryLocks<'_> {
     }
 }
 
+/// An integer expression: it takes the first permit that is free, and counts up to it; 0 if none is.
+struct TryPermits<'r>(&'r Request, Scope);
+
+impl fmt::Display for TryPermits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(request, scope) = self;
+        let lock = try_function(*scope, request.mode);
+        f.write_str("CASE")?;
+        for (index, key) in request.permits.iter().enumerate() {
+            write!(f, " WHEN {lock}({}) THEN {}", Arguments(*key), index + 1)?;
+        }
+        f.write_str(" ELSE 0 END")
+    }
+}
+
 /// The time-outs that bound the holder of a transaction-level lock whose client has stopped.
 pub(super) const XACT_TIMEOUTS: [&str; 2] =
     ["idle_in_transaction_session_timeout", "transaction_timeout"];
@@ -123,6 +138,14 @@ impl Message {
     pub(super) fn question(request: &Request, scope: Scope) -> String {
         let mut message = Self::new(request);
         message.select();
+        if !request.permits.is_empty() {
+            // As many rows as tells which one was free.
+            message.column(format_args!(
+                "1 FROM pg_catalog.generate_series(1,{})",
+                TryPermits(request, scope)
+            ));
+            return message.finish();
+        }
         let locks = TryLocks(request, scope);
         match (scope, request.keys.len()) {
             // For the transaction first, so that a miss leaves none of several keys to the session.
@@ -150,11 +173,18 @@ impl Message {
     /// Adds a `SELECT` that fails with [`Marker::NotAvailable`] where a key is held.
     pub(super) fn select_try_or_fail(&mut self, request: &Request) {
         self.select();
-        self.column(format_args!(
-            "CAST(CASE WHEN {} THEN '1' ELSE '{}' END AS pg_catalog.int4)",
-            TryLocks(request, Scope::Xact),
-            Marker::NotAvailable.text()
-        ));
+        let missed = Marker::NotAvailable.text();
+        if request.permits.is_empty() {
+            let locks = TryLocks(request, Scope::Xact);
+            self.column(format_args!(
+                "CAST(CASE WHEN {locks} THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
+            ));
+        } else {
+            let permits = TryPermits(request, Scope::Xact);
+            self.column(format_args!(
+                "CAST(CASE WHEN {permits} OPERATOR(pg_catalog.>) 0 THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
+            ));
+        }
     }
 
     pub(super) fn statement(&mut self, statement: &str) {

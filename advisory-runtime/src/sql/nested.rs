@@ -39,6 +39,18 @@ pub(crate) fn begin(outer: NonZeroU32, request: &Request, snapshot: Snapshot) ->
     }
 }
 
+/// As [`begin`] for a lock without a body: where it waits, the savepoint is released in the same message, and the keys are left to the
+/// transaction around it.
+pub(crate) fn lock(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
+    let mut acquisition = begin(outer, request, snapshot);
+    if acquisition.question.is_none() {
+        let message = acquisition.message.to_mut();
+        message.push(';');
+        message.push_str(&release(outer, false));
+    }
+    acquisition
+}
+
 /// [`xact::try_by_text`](super::xact::try_by_text) under the savepoint.
 pub(crate) fn try_by_text(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
     let mut message = open(outer, request, snapshot);

@@ -135,11 +135,35 @@ pub(crate) fn release_if_held(key: Key, mode: Mode) -> String {
     sql
 }
 
+/// Fails with [`Marker::LockLost`] unless the session holds every key.
+pub(crate) fn check(keys: &[Key], mode: Mode) -> String {
+    let mut sql = String::from("SELECT CAST(CASE WHEN true");
+    for key in keys {
+        sql.push_str(" AND ");
+        push_is_held(&mut sql, *key, mode);
+    }
+    put!(
+        sql,
+        " THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        Marker::LockLost.text()
+    );
+    sql
+}
+
 /// Fails with [`Marker::PooledSession`] where the setting `advisory.pooler` says that the session is not the client's own.
 pub(crate) fn check_pooler() -> String {
     let mut message = Message::empty();
     select_pooler_check(&mut message);
     message.finish()
+}
+
+/// Fails with [`Marker::PooledSession`] unless the setting `advisory.pooler` says that the pooler keeps the sessions of its clients.
+pub(crate) fn check_session_mode() -> String {
+    format!(
+        "SELECT CAST(CASE WHEN COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'session' \
+         THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+        Marker::PooledSession.text()
+    )
 }
 
 pub(super) fn select_pooler_check(message: &mut Message) {

@@ -32,13 +32,13 @@ fn findings(
     let collisions = collisions.map_err(|error| Failure::Input(error.to_string()))?;
     let finding = |pair: &SiteCollision<'_>| Finding {
         kind: "collision",
-        message: pair.headline(),
+        message: pair.headline.clone(),
         places: vec![
             Place::site(pair.here, None, ""),
             Place::site(pair.there, from, "is the other lock"),
         ],
         notes: vec![pair.collision.to_string()],
-        help: pair.help(),
+        help: pair.advice.text.clone(),
     };
     Ok(collisions.iter().map(finding).collect())
 }

@@ -122,3 +122,35 @@ fn a_function_that_moves_within_its_file_is_no_drift() {
     let said = advisory(&["check", "--artifact", &program, "--registry", &document]);
     assert_eq!(said.code, Some(0), "{said:?}");
 }
+
+#[test]
+fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
+    let export = Record {
+        wait: Some("10m".into()),
+        poll: Some("1s".into()),
+        permits: Some(3),
+        ..site("shop", "export", 7, &["export"], &["pattern export"])
+    };
+    let document = dump("polled", std::slice::from_ref(&export));
+    let wanted =
+        "Transaction (`pg_try_advisory_xact_lock`), waits 10m, asks every 1s, at most 3 at once";
+    assert!(document.contains(wanted), "{document}");
+    let program = file("polled-json", format!("rust{}", export.encode()));
+    let said = advisory(&["dump", "--format", "json", "--artifact", &program]);
+    let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(json["sites"][0]["poll"], "1s");
+    assert_eq!(json["sites"][0]["permits"], 3);
+    for (permits, code, told) in [
+        ("3", 0, ""),
+        ("\"few\"", 2, "`permits` is no number of holders"),
+    ] {
+        let text = said
+            .out
+            .replace("\"permits\": 3", &format!("\"permits\": {permits}"));
+        let inventory = file("polled.json", text);
+        let check = ["check", "--artifact", &program, "--against", &inventory];
+        let checked = advisory(&check);
+        assert_eq!(checked.code, Some(code), "{checked:?}");
+        assert!(checked.err.contains(told), "{checked:?}");
+    }
+}

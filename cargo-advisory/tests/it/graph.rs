@@ -36,6 +36,28 @@ fn one_order_is_drawn_once_and_is_no_finding() {
     assert!(said.out.ends_with(drawn), "{}", said.out);
 }
 
+/// Golden: this is what code hosts are given to draw.
+#[test]
+fn a_mermaid_graph_has_the_same_boxes_and_arrows() {
+    let leased = End {
+        is_lease: true,
+        is_shared: true,
+        ..end("a \"report\"", "`report` (src/b.rs:4)")
+    };
+    let edges = line(end("account:<from>", "`pay` (src/a.rs:3)"), leased)
+        + &line(end("b:<id>", "src/a.rs:9"), end("account:<id>", ""))
+        + &line(
+            end("account:<id>", "src/c.rs:1"),
+            end("b:<id|lower>", "x_y"),
+        )
+        + &line(end("account:<id>", "src/c.rs:1"), end("b:<id>", ""));
+    let from = file("order-mermaid", edges);
+    let said = advisory(&["graph", "--from", &from, "--format", "mermaid"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let golden = include_str!("graph.mmd");
+    assert_eq!(said.out, golden);
+}
+
 #[test]
 fn two_orders_of_two_processes_are_red_and_told_with_both_places() {
     let one = line(end("a:<id>", "src/a.rs:3"), end("b:<id>", "src/a.rs:9"));

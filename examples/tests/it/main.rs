@@ -19,6 +19,7 @@ mod generate_events;
 mod guarded_table;
 mod hot_key;
 mod leader;
+mod migrate;
 mod quickstart;
 mod race_picture;
 mod sync_workers;

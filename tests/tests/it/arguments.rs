@@ -173,7 +173,7 @@ async fn nested_is_refused_where_the_attribute_says_so() {
         let error = alone(conn, 7).await.unwrap_err();
         let found = Error::find(&error);
         assert!(
-            matches!(found, Some(Error::InTransaction { .. })),
+            matches!(found.as_deref(), Some(Error::InTransaction { .. })),
             "{error:?}"
         );
         insert(conn, 8, "Grace").await

@@ -130,7 +130,10 @@ async fn what_was_written_without_the_lock_is_rolled_back() {
     let mut conn = db.establish();
     let error = begin_anew(&mut conn, 7).unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::TransactionEnded { .. })
+        ),
         "{error:?}"
     );
     assert_eq!(committed(&db, 7).await, 0);
@@ -152,13 +155,19 @@ async fn transactions_of_diesel_that_do_not_pair_are_found_out() {
     let mut conn = db.establish();
     let error = unpaired(&mut conn, 1, true).unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::TransactionEnded { .. })
+        ),
         "{error:?}"
     );
     db.until_quiet().await;
     let error = unpaired(&mut conn, 2, false).unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::RolledBack { .. })
+        ),
         "{error:?}"
     );
     db.until_quiet().await;
@@ -211,7 +220,10 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
         }
         let error = book(&mut conn, 7, "Ada").unwrap_err();
         assert!(
-            matches!(Error::find(&error), Some(Error::CommitUnknown { .. })),
+            matches!(
+                Error::find(&error).as_deref(),
+                Some(Error::CommitUnknown { .. })
+            ),
             "{error:?}"
         );
         db.until_quiet().await;
@@ -227,7 +239,7 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
 fn is_broken(conn: &mut PgConnection) -> bool {
     let next = book(conn, 99, "Ada");
     let error = next.as_ref().err().and_then(|error| Error::find(error));
-    matches!(error, Some(Error::BrokenConnection { .. }))
+    matches!(error.as_deref(), Some(Error::BrokenConnection { .. }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -271,7 +283,10 @@ async fn a_connection_that_the_body_has_seen_ending_is_an_unknown_outcome() {
         let mut conn = db.establish();
         let error = book_then(&mut conn, 7, statement).unwrap_err();
         assert!(
-            matches!(Error::find(&error), Some(Error::CommitUnknown { .. })),
+            matches!(
+                Error::find(&error).as_deref(),
+                Some(Error::CommitUnknown { .. })
+            ),
             "{error:?}"
         );
         assert!(is_broken(&mut conn));
@@ -306,7 +321,10 @@ async fn a_transaction_begun_by_plain_sql_is_refused_and_not_committed() {
         drop(insert(&mut conn, 7, "by hand"));
         let error = book(&mut conn, 8, "Ada").unwrap_err();
         assert!(
-            matches!(Error::find(&error), Some(Error::ForeignTransaction { .. })),
+            matches!(
+                Error::find(&error).as_deref(),
+                Some(Error::ForeignTransaction { .. })
+            ),
             "{begin}: {error:?}"
         );
         execute(&mut conn, "COMMIT").unwrap();

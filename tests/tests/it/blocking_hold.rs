@@ -33,7 +33,7 @@ async fn a_body_that_took_too_long_is_rolled_back() {
     let mut conn = db.establish();
     let error = bounded(&mut conn, 7, NOTHING, Ok(())).unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::HoldExceeded { lock, max_hold })
+        matches!(Error::find(&error).as_deref(), Some(Error::HoldExceeded { lock, max_hold })
             if lock == "room:<room>" && *max_hold == NOTHING),
         "{error:?}"
     );
@@ -66,7 +66,10 @@ async fn inside_a_transaction_its_savepoint_is_rolled_back() {
     conn.transaction::<_, DieselError, _>(|conn| {
         let error = bounded(conn, 7, NOTHING, Ok(())).unwrap_err();
         assert!(
-            matches!(Error::find(&error), Some(Error::HoldExceeded { .. })),
+            matches!(
+                Error::find(&error).as_deref(),
+                Some(Error::HoldExceeded { .. })
+            ),
             "{error:?}"
         );
         bounded(conn, 8, AN_HOUR, Ok(()))
@@ -181,12 +184,18 @@ async fn the_server_frees_what_a_stopped_body_holds() {
         let (end, mut conn) = stopped.await.unwrap();
         let error = end.unwrap_err();
         assert!(
-            matches!(Error::find(&error), Some(Error::HoldExceeded { .. })),
+            matches!(
+                Error::find(&error).as_deref(),
+                Some(Error::HoldExceeded { .. })
+            ),
             "{error:?}"
         );
         let next = book(&mut conn, 8, "Ada").unwrap_err();
         assert!(
-            matches!(Error::find(&next), Some(Error::BrokenConnection { .. })),
+            matches!(
+                Error::find(&next).as_deref(),
+                Some(Error::BrokenConnection { .. })
+            ),
             "{next:?}"
         );
         assert_eq!(committed(&db, 7).await, 1);

@@ -291,7 +291,7 @@ async fn after_a_panic_the_thread_stands_under_no_lock() {
     execute(&mut other, "SET lock_timeout = '30ms'").unwrap();
     let error = book(&mut other, 7, "Ada").unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::TimedOut { .. })),
+        matches!(Error::find(&error).as_deref(), Some(Error::TimedOut { .. })),
         "{error:?}"
     );
     finish(held);

@@ -46,7 +46,7 @@ fn second_in_line(pool: &Pool, room: i64) -> anyhow::Result<bool> {
 }
 
 fn lock_error(error: &anyhow::Error) -> &Error {
-    Error::find(&**error).unwrap_or_else(|| panic!("{error:?}"))
+    error.downcast_ref().unwrap_or_else(|| panic!("{error:?}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +143,7 @@ async fn a_wait_for_its_own_thread_that_ends_is_a_wait_like_any_other() {
     execute(&mut other, "SET lock_timeout = '30ms'").unwrap();
     let error = on_two_connections(&mut conn, &mut other, 7).unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::TimedOut { lock, .. }) if lock == "room:<room>"),
+        matches!(Error::find(&error).as_deref(), Some(Error::TimedOut { lock, .. }) if lock == "room:<room>"),
         "{error:?}"
     );
     assert!(book(&mut other, 7, "Ada").unwrap(), "both go on");
@@ -158,7 +158,7 @@ async fn a_call_that_would_wait_for_its_own_thread_without_end_is_told() {
     let (mut conn, mut other) = (db.establish(), db.establish());
     let error = on_two_connections(&mut conn, &mut other, 7).unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::SelfDeadlock { lock }) if lock == "room:<room>"),
+        matches!(Error::find(&error).as_deref(), Some(Error::SelfDeadlock { lock }) if lock == "room:<room>"),
         "{error:?}"
     );
     assert_eq!(db.locks().await, []);

@@ -126,7 +126,7 @@ async fn for_ever_is_longer_than_the_sessions_own_time_out() {
     let held = xact::begin(&mut holder, key_of(7)).unwrap();
     let error = book(&mut conn, 7, "Ada").unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::TimedOut { .. })),
+        matches!(Error::find(&error).as_deref(), Some(Error::TimedOut { .. })),
         "{error:?}"
     );
     let waiter = spawn_blocking(move || forever(&mut conn, 7));

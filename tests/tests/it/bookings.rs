@@ -3,7 +3,8 @@
 use advisory_runtime::advisory_lock;
 use advisory_tests::Database;
 use diesel::QueryResult;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel::result::Error as DieselError;
+use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, TransactionManager};
 
 /// The number of the lock on a room: SHA-256 of `room:<room>`.
 pub(crate) fn key_of(room: i64) -> i64 {
@@ -54,6 +55,24 @@ pub(crate) async fn bookings(conn: &mut AsyncPgConnection, room: i64) -> QueryRe
         .bind::<BigInt, _>(room)
         .get_result(conn)
         .await
+}
+
+/// Runs steps in a transaction of diesel-async, by what all of its versions have: its own `transaction` takes other closures before 0.9.
+pub(crate) async fn in_transaction<R, E: From<DieselError>>(
+    conn: &mut AsyncPgConnection,
+    steps: impl AsyncFnOnce(&mut AsyncPgConnection) -> Result<R, E>,
+) -> Result<R, E> {
+    AnsiTransactionManager::begin_transaction(conn).await?;
+    match steps(conn).await {
+        Ok(result) => {
+            AnsiTransactionManager::commit_transaction(conn).await?;
+            Ok(result)
+        }
+        Err(error) => {
+            drop(AnsiTransactionManager::rollback_transaction(conn).await);
+            Err(error)
+        }
+    }
 }
 
 /// All bookings of a room that were committed.

@@ -1,10 +1,11 @@
 //! Claims on rows of users' tables: what can be done with one, and the states that follow from the columns.
 
+use crate::bookings::in_transaction;
 use advisory_runtime::claim::{self, Claim, Claimed, State};
 use advisory_runtime::{Error, xact};
 use advisory_tests::Database;
 use diesel::prelude::*;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 diesel::table! {
     sync_jobs (id) {
@@ -327,12 +328,11 @@ async fn a_job_is_completed_in_the_transaction_of_its_results_or_not_at_all() {
     let db = database(1).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
     let job = next(&mut conn).await;
-    let undone: Result<(), Error> = conn
-        .transaction(async |conn| {
-            claim::complete(conn, &job).await?;
-            Err(Error::Database(diesel::result::Error::RollbackTransaction))
-        })
-        .await;
+    let undone: Result<(), Error> = in_transaction(&mut conn, async |conn| {
+        claim::complete(conn, &job).await?;
+        Err(Error::Database(diesel::result::Error::RollbackTransaction))
+    })
+    .await;
     undone.unwrap_err();
     assert_eq!(state_of(&mut conn, 1).await, State::Running);
     let mut held = xact::begin(&mut conn, 42).await.unwrap();

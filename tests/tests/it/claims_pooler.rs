@@ -7,30 +7,15 @@ use advisory_tests::{Bouncer, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
-use std::process::Command;
 
 const WHAT: &str = "claims behind a pooler";
 
-/// Since 1.21, as `PgBouncer 1.25.2` says of itself.
-pub(crate) fn tracks_prepared_statements() -> bool {
-    let said = Command::new("pgbouncer").arg("--version").output();
-    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-    let minor = said.ok().and_then(|said| {
-        let version = said.split_whitespace().nth(1)?.to_owned();
-        version.split('.').nth(1)?.parse::<u32>().ok()
-    });
-    minor.is_some_and(|minor| minor >= 21)
-}
-
 #[tokio::test]
 async fn claims_work_behind_a_pooler_that_tracks_prepared_statements() {
-    if !tracks_prepared_statements() {
-        return left_out(WHAT, "there is no pgbouncer of 1.21 or newer");
-    }
     let db = database(20).await;
     let settings = "pool_mode = transaction\ndefault_pool_size = 3\nserver_round_robin = 1\n\
                     max_prepared_statements = 50";
-    let bouncer = match Bouncer::start(&db, settings).await {
+    let bouncer = match Bouncer::start_tracking(&db, settings).await {
         Ok(bouncer) => bouncer,
         Err(why) => return left_out(WHAT, why),
     };

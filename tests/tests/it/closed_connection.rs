@@ -81,7 +81,7 @@ async fn a_dropped_nested_call_takes_the_outer_one_with_it() {
         let found = Error::find(&error);
         if is_ok {
             assert!(
-                matches!(found, Some(Error::RolledBack { lock, .. }) if lock == "outer"),
+                matches!(found.as_deref(), Some(Error::RolledBack { lock, .. }) if lock == "outer"),
                 "{error:?}"
             );
         } else {
@@ -171,7 +171,10 @@ async fn where_a_session_may_not_end_itself_nothing_more_is_committed_on_it() {
         .unwrap();
     let error = outer(&mut conn).await.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::RolledBack { .. })
+        ),
         "{error:?}"
     );
     assert_eq!([committed(&db, 1).await, committed(&db, 7).await], [0, 0]);
@@ -208,7 +211,10 @@ async fn where_no_cancel_request_arrives_the_dropped_wait_ends_when_the_holder_d
     });
     let error = outcome.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::RolledBack { .. })
+        ),
         "{error:?}"
     );
     until_ended(&db, pid, "a wait that was not cancelled").await;
@@ -221,7 +227,7 @@ fn assert_broken<T: std::fmt::Debug>(result: QueryResult<T>) {
     let error = result.unwrap_err();
     let found = Error::find(&error);
     assert!(
-        matches!(found, Some(Error::BrokenConnection { .. })),
+        matches!(found.as_deref(), Some(Error::BrokenConnection { .. })),
         "{error:?}"
     );
 }

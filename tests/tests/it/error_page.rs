@@ -1,6 +1,6 @@
 //! The guide's page of errors: each as it prints itself.
 
-use advisory_runtime::Error;
+use advisory_runtime::{BusyLock, Error};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::time::Duration;
 
@@ -15,9 +15,13 @@ fn gallery() -> Vec<Error> {
     let lock = || "room:<room>".into();
     let source = || answer("what the server said");
     vec![
-        Error::NotAvailable { lock: lock() },
+        Error::NotAvailable {
+            lock: lock(),
+            busy: BusyLock::default(),
+        },
         Error::TimedOut {
             lock: lock(),
+            busy: BusyLock::default(),
             waited: Duration::from_millis(2003),
             source: Some(source()),
         },
@@ -58,6 +62,10 @@ fn gallery() -> Vec<Error> {
         },
         Error::StaleSnapshot { lock: lock() },
         Error::ForeignTransaction { lock: lock() },
+        Error::InFailedTransaction {
+            lock: lock(),
+            source: source(),
+        },
         Error::NoKeys {
             lock: "room:<rooms*>".into(),
             slice: "rooms",

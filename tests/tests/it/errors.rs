@@ -6,6 +6,7 @@ use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::AsyncPgConnection;
+use std::io;
 
 #[derive(Debug)]
 struct FromDiesel(DieselError);
@@ -59,6 +60,14 @@ locked!(both, Result<(), FromBoth>);
 locked!(query_result, QueryResult<()>);
 locked!(any, anyhow::Result<()>);
 
+/// The error type is of another crate, so it can have neither conversion.
+#[advisory_lock(key = "room:<room>", name = "room", err = io::Error::other)]
+async fn foreign(conn: &mut AsyncPgConnection, room: i64) -> io::Result<()> {
+    drop(insert(conn, room, "Ada").await);
+    drop(insert(conn, room, "Grace").await);
+    Ok(())
+}
+
 /// A database on which room 7 is locked by another session.
 async fn busy() -> (Database, AsyncPgConnection, AsyncPgConnection) {
     let db = database().await;
@@ -90,17 +99,23 @@ async fn a_lock_outcome_takes_the_locks_own_conversion_where_there_is_one() {
         Err(FromBoth::Lock(Error::TimedOut { .. }))
     ));
     let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
-    assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
+    assert!(
+        Error::find(&error).is_some_and(|error| error.is_busy()),
+        "{error:?}"
+    );
     let error = query_result(conn, 7).await.unwrap_err();
-    assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
+    assert!(
+        Error::find(&error).is_some_and(|error| error.is_busy()),
+        "{error:?}"
+    );
     let error = any(conn, 7).await.unwrap_err();
     assert!(
-        Error::find(&*error).is_some_and(Error::is_busy),
+        Error::find(&*error).is_some_and(|error| error.is_busy()),
         "{error:?}"
     );
     let wrapped = error.context("while booking");
     assert!(
-        Error::find(&*wrapped).is_some_and(Error::is_busy),
+        Error::find(&*wrapped).is_some_and(|error| error.is_busy()),
         "{wrapped:?}"
     );
     insert(conn, 8, "the connection goes on").await.unwrap();
@@ -154,7 +169,7 @@ async fn statement_timeout_and_cancel_are_not_busy() {
     let error = query_result(&mut conn, 7).await.unwrap_err();
     let found = Error::find(&error);
     assert!(
-        matches!(found, Some(error @ Error::Cancelled { .. }) if !error.is_busy()),
+        matches!(found.as_deref(), Some(error @ Error::Cancelled { .. }) if !error.is_busy()),
         "{error:?}"
     );
 }
@@ -183,7 +198,7 @@ async fn a_deadlock_is_told_apart() {
         panic!("one of the two is the victim, and the other goes on");
     };
     assert!(
-        matches!(Error::find(&error), Some(Error::Deadlock { lock, .. }) if lock == "room:<room>"),
+        matches!(Error::find(&error).as_deref(), Some(Error::Deadlock { lock, .. }) if lock == "room:<room>"),
         "{error:?}"
     );
     db.until_quiet().await;
@@ -216,7 +231,168 @@ async fn a_shorter_statement_timeout_is_not_busy() {
     let error = query_result(&mut conn, 7).await.unwrap_err();
     let found = Error::find(&error);
     assert!(
-        matches!(found, Some(error @ Error::Cancelled { .. }) if !error.is_busy()),
+        matches!(found.as_deref(), Some(error @ Error::Cancelled { .. }) if !error.is_busy()),
         "{error:?}"
     );
+}
+
+/// What an application finds that maps Diesel's errors by their kind, or by the server's words.
+fn kind_and_words(error: &DieselError) -> (DatabaseErrorKind, &str) {
+    match error {
+        DieselError::DatabaseError(kind, answer) => (*kind, answer.message()),
+        other => panic!("not the database's answer: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_the_database_has_answered_keeps_its_kind_and_its_words_and_holds_the_locks_error() {
+    let (_db, _holder, mut conn) = busy().await;
+    let conn = &mut conn;
+    let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
+    let (kind, words) = kind_and_words(&error);
+    assert!(matches!(kind, DatabaseErrorKind::Unknown), "{kind:?}");
+    assert!(words.contains("`room:<room>`"), "{words}");
+    assert!(
+        words.ends_with(": canceling statement due to lock timeout"),
+        "{words}"
+    );
+    assert!(matches!(
+        Error::find(&error).as_deref(),
+        Some(Error::TimedOut { .. })
+    ));
+
+    execute(conn, "SET lock_timeout = 0").await.unwrap();
+    execute(conn, "SET statement_timeout = '200ms'")
+        .await
+        .unwrap();
+    let FromDiesel(error) = diesel_only(conn, 7).await.unwrap_err();
+    let (kind, words) = kind_and_words(&error);
+    assert!(matches!(kind, DatabaseErrorKind::Unknown), "{kind:?}");
+    assert!(
+        words.ends_with(": canceling statement due to statement timeout"),
+        "{words}"
+    );
+    assert!(matches!(
+        Error::find(&error).as_deref(),
+        Some(Error::Cancelled { .. })
+    ));
+}
+
+/// An answer with everything that a server's can have.
+struct Full;
+
+impl diesel::result::DatabaseErrorInformation for Full {
+    fn message(&self) -> &'static str {
+        "the server's words"
+    }
+    fn details(&self) -> Option<&str> {
+        Some("details")
+    }
+    fn hint(&self) -> Option<&str> {
+        Some("hint")
+    }
+    fn table_name(&self) -> Option<&str> {
+        Some("table")
+    }
+    fn column_name(&self) -> Option<&str> {
+        Some("column")
+    }
+    fn constraint_name(&self) -> Option<&str> {
+        Some("constraint")
+    }
+    fn statement_position(&self) -> Option<i32> {
+        Some(7)
+    }
+}
+
+/// Kinds are compared by their names: not every Diesel 2.3 compares them.
+fn name(kind: DatabaseErrorKind) -> String {
+    format!("{kind:?}")
+}
+
+#[test]
+fn every_error_with_the_databases_answer_becomes_that_answer_and_comes_back() {
+    for kind in [
+        DatabaseErrorKind::ClosedConnection,
+        DatabaseErrorKind::SerializationFailure,
+        DatabaseErrorKind::UnableToSendCommand,
+        DatabaseErrorKind::UniqueViolation,
+    ] {
+        let source = || DieselError::DatabaseError(kind, Box::new(Full));
+        let lock = || std::borrow::Cow::Borrowed("room:<room>");
+        let errors = [
+            Error::Cancelled {
+                lock: lock(),
+                source: source(),
+            },
+            Error::Deadlock {
+                lock: lock(),
+                source: source(),
+            },
+            Error::RolledBack {
+                lock: lock(),
+                source: source(),
+            },
+            Error::CommitUnknown {
+                lock: lock(),
+                source: source(),
+            },
+            Error::LockLost {
+                lock: lock(),
+                source: Some(source()),
+            },
+            Error::MissingTable {
+                table: "advisory_lease".to_owned(),
+                source: source(),
+            },
+        ];
+        for error in errors {
+            let own = error.to_string();
+            assert!(
+                matches!(error.database(), Some(DieselError::DatabaseError(found, _)) if name(*found) == name(kind))
+            );
+            let diesel = DieselError::from(error);
+            assert_eq!(diesel.to_string(), format!("{own}: the server's words"));
+            let DieselError::DatabaseError(found, answer) = &diesel else {
+                panic!("{diesel:?}");
+            };
+            assert_eq!(name(*found), name(kind));
+            let rest = [
+                answer.details(),
+                answer.hint(),
+                answer.table_name(),
+                answer.column_name(),
+                answer.constraint_name(),
+            ];
+            assert_eq!(
+                rest,
+                ["details", "hint", "table", "column", "constraint"].map(Some)
+            );
+            assert_eq!(answer.statement_position(), Some(7));
+            assert_eq!(Error::find(&diesel).unwrap().to_string(), own);
+            let again = Error::from(diesel);
+            assert_eq!(again.to_string(), own, "{again:?}");
+            assert!(!matches!(again, Error::Database(_)), "{again:?}");
+        }
+    }
+    let foreign = DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(Full));
+    assert!(Error::find(&foreign).is_none());
+    assert!(matches!(Error::from(foreign), Error::Database(_)));
+}
+
+#[tokio::test]
+async fn err_makes_the_error_of_a_refused_lock_and_of_a_refused_commit() {
+    fn lock_error(error: &io::Error) -> &Error {
+        let inner = error.get_ref().expect("`err` gives it");
+        inner.downcast_ref().expect("the lock's error")
+    }
+    let (db, _holder, mut conn) = busy().await;
+    let refused = foreign(&mut conn, 7).await.unwrap_err();
+    assert!(lock_error(&refused).is_busy(), "{refused}");
+    db.run("ALTER TABLE booking ADD UNIQUE (room) DEFERRABLE INITIALLY DEFERRED")
+        .await;
+    let mut conn = db.connect().await;
+    // Both inserts succeed, and the commit does not.
+    let refused = foreign(&mut conn, 8).await.unwrap_err();
+    assert!(!lock_error(&refused).is_busy(), "{refused}");
 }

@@ -3,12 +3,12 @@
 //! No lock, no waiter and no open transaction is left, a pool lends a working connection at once, and no other session's statement
 //! is ever cancelled.
 
-use crate::bookings::{book, committed, database, execute, insert};
+use crate::bookings::{book, committed, database, execute, in_transaction, insert};
 use advisory_runtime::{Connection, Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::{Database, debug_checks_are_on, pid_of};
 use diesel::result::Error as DieselError;
+use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::{bb8, deadpool};
-use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -165,7 +165,7 @@ impl Bystanders {
 /// The next transaction on the connection commits, and nothing of it is cancelled.
 async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: &str) {
     let before = committed(db, 1).await;
-    conn.transaction::<_, DieselError, _>(async |conn| {
+    in_transaction::<_, DieselError>(conn, async |conn| {
         execute(conn, "SELECT pg_sleep(0.005)").await?;
         insert(conn, 1, "next").await?;
         execute(conn, "SELECT pg_sleep(0.005)").await
@@ -195,7 +195,7 @@ pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
     }
     let error = book(conn, 7, "Ada").await.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::BrokenConnection { lock }) if lock == "room:<room>"),
+        matches!(Error::find(&error).as_deref(), Some(Error::BrokenConnection { lock }) if lock == "room:<room>"),
         "{after}: {error:?}"
     );
     let error = execute(conn, "SELECT 1").await.unwrap_err();
@@ -203,7 +203,7 @@ pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
         matches!(error, DieselError::DatabaseError(..)),
         "{after}: {error:?}"
     );
-    let begun = conn.transaction::<(), DieselError, _>(async |_| Ok(()));
+    let begun = in_transaction::<(), DieselError>(conn, async |_| Ok(()));
     assert!(
         matches!(begun.await, Err(DieselError::BrokenTransactionManager)),
         "{after}"

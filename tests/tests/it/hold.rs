@@ -94,7 +94,7 @@ impl Site {
 
 fn is_exceeded(end: &QueryResult<()>, bound: Duration) -> bool {
     let error = end.as_ref().err().and_then(|error| Error::find(error));
-    matches!(error, Some(Error::HoldExceeded { lock, max_hold }) if lock == "room:<room>" && *max_hold == bound)
+    matches!(error.as_deref(), Some(Error::HoldExceeded { lock, max_hold }) if lock == "room:<room>" && *max_hold == bound)
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn of_nested_bounds_the_outer_one_counts_for_both() {
         let mut conn = db.connect().await;
         let end = outer(&mut conn, does).await.unwrap_err();
         assert!(
-            matches!(Error::find(&end), Some(Error::HoldExceeded { lock, .. }) if lock == "outer"),
+            matches!(Error::find(&end).as_deref(), Some(Error::HoldExceeded { lock, .. }) if lock == "outer"),
             "{does:?}: {end:?}"
         );
         assert_eq!(db.locks().await, [], "{does:?}");

@@ -91,13 +91,19 @@ async fn a_call_into_a_black_hole_returns_within_a_few_seconds() {
             assert!(elapsed < A_FEW_SECONDS, "{site:?} {does:?}: {elapsed:?}");
             let error = end.unwrap_err();
             assert!(
-                matches!(Error::find(&error), Some(Error::HoldExceeded { .. })),
+                matches!(
+                    Error::find(&error).as_deref(),
+                    Some(Error::HoldExceeded { .. })
+                ),
                 "{site:?} {does:?}: {error:?}"
             );
             // Every further call is refused without a packet.
             let error = book(&mut conn, 7, "Ada").await.unwrap_err();
             assert!(
-                matches!(Error::find(&error), Some(Error::BrokenConnection { .. })),
+                matches!(
+                    Error::find(&error).as_deref(),
+                    Some(Error::BrokenConnection { .. })
+                ),
                 "{error:?}"
             );
             // The server hears of it as soon as the packets arrive.
@@ -140,7 +146,10 @@ async fn a_wait_that_is_dropped_into_a_black_hole_holds_up_nobody() {
     assert!(dropped_at.elapsed() < A_FEW_SECONDS);
     let error = book(&mut conn, 7, "Ada").await.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::BrokenConnection { .. })),
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::BrokenConnection { .. })
+        ),
         "{error:?}"
     );
     proxy.resume_forwarding();

@@ -1,5 +1,6 @@
 //! The lease table, a connection and a statement at a time: who is granted a key, and what only the holder may do.
 
+use crate::bookings::in_transaction;
 use advisory_runtime::lease::{Request, Table};
 use advisory_runtime::{Error, LockKey, Wait};
 use advisory_tests::{Database, Proxy, pid_of};
@@ -205,7 +206,11 @@ async fn a_kept_key_stays_taken_and_is_nobodys() {
             .unwrap()
     );
     assert!(!lease.is_held());
-    let row = table.find_text(&mut conn, "k").await.unwrap().unwrap();
+    let row = table
+        .find(&mut conn, Request::text("k"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(row.remaining > Duration::from_secs(3500), "{row:?}");
     assert_eq!(row.key, None, "the text is erased");
     assert!(row.is_kept);
@@ -288,19 +293,18 @@ async fn each_call_is_one_round_trip() {
         counted("renew");
         table.holds(&mut conn, &lease).await.unwrap();
         counted("holds");
-        table.find_text(&mut conn, "k").await.unwrap();
+        table.find(&mut conn, Request::text("k")).await.unwrap();
         counted("find");
         table.list(&mut conn).await.unwrap();
         counted("list");
-        let fenced: Result<(), Error> = conn
-            .transaction(async |conn| {
-                lease.fence(conn).await?;
-                proxy.reset();
-                lease.fence(conn).await?;
-                counted("fence");
-                Ok(())
-            })
-            .await;
+        let fenced: Result<(), Error> = in_transaction(&mut conn, async |conn| {
+            lease.fence(conn).await?;
+            proxy.reset();
+            lease.fence(conn).await?;
+            counted("fence");
+            Ok(())
+        })
+        .await;
         fenced.unwrap();
         proxy.reset();
         table.release(&mut conn, &lease).await.unwrap();

@@ -131,8 +131,8 @@ async fn the_body_has_the_fencing_token_and_the_key_is_free_afterwards() {
 async fn a_declared_lock_is_leased_by_its_text_in_the_table_that_is_given() {
     let db = database().await;
     let table = Table::new().named("app_lease").unwrap();
+    table.set_up(&mut db.connect().await).await.unwrap();
     let leases = Leases::new(db.deadpool(1)).table(table);
-    leases.set_up().await.unwrap();
     // The wait counts for the pool and the first try too.
     let long = Duration::from_secs(60);
     assert_eq!(declared(&leases, 3, long).await.unwrap(), 3);
@@ -140,7 +140,7 @@ async fn a_declared_lock_is_leased_by_its_text_in_the_table_that_is_given() {
     let short = Duration::from_millis(20);
     let error = declared(&leases, 3, short).await.unwrap_err();
     let error = Error::find(&*error).unwrap();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert!(matches!(*error, Error::TimedOut { .. }), "{error:?}");
     assert!(error.to_string().contains("leased-account:<id>"), "{error}");
     assert_eq!(declared(&leases, 4, long).await.unwrap(), 4);
     held.finish(Ok::<_, Error>(())).await.unwrap();

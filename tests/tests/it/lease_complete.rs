@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::lease::{Lease, Leases, Table};
+use advisory_runtime::lease::{Lease, Leases, Request, Table};
 use advisory_runtime::{Error, Pool as _, advisory_lock};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -160,7 +160,11 @@ async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_mor
         Ok::<_, Error>(())
     });
     completed.await.unwrap();
-    let row = table.find_text(&mut conn, "k").await.unwrap().unwrap();
+    let row = table
+        .find(&mut conn, Request::text("k"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(row.is_kept && row.remaining > GENEROUS * 59, "{row:?}");
     assert_eq!(row.token, lease.token());
     assert!(!table.holds(&mut conn, &lease).await.unwrap());
@@ -252,4 +256,74 @@ async fn a_rollback_leaves_the_key_free_for_the_next_try() {
     held.finish(failed).await.unwrap_err();
     assert_eq!(leases.list().await.unwrap(), []);
     drop(leases.acquire(key("k")).await.unwrap());
+}
+
+fn rolled_back() -> Error {
+    Error::Database(diesel::result::Error::RollbackTransaction)
+}
+
+/// The body has swallowed the rollback, and says that all is well.
+#[tokio::test]
+async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back_and_the_key_is_lost() {
+    let db = stage().await;
+    let leases = Leases::new(db.deadpool(2));
+    let mut held = leases.acquire(key("k").keep(GENEROUS * 60)).await.unwrap();
+    let lease = held.lease().clone();
+    let mut conn = db.connect().await;
+    let body = async {
+        let ended = conn.transaction(async |conn| {
+            lease.complete(conn).await?;
+            Err::<(), _>(rolled_back())
+        });
+        ended.await.unwrap_err();
+        // It took too long, and no renewal was sent meanwhile.
+        expire(&db).await;
+        Table::new().acquire(&mut conn, key("k")).await.unwrap()
+    };
+    let other = held.run(body).await.unwrap();
+    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(Table::new().holds(&mut conn, &other).await.unwrap());
+}
+
+/// A transaction that outlives the lease keeps others out with the row that it has locked; its rollback lets them in.
+#[tokio::test]
+async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dropped() {
+    let db = stage().await;
+    let leases = Leases::new(db.deadpool(4));
+    let ttl = Duration::from_millis(300);
+    for commits in [false, true] {
+        let mut held = leases
+            .acquire(key("k").ttl(ttl).keep(GENEROUS * 60))
+            .await
+            .unwrap();
+        let lease = held.lease().clone();
+        let (mut conn, mut other) = (db.connect().await, db.connect().await);
+        let body = async {
+            let ended = conn.transaction(async |conn| {
+                lease.complete(conn).await?;
+                // Of the row as others see it.
+                let left = "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp()";
+                db.until_empty(GENEROUS, "the expiry", left).await;
+                let error = Table::new().acquire(&mut other, key("k")).await;
+                assert!(error.unwrap_err().is_busy());
+                if commits { Ok(()) } else { Err(rolled_back()) }
+            });
+            assert_eq!(ended.await.is_ok(), commits);
+            if !commits {
+                pending::<()>().await;
+            }
+            // As long as nobody says otherwise, it goes on.
+            let asks = "SELECT 'yes' FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            db.until_empty(GENEROUS, "a question that waits", asks)
+                .await;
+        };
+        let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
+        let ran = ran.expect("the body goes on under a lease that is lost");
+        assert_eq!(ran.is_ok(), commits, "{ran:?}");
+        let finished = held.finish(Ok::<_, Error>(())).await;
+        assert_eq!(finished.is_ok(), commits, "{finished:?}");
+        let rows = leases.list().await.unwrap();
+        assert_eq!(rows.iter().any(|row| row.is_kept), commits, "{rows:?}");
+    }
 }

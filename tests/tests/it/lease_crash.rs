@@ -6,7 +6,7 @@
 
 use crate::bookings::execute;
 use crate::lease::key;
-use advisory_runtime::lease::{Lease, Table};
+use advisory_runtime::lease::{Lease, Request, Table};
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel::dsl::sql;
 use diesel::sql_types::BigInt;
@@ -117,7 +117,11 @@ async fn a_renewal_and_a_kept_key_outlive_a_crash() {
     let renewed = table.acquire(&mut conn, short("renewed")).await.unwrap();
     let kept = table.acquire(&mut conn, short("kept")).await.unwrap();
     let left = async |conn: &mut AsyncPgConnection, text: &str| {
-        let row = table.find_text(conn, text).await.unwrap().unwrap();
+        let row = table
+            .find(conn, Request::text(text))
+            .await
+            .unwrap()
+            .unwrap();
         row.remaining
     };
     let mut forgotten = 0;

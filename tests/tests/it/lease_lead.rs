@@ -1,7 +1,7 @@
 //! Leaders: one at a time, the next one in time, and a leadership that is given up at once. `examples/leader.rs` does it with processes.
 
 use crate::lease::{database, expire};
-use advisory_runtime::lease::{self, Held, Lease, Leases, Request, Source, Term};
+use advisory_runtime::lease::{self, Held, Lease, Leases, Request, Source, Table};
 use advisory_runtime::{Error, Wait};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -22,7 +22,7 @@ fn campaign() -> Request {
 
 /// A process of its own, as far as leases are concerned: a pool, a task, and a shutdown.
 struct Candidate {
-    terms: mpsc::UnboundedReceiver<Term>,
+    terms: mpsc::UnboundedReceiver<Lease>,
     shutdown: Option<oneshot::Sender<()>>,
     task: JoinHandle<Result<(), Error>>,
 }
@@ -46,7 +46,7 @@ impl Candidate {
         }
     }
 
-    async fn term(&mut self) -> Term {
+    async fn term(&mut self) -> Lease {
         let term = tokio::time::timeout(Duration::from_secs(60), self.terms.recv());
         term.await.expect("it does not lead").unwrap()
     }
@@ -77,7 +77,7 @@ async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
     };
     assert!(new.is_held() && new.token() > old.token());
     let mut conn = db.connect().await;
-    let late = conn.transaction(async |conn| old.lease().fence(conn).await);
+    let late = conn.transaction(async |conn| old.fence(conn).await);
     assert!(matches!(late.await, Err(Error::LockLost { .. })));
     // Whoever leads gives it up, and says so when it is free.
     first.stop().await;
@@ -111,7 +111,9 @@ async fn a_campaign_goes_on_over_restarts_of_the_server() {
     let server = OwnServer::start().await;
     let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
     let pool = Pool::builder(manager).max_size(2).build().unwrap();
-    Leases::new(pool.clone()).set_up().await.unwrap();
+    let mut conn = pool.get().await.unwrap();
+    Table::new().set_up(&mut conn).await.unwrap();
+    drop(conn);
     let mut leader = Candidate::start(pool);
     let mut last = leader.term().await;
     for mode in ["fast", "immediate"] {

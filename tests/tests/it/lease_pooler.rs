@@ -1,14 +1,15 @@
 //! Leases behind a pooler in transaction mode that tracks prepared statements, while each message goes to another backend.
 
-use crate::claims_pooler::tracks_prepared_statements;
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Leases, Request, Table};
-use advisory_tests::{Bouncer, left_out};
+use advisory_runtime::lease::{self, Leases, Request, Table};
+use advisory_runtime::{Error, Pool as _, Wait, xact};
+use advisory_tests::{Bouncer, Database, left_out};
+use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 const WHAT: &str = "leases behind a pooler";
@@ -16,19 +17,24 @@ const TTL: Duration = Duration::from_secs(60);
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 3\nserver_round_robin = 1\n\
                         max_prepared_statements = 50";
 
+diesel::table! {
+    counter (n) { n -> BigInt }
+}
+
+fn pool(bouncer: &Bouncer, db: &Database) -> Pool<AsyncPgConnection> {
+    let manager = AsyncDieselConnectionManager::new(bouncer.url(db));
+    Pool::builder(manager).max_size(4).build().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
-    if !tracks_prepared_statements() {
-        return left_out(WHAT, "there is no pgbouncer of 1.21 or newer");
-    }
     let db = database().await;
     db.run("CREATE TABLE counter AS SELECT 0::int8 AS n").await;
-    let bouncer = match Bouncer::start(&db, SETTINGS).await {
+    let bouncer = match Bouncer::start_tracking(&db, SETTINGS).await {
         Ok(bouncer) => bouncer,
         Err(why) => return left_out(WHAT, why),
     };
-    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(bouncer.url(&db));
-    let pool = Pool::builder(manager).max_size(4).build().unwrap();
+    let pool = pool(&bouncer, &db);
     let leases = Leases::new(pool.clone());
     let db = std::sync::Arc::new(db);
     let mut bodies = JoinSet::new();
@@ -64,8 +70,92 @@ async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
     done.await.unwrap();
     let error = table.acquire(&mut a, key("k")).await.unwrap_err();
     assert!(error.is_busy(), "{error:?}");
-    let row = table.find_text(&mut a, "k").await.unwrap().unwrap();
+    let row = table
+        .find(&mut a, Request::text("k"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(row.is_kept);
     table.sweep(&mut a).await.unwrap();
     db.until_quiet().await;
+}
+
+/// A leader that shuts down gives way to another, and each writes under its term and a lock of its transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaders_and_locks_of_a_transaction_work_behind_a_pooler() {
+    let db = database().await;
+    db.run("CREATE TABLE counter AS SELECT 0::int8 AS n").await;
+    let bouncer = match Bouncer::start_tracking(&db, SETTINGS).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out(WHAT, why),
+    };
+    let pool = pool(&bouncer, &db);
+    let candidates = (0..3).map(|_| {
+        let pool = pool.clone();
+        tokio::spawn(async move {
+            let done = Notify::new();
+            lease::lead_until(
+                &pool,
+                Request::text("leader"),
+                done.notified(),
+                async |term| {
+                    let mut conn = pool.connection().await?;
+                    let mut held = xact::begin(&mut conn, 7).await?;
+                    let added = async {
+                        let conn = held.conn();
+                        term.fence(conn).await?;
+                        let n: i64 = counter::table.select(counter::n).first(conn).await?;
+                        diesel::update(counter::table)
+                            .set(counter::n.eq(n + 1))
+                            .execute(conn)
+                            .await?;
+                        Ok::<_, Error>(())
+                    };
+                    let added = added.await;
+                    xact::finish(held, added).await?;
+                    drop(conn);
+                    done.notify_one();
+                    // Until the shutdown drops it.
+                    std::future::pending::<Result<(), Error>>().await
+                },
+            )
+            .await
+        })
+    });
+    for candidate in candidates.collect::<Vec<_>>() {
+        candidate.await.unwrap().unwrap();
+    }
+    assert_eq!(db.count("SELECT n FROM counter").await, 3);
+    assert_eq!(db.locks().await, []);
+}
+
+/// A key is never granted twice, and the server's words say what is missing.
+#[tokio::test]
+async fn a_pooler_that_does_not_track_statements_is_an_error_and_no_lease() {
+    let db = database().await;
+    let settings = SETTINGS.replace("statements = 50", "statements = 0");
+    let bouncer = match Bouncer::start_tracking(&db, &settings).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out(WHAT, why),
+    };
+    let leases = Leases::new(pool(&bouncer, &db));
+    let mut refusals = Vec::new();
+    while refusals.len() < 3 {
+        match leases.acquire(Request::text("k").wait(Wait::Never)).await {
+            // Its first statement was prepared where it was executed: the next one is elsewhere.
+            Ok(held) => drop(held),
+            Err(error) if error.is_busy() => {}
+            Err(error) => refusals.push(error),
+        }
+    }
+    for error in refusals {
+        assert!(
+            matches!(error, Error::Pool(_) | Error::Database(_)),
+            "{error:?}"
+        );
+        assert!(
+            format!("{error:?}").contains("prepared statement"),
+            "{error:?}"
+        );
+    }
 }

@@ -22,14 +22,14 @@ async fn everything(conn: &mut AsyncPgConnection) {
         assert!(error.is_busy(), "{error:?}");
         assert!(table.renew(conn, &lease, TTL).await.unwrap());
         assert!(table.holds(conn, &lease).await.unwrap());
-        let row = table.find_text(conn, "k").await.unwrap().unwrap();
+        let row = table.find(conn, Request::text("k")).await.unwrap().unwrap();
         assert_eq!((row.token, row.key.as_deref()), (lease.token(), Some("k")));
         assert_eq!(table.list(conn).await.unwrap().len(), 1);
         let fenced = conn.transaction(async |conn| lease.fence(conn).await);
         fenced.await.unwrap();
         if round == 0 {
             assert!(table.release(conn, &lease).await.unwrap());
-            assert_eq!(table.find_text(conn, "k").await.unwrap(), None);
+            assert_eq!(table.find(conn, Request::text("k")).await.unwrap(), None);
         } else {
             assert!(table.keep(conn, &lease, TTL).await.unwrap());
             assert_eq!(table.list(conn).await.unwrap().len(), 1);

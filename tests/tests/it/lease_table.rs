@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::lease::{database, key};
 use advisory_runtime::Error;
-use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Table};
+use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Request, Table};
 use advisory_tests::Database;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -55,7 +55,10 @@ async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
     conn.batch_execute(&table.up()).await.unwrap();
     let lease = table.acquire(conn, key("k")).await.unwrap();
     assert!(table.acquire(conn, key("k")).await.unwrap_err().is_busy());
-    assert_eq!(Table::new().find_text(conn, "k").await.unwrap(), None);
+    assert_eq!(
+        Table::new().find(conn, Request::text("k")).await.unwrap(),
+        None
+    );
     assert!(table.renew(conn, &lease, TTL).await.unwrap());
     conn.transaction(async |conn| lease.fence(conn).await)
         .await
@@ -173,10 +176,13 @@ async fn all_but_a_wait(conn: &mut AsyncPgConnection, table: &Table) {
     assert!(table.acquire(conn, request()).await.unwrap_err().is_busy());
     assert!(table.renew(conn, &lease, TTL * 2).await.unwrap());
     assert!(table.holds(conn, &lease).await.unwrap());
-    let row = table.find_text(conn, "k").await.unwrap().unwrap();
+    let row = table.find(conn, Request::text("k")).await.unwrap().unwrap();
     assert_eq!(row.key.as_deref(), Some("k"));
     assert!(row.remaining > TTL, "{row:?}");
-    assert_eq!(table.find_text(conn, "other").await.unwrap(), None);
+    assert_eq!(
+        table.find(conn, Request::text("other")).await.unwrap(),
+        None
+    );
     assert_eq!(table.list(conn).await.unwrap().len(), 1);
     conn.transaction(async |conn| lease.fence(conn).await)
         .await

@@ -1,6 +1,6 @@
 //! Locked calls inside an open transaction: `Ok` keeps the lock to the outer end, `Err` frees it with the savepoint.
 
-use crate::bookings::{book, committed, database, execute, insert, key_of};
+use crate::bookings::{book, committed, database, execute, in_transaction, insert, key_of};
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::{debug_checks_are_on, pid_of};
 use diesel::QueryResult;
@@ -19,7 +19,7 @@ async fn fail(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
 async fn ok_keeps_the_lock_to_the_end_of_the_outer_transaction() {
     let db = database().await;
     let mut conn = db.connect().await;
-    conn.transaction::<_, DieselError, _>(async |conn| {
+    in_transaction::<_, DieselError>(&mut conn, async |conn| {
         assert!(book(conn, 7, "Ada").await?);
         assert_eq!(db.locks().await.len(), 1, "still held");
         assert_eq!(committed(&db, 7).await, 0, "not committed yet");
@@ -35,7 +35,7 @@ async fn ok_keeps_the_lock_to_the_end_of_the_outer_transaction() {
 async fn an_error_frees_the_lock_and_leaves_the_outer_transaction_alive() {
     let db = database().await;
     let mut conn = db.connect().await;
-    conn.transaction::<_, DieselError, _>(async |conn| {
+    in_transaction::<_, DieselError>(&mut conn, async |conn| {
         insert(conn, 1, "outer").await?;
         fail(conn, 7).await.unwrap_err();
         assert_eq!(db.locks().await, [], "freed with the savepoint");
@@ -61,9 +61,12 @@ async fn a_refused_lock_leaves_the_outer_transaction_alive() {
     execute(&mut conn, "SET lock_timeout = '50ms'")
         .await
         .unwrap();
-    conn.transaction::<_, DieselError, _>(async |conn| {
+    in_transaction::<_, DieselError>(&mut conn, async |conn| {
         let error = book(conn, 7, "Ada").await.unwrap_err();
-        assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
+        assert!(
+            Error::find(&error).is_some_and(|error| error.is_busy()),
+            "{error:?}"
+        );
         insert(conn, 1, "outer").await
     })
     .await
@@ -93,11 +96,14 @@ async fn inside_repeatable_read_it_is_refused_since_it_would_read_an_old_snapsho
     let db = database().await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let mut conn = db.connect().await;
-        conn.transaction::<_, DieselError, _>(async |conn| {
+        in_transaction::<_, DieselError>(&mut conn, async |conn| {
             execute(conn, &format!("SET TRANSACTION ISOLATION LEVEL {level}")).await?;
             let error = book(conn, 7, "Ada").await.unwrap_err();
             assert!(
-                matches!(Error::find(&error), Some(Error::StaleSnapshot { .. })),
+                matches!(
+                    Error::find(&error).as_deref(),
+                    Some(Error::StaleSnapshot { .. })
+                ),
                 "{error:?}"
             );
             insert(conn, 1, "outer").await
@@ -138,10 +144,13 @@ async fn a_swallowed_error_of_a_nested_call_is_found_and_leaves_the_outer_transa
     }
     let db = database().await;
     let mut conn = db.connect().await;
-    conn.transaction::<_, DieselError, _>(async |conn| {
+    in_transaction::<_, DieselError>(&mut conn, async |conn| {
         let error = swallow(conn, 7).await.unwrap_err();
         assert!(
-            matches!(Error::find(&error), Some(Error::RolledBack { .. })),
+            matches!(
+                Error::find(&error).as_deref(),
+                Some(Error::RolledBack { .. })
+            ),
             "{error:?}"
         );
         insert(conn, 1, "outer").await
@@ -159,12 +168,13 @@ async fn a_nested_call_that_commits_by_hand_is_found_out() {
     }
     let db = database().await;
     let mut conn = db.connect().await;
-    let result = conn
-        .transaction::<_, DieselError, _>(async |conn| commit(conn).await)
-        .await;
+    let result = in_transaction::<_, DieselError>(&mut conn, async |conn| commit(conn).await).await;
     let error = result.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::TransactionEnded { .. })),
+        matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::TransactionEnded { .. })
+        ),
         "{error:?}"
     );
 }
@@ -191,7 +201,7 @@ async fn a_connection_lost_in_a_nested_body_dooms_the_outer_transaction() {
     }
     let db = database().await;
     let mut conn = db.connect().await;
-    let result = conn.transaction::<(), DieselError, _>(async |conn| {
+    let result = in_transaction::<(), DieselError>(&mut conn, async |conn| {
         let error = lost(conn, &db).await.unwrap_err();
         assert!(matches!(error, DieselError::DatabaseError(..)), "{error:?}");
         Ok(())
@@ -208,7 +218,7 @@ async fn a_nested_call_that_commits_by_hand_and_fails_dooms_the_outer_transactio
     }
     let db = database().await;
     let mut conn = db.connect().await;
-    let result = conn.transaction::<(), DieselError, _>(async |conn| {
+    let result = in_transaction::<(), DieselError>(&mut conn, async |conn| {
         commit(conn).await.unwrap_err();
         insert(conn, 1, "on its own").await.unwrap_err();
         Ok(())
@@ -221,7 +231,7 @@ async fn a_nested_call_that_commits_by_hand_and_fails_dooms_the_outer_transactio
 async fn a_call_inside_a_transaction_ended_by_hand_dooms_what_is_left() {
     let db = database().await;
     let mut conn = db.connect().await;
-    let result = conn.transaction::<(), DieselError, _>(async |conn| {
+    let result = in_transaction::<(), DieselError>(&mut conn, async |conn| {
         execute(conn, "COMMIT").await?;
         book(conn, 7, "Ada").await.unwrap_err();
         insert(conn, 1, "on its own").await.unwrap_err();
@@ -237,7 +247,7 @@ async fn a_call_inside_a_failed_transaction_leaves_it_for_diesel_to_roll_back() 
     let pool = db.deadpool(1);
     {
         let mut conn = pool.get().await.unwrap();
-        let result = conn.transaction::<(), DieselError, _>(async |conn| {
+        let result = in_transaction::<(), DieselError>(&mut conn, async |conn| {
             book(conn, 1, "Ada").await?;
             drop(execute(conn, "SELECT 1 FROM no_such_table").await);
             book(conn, 2, "Ada").await.unwrap_err();
@@ -264,7 +274,7 @@ async fn a_nested_body_cannot_end_its_savepoint_through_diesel() {
     }
     let db = database().await;
     let mut conn = db.connect().await;
-    conn.transaction::<_, DieselError, _>(async |conn| {
+    in_transaction::<_, DieselError>(&mut conn, async |conn| {
         let error = roll_back(conn).await.unwrap_err();
         assert!(matches!(error, DieselError::DatabaseError(..)), "{error:?}");
         assert_eq!(db.locks().await, []);
@@ -289,11 +299,11 @@ async fn a_nested_body_that_lost_its_lock_half_way_is_found_out() {
     }
     let db = database().await;
     let mut conn = db.connect().await;
-    conn.transaction::<_, DieselError, _>(async |conn| {
+    in_transaction::<_, DieselError>(&mut conn, async |conn| {
         let error = begin_anew(conn).await.unwrap_err();
         let found = Error::find(&error);
         assert!(
-            matches!(found, Some(Error::TransactionEnded { .. })),
+            matches!(found.as_deref(), Some(Error::TransactionEnded { .. })),
             "{error:?}"
         );
         insert(conn, 2, "outer").await
@@ -313,7 +323,7 @@ async fn a_transaction_dropped_inside_the_body_is_rolled_back_before_the_call_re
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]
     async fn give_up(conn: &mut AsyncPgConnection, is_ok: bool) -> QueryResult<()> {
         let (reach, reached) = tokio::sync::oneshot::channel();
-        let transaction = conn.transaction::<(), DieselError, _>(async |conn| {
+        let transaction = in_transaction::<(), DieselError>(conn, async |conn| {
             insert(conn, 7, "half done").await?;
             reach.send(()).unwrap();
             std::future::pending().await
@@ -334,7 +344,10 @@ async fn a_transaction_dropped_inside_the_body_is_rolled_back_before_the_call_re
         let mut conn = db.connect().await;
         let error = give_up(&mut conn, is_ok).await.unwrap_err();
         assert_eq!(db.locks().await, [], "gone when the call has returned");
-        let rolled_back = matches!(Error::find(&error), Some(Error::RolledBack { .. }));
+        let rolled_back = matches!(
+            Error::find(&error).as_deref(),
+            Some(Error::RolledBack { .. })
+        );
         assert_eq!(rolled_back, is_ok, "{error:?}");
     }
     assert_eq!(committed(&db, 7).await, 0);

@@ -72,7 +72,10 @@ async fn two_orders_are_told_though_nobody_has_waited() {
         let at = text
             .lines()
             .position(|line| line.starts_with(&format!("locked!({function}(")));
-        format!("tests/it/order.rs:{}", at.unwrap() + 1)
+        format!(
+            "by `{function}` (tests/tests/it/order.rs:{})",
+            at.unwrap() + 1
+        )
     };
     for part in [
         "`ab-a:<id>` → `ab-b:<id>`",

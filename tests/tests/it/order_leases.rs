@@ -90,8 +90,8 @@ async fn what_is_not_waited_for_or_is_another_tables_is_not_told_so() {
     let error = twice(&leases, &leases, 1, Wait::Never).await.unwrap_err();
     assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
     let other = Table::new().named("other_lease").unwrap();
+    other.set_up(&mut db.connect().await).await.unwrap();
     let other = Leases::new(db.deadpool(2)).table(other);
-    other.set_up().await.unwrap();
     twice(&leases, &other, 1, Wait::Forever).await.unwrap();
     // Nor what the body does not stand under.
     let held = leases.acquire(Request::text("own-lease:2")).await.unwrap();

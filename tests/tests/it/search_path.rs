@@ -112,7 +112,10 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
         .await
         .unwrap();
     let error = book(&mut conn, 8, "Ada").await.unwrap_err();
-    assert!(Error::find(&error).is_some_and(Error::is_busy), "{error:?}");
+    assert!(
+        Error::find(&error).is_some_and(|error| error.is_busy()),
+        "{error:?}"
+    );
     xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 
     every_request(&mut conn, &db).await;
@@ -193,7 +196,8 @@ async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Databa
             })
         })
     };
-    for request in requests() {
+    let permits = [Request::new(1).permits(3), Request::new(1).poll(short)];
+    for request in requests().chain(permits) {
         let strict = request.clone().isolation(Isolation::Serializable);
         for request in [request.clone(), strict] {
             let held = xact::begin(conn, request.clone()).await.unwrap();

@@ -1,13 +1,13 @@
 //! Session-level locks: released on every way out, missed when they were lost, and refused inside a transaction.
 
-use crate::bookings::{committed, database, execute, insert, key_of};
+use crate::bookings::{committed, database, execute, in_transaction, insert, key_of};
 use crate::cancel::caught;
 use crate::every_poll::{assert_closed, until_ended};
 use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{Database, LockedKey, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 
 /// How the body ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -194,7 +194,7 @@ async fn a_lock_that_was_lost_on_the_way_is_an_error_unless_the_body_has_its_own
 async fn inside_an_open_transaction_it_is_refused() {
     let db = database().await;
     let mut conn = db.connect().await;
-    conn.transaction::<_, DieselError, _>(async |conn| {
+    in_transaction::<_, DieselError>(&mut conn, async |conn| {
         for wait in [Wait::Session, Wait::Never, Wait::Forever] {
             let error = session::acquire(conn, Request::new(7).wait(wait))
                 .await

@@ -143,12 +143,12 @@ async fn as_many_declared_locks_are_taken_as_there_are() {
     assert_eq!(each_declared(conn, &db, &[2, 1, 2]).await.unwrap(), two);
     let none = each_declared(conn, &db, &[]).await.unwrap_err();
     assert!(
-        matches!(Error::find(&none), Some(Error::NoKeys { .. })),
+        matches!(Error::find(&none).as_deref(), Some(Error::NoKeys { .. })),
         "{none}"
     );
     let many = each_declared(conn, &db, &[1, 2, 3, 4]).await.unwrap_err();
     assert!(
-        matches!(Error::find(&many), Some(Error::TooManyKeys { lock, keys: 4, max: 3 }) if lock == "account:<id>"),
+        matches!(Error::find(&many).as_deref(), Some(Error::TooManyKeys { lock, keys: 4, max: 3 }) if lock == "account:<id>"),
         "{many}"
     );
 }
@@ -249,7 +249,7 @@ async fn an_empty_slice_and_too_many_keys_are_errors_before_any_sql() {
     let error = each(conn, &db, &[]).await.unwrap_err();
     assert!(
         matches!(
-            Error::find(&error),
+            Error::find(&error).as_deref(),
             Some(Error::NoKeys { slice: "ids", .. })
         ),
         "{error:?}"
@@ -262,7 +262,7 @@ async fn an_empty_slice_and_too_many_keys_are_errors_before_any_sql() {
     let error = each(conn, &db, &many).await.unwrap_err();
     assert!(
         matches!(
-            Error::find(&error),
+            Error::find(&error).as_deref(),
             Some(Error::TooManyKeys {
                 keys: 65,
                 max: 64,
@@ -277,7 +277,7 @@ async fn an_empty_slice_and_too_many_keys_are_errors_before_any_sql() {
     let error = few(conn, &db, 3, &batch).await.unwrap_err();
     assert!(
         matches!(
-            Error::find(&error),
+            Error::find(&error).as_deref(),
             Some(Error::TooManyKeys {
                 keys: 4,
                 max: 3,
@@ -304,7 +304,7 @@ async fn a_key_without_a_pattern_is_named_by_its_number() {
     }
     let error = swallow(&mut conn).await.unwrap_err();
     assert!(
-        matches!(Error::find(&error), Some(Error::RolledBack { lock, .. }) if lock == "(9, 8)"),
+        matches!(Error::find(&error).as_deref(), Some(Error::RolledBack { lock, .. }) if lock == "(9, 8)"),
         "{error:?}"
     );
     let held = xact::begin(&mut conn, AccountLock { id: 1 }).await.unwrap();

@@ -66,7 +66,7 @@ async fn a_standby_is_refused_in_both_scopes_and_the_connection_goes_on() {
         book(&mut conn, 7, "Ada").await.unwrap_err(),
     ] {
         assert!(
-            matches!(Error::find(&error), Some(Error::Standby { .. })),
+            matches!(Error::find(&error).as_deref(), Some(Error::Standby { .. })),
             "{error:?}"
         );
     }

@@ -52,7 +52,12 @@ async fn a_call_that_holds_its_lock_is_told_from_one_that_does_not() {
             .unwrap()
     );
     let told = panic_of(observer.assert_locked(key, book_unlocked(&mut conn, 8, "Ada"))).await;
-    assert!(told.contains("was not seen to hold"), "{told}");
+    assert_eq!(
+        told,
+        format!(
+            "the call has returned, and was not seen to hold the advisory lock `room:<room: int>` ({key})"
+        )
+    );
     // Nor another key's.
     let told = panic_of(observer.assert_locked(key, book(&mut conn, 9, "Ada"))).await;
     assert!(told.contains(&key.to_string()), "{told}");
@@ -117,8 +122,11 @@ async fn two_calls_meet_where_a_missing_lock_would_show() {
     // The calls are dropped, and free their lock.
     observer.until_free(key_of(30)).await;
     let (ada, bob) = (book_unlocked(&mut a, 31, "Ada"), book(&mut b, 31, "Bob"));
-    let told = panic_of(observer.interleave(key_of(31), ada, bob)).await;
+    let room = 31;
+    let key = lock_key!("room:<room: int>", name = "room");
+    let told = panic_of(observer.interleave(key, ada, bob)).await;
     assert!(told.contains("was not seen to hold"), "{told}");
+    assert!(told.contains("`room:<room: int>`"), "{told}");
 }
 
 #[tokio::test]

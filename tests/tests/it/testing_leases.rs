@@ -131,7 +131,6 @@ async fn it_answers_as_the_table_of_a_database_does() {
 async fn answers<P: advisory_runtime::lease::Store>(leases: &Leases<P>) -> Vec<String> {
     let mut said = Vec::new();
     let key = || Request::text("k").wait(Wait::Never);
-    leases.set_up().await.unwrap();
     for keep in [
         None,
         Some(Duration::from_millis(1)),

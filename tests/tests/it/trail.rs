@@ -4,11 +4,14 @@
 
 use crate::bookings::{database, insert};
 use crate::lease;
+use crate::migrations::Written;
 use advisory_runtime::lease::Leases;
-use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key};
+use advisory_runtime::migrations::{KEY, Migrator, Step};
+use advisory_runtime::{Error, Key as LockKey, advisory_lock, lock_key, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
-use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use metrics::{
     Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -18,6 +21,7 @@ use std::fmt::{Debug, Write};
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -25,10 +29,10 @@ use tracing::{Event, Subscriber};
 
 /// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events stood.
 #[derive(Clone, Default)]
-struct Heard {
+pub(crate) struct Heard {
     /// As most programs are run.
-    only_warnings: bool,
-    lines: Arc<Mutex<Vec<String>>>,
+    pub(crate) only_warnings: bool,
+    pub(crate) lines: Arc<Mutex<Vec<String>>>,
     next: Arc<AtomicU64>,
     entered: Arc<Mutex<Vec<u64>>>,
 }
@@ -49,7 +53,7 @@ impl Heard {
         self.lines.lock().unwrap().push(line.0);
     }
 
-    fn has(&self, text: &str) -> bool {
+    pub(crate) fn has(&self, text: &str) -> bool {
         self.lines
             .lock()
             .unwrap()
@@ -205,31 +209,42 @@ async fn calls(db: &Database) {
 
 const ALONE: &str = "ADVISORY_TEST_TRAIL_ALONE";
 
-fn is_alone() -> bool {
+pub(crate) fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
 #[tokio::test]
 async fn each_watcher_sees_what_it_should() {
-    for name in [
+    let names = [
         "each_lock_is_a_span_with_its_pattern_and_its_outcome",
         "counters_and_histograms_go_by_pattern",
         "a_lease_is_followed_like_a_lock",
+        "a_lock_that_is_left_to_its_transaction_is_no_leak",
         "a_waiter_that_is_dropped_was_turned_away",
         "a_warning_names_its_pattern_where_no_span_is_wanted",
-    ] {
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        child
-            .args(["--exact", &format!("trail::{name}")])
-            .env(ALONE, "1");
-        let ended = tokio::task::spawn_blocking(move || child.output().unwrap());
-        let output = ended.await.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && said.contains("1 passed"),
-            "{said}"
-        );
+        "a_run_of_migrations_tells_its_steps",
+        "a_call_that_polls_is_one_call_however_often_it_asks",
+    ];
+    each_alone("trail", &names).await;
+}
+
+/// Runs these tests of a module, each in a process of its own.
+async fn each_alone(module: &str, names: &[&str]) {
+    for name in names {
+        alone(module, &[name]).await;
     }
+}
+
+/// Runs these tests of a module, and no other, in one process.
+pub(crate) async fn alone(module: &str, names: &[&str]) {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let tests = names.iter().map(|name| format!("{module}::{name}"));
+    child.arg("--exact").args(tests).env(ALONE, "1");
+    let ended = tokio::task::spawn_blocking(move || child.output().unwrap());
+    let output = ended.await.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let passed = format!("{} passed", names.len());
+    assert!(output.status.success() && said.contains(&passed), "{said}");
 }
 
 /// Does nothing where it is not called by another test, as those below.
@@ -264,6 +279,37 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
     }
     // Never a key.
     assert!(!heard.has("watched:1"));
+}
+
+#[tokio::test]
+async fn a_run_of_migrations_tells_its_steps() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let heard = Heard::default();
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let conn = db.connect().await;
+    let holder = advisory_runtime::session::acquire_owned(conn, KEY).await;
+    let holder = Mutex::new(Some(holder.unwrap()));
+    let migrator = Migrator::new(Written(vec![("1", "SELECT 1")])).on_step(move |step| {
+        if matches!(step, Step::Waiting { .. }) {
+            drop(holder.lock().unwrap().take());
+        }
+    });
+    migrator.run(db.url()).await.unwrap();
+    for text in [
+        "message=waiting for process ",
+        "INFO in 0 message=the lock is held: 1 migration is pending pending=1",
+        "INFO in 0 message=running `1` (1 of 1) migration=\"1\"",
+        "INFO in 0 message=`1` done in",
+    ] {
+        assert!(
+            heard.has(text),
+            "{text}: {:#?}",
+            heard.lines.lock().unwrap()
+        );
+    }
 }
 
 #[tokio::test]
@@ -319,6 +365,30 @@ async fn a_lease_is_followed_like_a_lock() {
         counted.count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
         1
     );
+}
+
+#[tokio::test]
+async fn a_lock_that_is_left_to_its_transaction_is_no_leak() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let mut conn = db.connect().await;
+    let locked = conn.transaction::<_, Error, _>(async |conn| xact::lock(conn, 7).await);
+    locked.await.unwrap();
+    assert!(heard.has("record outcome=\"left\""));
+    assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
+    let labels = "number/xact/exclusive";
+    assert_eq!(
+        counted.count(&format!("advisory_acquired_total/{labels}")),
+        1
+    );
+    assert_eq!(counted.count(&format!("advisory_wait_seconds/{labels}")), 1);
+    let told = counted.0.lock().unwrap();
+    assert_eq!(told.len(), 2, "{:?}", told.keys());
 }
 
 #[advisory_lock(key = "awaited:<room>", name = "awaited")]
@@ -391,4 +461,62 @@ async fn a_warning_names_its_pattern_where_no_span_is_wanted() {
         let warned = warned.unwrap_or_else(|| panic!("{what}: {lines:#?}"));
         assert!(warned.contains("pattern=\"awaited:<room>\""), "{warned}");
     }
+}
+
+#[advisory_lock(key = "polled:<room>", name = "polled", conn = pool.get().await?, wait = wait, poll = "2ms")]
+async fn polled(
+    pool: &deadpool::Pool<AsyncPgConnection>,
+    room: i64,
+    wait: Duration,
+) -> anyhow::Result<()> {
+    insert(conn, room, "Ada").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_polls_is_one_call_however_often_it_asks() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let pool = db.deadpool(1);
+    let mut holder = db.connect().await;
+    let room = 1;
+    let key = lock_key!("polled:<room: int>", name = "polled");
+    let held = xact::begin(&mut holder, key).await.unwrap();
+    let error = polled(&pool, room, Duration::from_millis(30))
+        .await
+        .unwrap_err();
+    assert!(
+        Error::find(&*error).is_some_and(|found| found.is_busy()),
+        "{error:?}"
+    );
+    let hour = Duration::from_secs(3600);
+    polled(&pool, 2, hour).await.unwrap();
+    // A pool that has no connection for the next try is an error of the caller's, and drops no call.
+    let closing = async {
+        while pool.status().available == 1 {
+            tokio::task::yield_now().await;
+        }
+        while pool.status().available == 0 {
+            tokio::task::yield_now().await;
+        }
+        pool.close();
+    };
+    let (ended, ()) = tokio::join!(polled(&pool, room, hour), closing);
+    ended.unwrap_err();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    let labels = "polled:<room>/xact/exclusive";
+    for name in [
+        format!("advisory_refused_total/{labels}/timed_out"),
+        format!("advisory_acquired_total/{labels}"),
+        format!("advisory_wait_seconds/{labels}"),
+        format!("advisory_ended_total/{labels}/done"),
+    ] {
+        assert_eq!(counted.count(&name), 1, "{name}");
+    }
+    assert!(!heard.has("leak prevented"));
 }

@@ -1,9 +1,9 @@
 //! How long a call waits, and that every end of a wait is told apart, whatever language the server speaks.
 
-use crate::bookings::{database, execute};
+use crate::bookings::{database, execute, in_transaction};
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, session, xact};
 use advisory_tests::{AdvisoryLock, Database, LockedKey, pid_of};
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -258,7 +258,7 @@ async fn wait_for(conn: &mut AsyncPgConnection, way: Way, request: Request) -> E
             xact::begin(conn, request).await.map(drop)
         }
         Way::Nested => {
-            let nested = conn.transaction::<_, Error, _>(async |conn| {
+            let nested = in_transaction::<_, Error>(conn, async |conn| {
                 let refused = xact::begin(conn, request).await.map(drop);
                 execute(conn, "SELECT 1").await?;
                 Ok(refused)

@@ -8,6 +8,7 @@ const PAGE: &str = include_str!("../../../docs/dependencies.md");
 /// The crates below a package, each with its version; the counts are of one target, since others have others.
 fn tree(package: &str, features: &str, more: &[&str]) -> BTreeSet<String> {
     let mut words = vec!["tree", "--locked", "--prefix", "none", "-p", package];
+    words.push("--no-default-features");
     words.extend(["--target", "x86_64-unknown-linux-gnu"]);
     match features {
         "none" => {}
@@ -86,6 +87,43 @@ fn beside_diesel_async_only_our_own_crates_are_new() {
         .filter(|found| !found.starts_with("advisory-"))
         .collect();
     assert!(new.is_empty(), "{new:?}");
+}
+
+/// The lowest version that the workspace's manifest allows.
+fn lowest(dependency: &str) -> String {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+    let line = manifest.lines().find_map(|line| {
+        let version = line
+            .strip_prefix(dependency)?
+            .strip_prefix(" = { version = \"")?;
+        version.split(['"', ',']).next()
+    });
+    let version = line.expect("a version").trim_start_matches(">=");
+    let zeros = 2 - version.matches('.').count();
+    format!("{version}{}", ".0".repeat(zeros))
+}
+
+/// `scripts/lowest-versions` runs the tests by behaviour with this lock file.
+#[test]
+fn the_lowest_versions_are_those_that_are_tested() {
+    let lock =
+        std::fs::read_to_string(root().join("tests/lowest/Cargo.lock")).expect("a lock file");
+    for name in [
+        "bb8",
+        "deadpool",
+        "diesel",
+        "diesel-async",
+        "tokio",
+        "tokio-postgres",
+    ] {
+        let package = format!("name = \"{name}\"\nversion = ");
+        let versions: Vec<_> = lock
+            .split(&package)
+            .skip(1)
+            .map(|rest| rest.split('"').nth(1))
+            .collect();
+        assert_eq!(versions, [Some(lowest(name).as_str())], "{name}");
+    }
 }
 
 /// The words that no comment, text or lint's name holds.

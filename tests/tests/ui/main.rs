@@ -4,6 +4,7 @@
 
 mod dependencies;
 mod packages;
+mod suggestions;
 
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,7 @@ fn each_mistake_is_told_what_to_write() {
         let cases = trybuild::TestCases::new();
         cases.compile_fail("ui/*.rs");
         cases.pass("ui/pass/*.rs");
+        cases.pass(suggestions::write().join("*.rs"));
     } else {
         eprintln!("not compared: the files are written by {WRITTEN_BY}x, and this is {version}");
     }
@@ -32,8 +34,13 @@ fn the_readme_and_the_guide_show_an_error_as_the_compiler_prints_it() {
     let error = include_str!("../../ui/collision_of_two_patterns.stderr");
     assert!(readme.contains(error.trim_end()), "{error}");
     let page = include_str!("../../../advisory-runtime/docs/collisions.md");
-    let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
-    assert!(page.contains(message), "{message}");
+    for error in [
+        error,
+        include_str!("../../ui/collision_of_a_newtype.stderr"),
+    ] {
+        let (message, _) = error.split_once("\n  --> ").expect("a message and a place");
+        assert!(page.contains(message), "{message}");
+    }
 }
 
 #[test]
@@ -129,8 +136,24 @@ fn anchor(heading: &str) -> String {
     kept.collect()
 }
 
+#[test]
+fn the_guides_contents_name_every_page() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../advisory-runtime/docs");
+    let contents = std::fs::read_to_string(docs.join("README.md")).expect("the contents");
+    for entry in std::fs::read_dir(docs).expect("the pages") {
+        let name = entry.expect("an entry").file_name();
+        let link = format!("]({})", name.to_string_lossy());
+        assert!(
+            name == "README.md" || contents.contains(&link),
+            "the contents do not name {}",
+            name.to_string_lossy()
+        );
+    }
+}
+
 /// Where the guide's page of promises finds a test by the name of its file.
-const TESTS: [&str; 3] = [
+const TESTS: [&str; 4] = [
+    "tests/tests",
     "tests/tests/it",
     "advisory-runtime/tests/it",
     "advisory-pattern/tests/it",

@@ -89,6 +89,27 @@ async fn session(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> 
     Ok(7)
 }
 
+/// However long it waits at the server.
+#[advisory_lock(key = "room:<room>", name = "room", scope = "session", wait = "10m")]
+async fn long_wait(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
+    insert(conn, room).await
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "session", wait = "forever", poll = interval)]
+async fn polled(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    interval: Duration,
+) -> QueryResult<usize> {
+    insert(conn, room).await
+}
+
+#[advisory_lock(key = "few:<room>", permits = 3, wait = "5s", poll = "50ms", on_held = Ok(0), handle = lock, max_hold = "1h")]
+async fn few(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
+    assert_ne!(lock.key().to_string(), "");
+    insert(conn, room).await
+}
+
 #[advisory_lock(keys = ["room:<from>", "room:<to>"], name = "room", scope = "session", mode = "shared")]
 async fn several(conn: &mut AsyncPgConnection, from: i64, to: i64) -> QueryResult<usize> {
     insert(conn, from + to).await
@@ -138,7 +159,21 @@ impl Rooms {
         insert(&mut self.conn, 1).await.map(|rows| rows + prefix)
     }
 
-    #[advisory_lock(key = "job", scope = "session", conn = self.pool.get().await?, queue = 1, wait = "never", on_held = Ok(()))]
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.pool.get().await?, queue = 8, wait = "5s", poll = self.patience, on_held = Err(AppError::Busy), handle = lock, max_hold = "5s")]
+    async fn polls(&self, room: i64) -> Result<usize, AppError> {
+        if lock.waited() > self.patience {
+            return Ok(0);
+        }
+        Ok(insert(&mut conn, room).await?)
+    }
+
+    #[advisory_lock(key = "job", name = "job", scope = "session", conn = self.pool.get().await?, poll = "1s")]
+    async fn polls_for_session(&self) -> anyhow::Result<()> {
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    #[advisory_lock(key = "job", name = "job", scope = "session", conn = self.pool.get().await?, queue = 1, wait = "never", on_held = Ok(()))]
     async fn scheduler(&self) -> anyhow::Result<()> {
         tokio::task::yield_now().await;
         Ok(())
@@ -218,6 +253,7 @@ where
 trait Books {
     async fn book(&mut self, room: i64) -> QueryResult<Option<usize>>;
     async fn boxed(&self, room: i64) -> Result<Box<dyn std::fmt::Debug + Send>, AppError>;
+    async fn only_the_lock_uses_it(&self, room: i64, day: i64, busy: usize) -> Result<usize, AppError>;
 }
 
 #[async_trait::async_trait]
@@ -233,11 +269,22 @@ impl Books for Rooms {
         insert(&mut conn, room).await?;
         Ok(Box::new("a"))
     }
+
+    #[advisory_lock(key = "only_used:<room>:<days.0>", with(days = (day, 1)), conn = self.pool.get().await?, wait = "never", on_held = Ok(busy))]
+    async fn only_the_lock_uses_it(&self, room: i64, day: i64, busy: usize) -> Result<usize, AppError> {
+        insert(&mut conn, 7).await?;
+        Ok(0)
+    }
+}
+
+/// What the message for an `Option` recommends.
+#[advisory_lock(key = "optional:<is_known>:<owner>", with(is_known = owner.is_some(), owner = owner.unwrap_or_default()))]
+async fn optional(conn: &mut AsyncPgConnection, owner: Option<i64>) -> QueryResult<usize> {
+    insert(conn, owner.map_or(0, |owner| owner)).await
 }
 
 #[advisory_lock(key = "room:<room>", name = "room")]
-#[allow(deprecated, reason = "the lock protects what is no database")]
-async fn guards_something_else(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
+async fn guards_something_else(_conn: &mut AsyncPgConnection, room: i64) -> QueryResult<i64> {
     Ok(room)
 }
 
@@ -277,6 +324,9 @@ fn spawned(mut conn: AsyncPgConnection, mut rooms: Rooms) {
         drop(everything(&mut conn, 1).await);
         drop(serializable(&mut conn, 1).await);
         drop(session(&mut conn, 1).await);
+        drop(long_wait(&mut conn, 1).await);
+        drop(polled(&mut conn, 1, Duration::ZERO).await);
+        drop(few(&mut conn, 1).await);
         drop(several(&mut conn, 1, 2).await);
         drop(slice(&mut conn, &[1]).await);
         drop(slice_and_more(&mut conn, vec![1]).await);
@@ -294,10 +344,18 @@ fn spawned(mut conn: AsyncPgConnection, mut rooms: Rooms) {
         drop(made_of_what_is_computed(&mut conn, 1, &[]).await);
         drop(rooms.pooled(1).await);
         drop(rooms.own().await);
+        drop(rooms.polls(1).await);
+        drop(rooms.polls_for_session().await);
         drop(rooms.scheduler().await);
         drop(rooms.book(1).await);
         drop(rooms.boxed(1).await);
     });
+}
+
+/// A parameter's name that is meant as text.
+#[advisory_lock(key = "cache:refresh", allow_ambiguous = "one refresh at a time, whatever is refreshed")]
+async fn word_as_text(conn: &mut AsyncPgConnection, refresh: &str) -> QueryResult<usize> {
+    insert(conn, i64::from(refresh.is_empty())).await
 }
 
 fn main() {}

@@ -154,6 +154,16 @@ impl Rooms {
     fn pooled(&self, room: i64) -> Result<usize, AppError> {
         Ok(insert(conn, room)?)
     }
+
+    #[advisory_lock(key = "polled:<room>", conn = self.pool.get()?, queue = 64, wait = "5s", poll = "250ms", on_held = Err(AppError::Busy))]
+    fn polled(&self, room: i64) -> Result<usize, AppError> {
+        Ok(insert(conn, room)?)
+    }
+
+    #[advisory_lock(key = "polled", scope = "session", conn = self.pool.get()?, poll = "250ms")]
+    fn polled_for_session(&self) -> Result<usize, AppError> {
+        Ok(self.prefix.len())
+    }
 }
 
 fn main() {}

@@ -1,7 +1,7 @@
 //! The schema is brought up to date by whichever instance starts first.
 
 use crate::{Pool, Result};
-use advisory_runtime::lease::Leases;
+use advisory_runtime::lease::Table;
 use advisory_runtime::{advisory_lock, migration};
 use diesel::sql_types::Bool;
 use diesel_async::{AsyncConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -35,6 +35,6 @@ pub async fn migrate(pool: &Pool) -> Result<bool> {
         conn.batch_execute(migration::ADVISORY_KEYS_UP).await
     })
     .await?;
-    Leases::new(pool.clone()).set_up().await?;
+    Table::new().set_up(&mut pool.get().await?).await?;
     Ok(true)
 }

@@ -1,0 +1,26 @@
+//! Was the runtime built with the back end that a function needs?
+//!
+//! `advisory-runtime` switches the features of these names on here, so that a feature that is off is one error, and not one for each
+//! item that the expansion would name.
+
+use crate::errors::Errors;
+use crate::function::Function;
+
+pub(crate) fn check(function: &Function, errors: &mut Errors) {
+    let (is_on, message) = if function.is_blocking() {
+        (
+            cfg!(feature = "postgres"),
+            "a lock on a plain `fn` needs the feature `postgres` of `advisory-runtime`: write `features = [\"postgres\"]` in \
+             `Cargo.toml`; for a connection of diesel-async write `async fn`",
+        )
+    } else {
+        (
+            cfg!(feature = "diesel-async"),
+            "a lock on an `async fn` needs the feature `diesel-async` of `advisory-runtime`, which is on by default: remove \
+             `default-features = false` in `Cargo.toml`, or write `features = [\"diesel-async\"]`",
+        )
+    };
+    if !is_on {
+        errors.at(function.name.span(), message);
+    }
+}

@@ -1,0 +1,131 @@
+//! The function as it is emitted beside the errors, so that neither its callers nor its body fail too.
+
+use crate::args::key::KeyArg;
+use crate::args::{ADVISORY_LOCK, Args};
+use crate::errors::Errors;
+use crate::function::{self, Form, mentions};
+use crate::site::connection::{is_place, names_pool, without_borrow};
+use crate::tokens::is_word;
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
+
+/// The function without a lock. `conn = <expression>` and `handle` still bind their names, and a parameter that only the key uses
+/// causes no warning.
+pub(crate) fn unlocked(args: TokenStream, item: TokenStream) -> TokenStream {
+    // The mistakes in it are reported already.
+    let mut reported = Errors::default();
+    let args = Args::parse(args, &ADVISORY_LOCK, &mut reported);
+    let Some((head, body, form)) = parts(&item, &mut reported) else {
+        return item;
+    };
+    let (bindings, body) = (bindings(&args, &body, form), body.stream());
+    let body = if form == Form::BoxedFuture {
+        quote!(::std::boxed::Box::pin(async move { #bindings #body }))
+    } else {
+        quote!(#bindings #body)
+    };
+    quote! {
+        #[allow(unused, clippy::all, reason = "the lock of this function has an error")]
+        #head { #body }
+    }
+}
+
+/// What is before the body, the body, and how the function runs; `None` if the item is not a function with a body.
+fn parts(item: &TokenStream, reported: &mut Errors) -> Option<(TokenStream, Group, Form)> {
+    if let Some(function) = function::parse(item.clone(), reported) {
+        return Some((function.head, function.body, function.form));
+    }
+    let mut tokens: Vec<TokenTree> = item.clone().into_iter().collect();
+    let body = match tokens.pop()? {
+        TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => body,
+        _ => return None,
+    };
+    let keyword = tokens.iter().position(|token| is_word(token, "fn"))?;
+    let mut before = tokens[..keyword].iter();
+    let form = if before.any(|token| is_word(token, "async")) {
+        Form::Async
+    } else {
+        Form::Blocking
+    };
+    Some((tokens.into_iter().collect(), body, form))
+}
+
+/// Statements that bind the names that the attribute gives to the body.
+fn bindings(args: &Args, body: &Group, form: Form) -> TokenStream {
+    let here = Span::mixed_site();
+    let mut bindings = TokenStream::new();
+    let is_async = form != Form::Blocking;
+    if let Some(conn) = &args.conn
+        && !args.is_lease()
+        && let Some(taken) = taken(conn, is_async)
+    {
+        let name = Ident::new("conn", Span::call_site());
+        let result = quote_spanned!(here=>
+            ::core::result::Result::<_, ::std::boxed::Box<dyn ::std::error::Error>>::Ok(#taken)
+        );
+        // Whatever the function returns, `?` is right in it.
+        let result = if is_async {
+            quote_spanned!(here=> async { #result }.await)
+        } else {
+            quote_spanned!(here=> (|| #result)())
+        };
+        bindings.extend(quote_spanned!(here=>
+            let mut #name = match #result {
+                ::core::result::Result::Ok(taken) => taken,
+                ::core::result::Result::Err(_) => loop {},
+            };
+        ));
+    }
+    if let Some(handle) = &args.handle {
+        bindings.extend(handle_binding(args, handle, body));
+    }
+    bindings
+}
+
+/// The expression that gives the connection, with what it lacks; `None` for a place, which has its own name.
+fn taken(conn: &TokenStream, is_async: bool) -> Option<TokenStream> {
+    let place = without_borrow(conn);
+    if names_pool(conn) {
+        return Some(if is_async {
+            quote!(#place.get().await?)
+        } else {
+            quote!(#place.get()?)
+        });
+    }
+    if is_place(&place) || !is_async && mentions(conn, "await") {
+        return None;
+    }
+    let written = conn.to_string().replace(' ', "");
+    let rest = match is_async {
+        true if written.ends_with(".get()") => quote!(.await?),
+        true if written.ends_with(".get().await") => quote!(?),
+        false if written.ends_with(".get()") => quote!(?),
+        _ => TokenStream::new(),
+    };
+    Some(quote!(#conn #rest))
+}
+
+/// A statement that binds the body's name for the lock.
+fn handle_binding(args: &Args, handle: &Ident, body: &Group) -> TokenStream {
+    let here = Span::mixed_site();
+    let runtime = args.runtime();
+    let private = quote_spanned!(here=> #runtime::__private);
+    let acquired = if args.is_lease() {
+        quote_spanned!(here=> #runtime::lease::Lease)
+    } else {
+        quote_spanned!(here=> #runtime::Acquired)
+    };
+    match args.keys.as_deref() {
+        Some([KeyArg::Expression(key)]) if mentions(&body.stream(), "holding") => {
+            let key = key.to_token_stream();
+            quote_spanned!(here=>
+                fn handle<'k, K>(_: &'k K) -> #private::Handle<#acquired, &'k K> {
+                    #private::never()
+                }
+                let declared = #key;
+                let #handle = handle(&declared);
+            )
+        }
+        _ => quote_spanned!(here=> let #handle = #private::never::<#acquired>();),
+    }
+}

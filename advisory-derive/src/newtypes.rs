@@ -1,0 +1,25 @@
+//! The shapes of the newtypes whose `#[derive(KeyPart)]` was expanded before, for what a message suggests.
+//!
+//! Nothing is decided by them: a type is known here by its name alone, and only if its derive stands before the lock site.
+
+use advisory_pattern::Shape;
+use std::sync::{Mutex, PoisonError};
+
+/// Each type's name, and its shape unless two types of that name have different ones.
+static SHAPES: Mutex<Vec<(String, Option<Shape>)>> = Mutex::new(Vec::new());
+
+/// Remembers the shape of a type, if it is known.
+pub(crate) fn remember(name: String, shape: Option<Shape>) {
+    let mut shapes = SHAPES.lock().unwrap_or_else(PoisonError::into_inner);
+    match shapes.iter_mut().find(|(known, _)| *known == name) {
+        Some((_, known)) if *known != shape => *known = None,
+        Some(_) => {}
+        None => shapes.push((name, shape)),
+    }
+}
+
+pub(crate) fn shape(name: &str) -> Option<Shape> {
+    let shapes = SHAPES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = shapes.iter().find(|(known, _)| known == name);
+    known.and_then(|(_, shape)| *shape)
+}

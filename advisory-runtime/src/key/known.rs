@@ -1,0 +1,47 @@
+//! What `lock_key!` calls a number, in debug builds: for messages, which else have the number alone.
+
+use super::Key;
+#[cfg(debug_assertions)]
+use std::collections::BTreeMap;
+#[cfg(debug_assertions)]
+use std::sync::{Mutex, PoisonError};
+
+#[cfg(debug_assertions)]
+static PATTERNS: Mutex<BTreeMap<Key, &'static str>> = Mutex::new(BTreeMap::new());
+
+/// So many numbers have a name.
+#[cfg(debug_assertions)]
+const MOST: usize = 4_096;
+
+/// For the expansion of `lock_key!`: the key, of which the pattern is noted.
+#[cfg_attr(
+    not(debug_assertions),
+    expect(unused_variables, reason = "nothing is noted in a release build")
+)]
+#[must_use]
+#[inline]
+pub fn named(key: Key, pattern: &'static str) -> Key {
+    #[cfg(debug_assertions)]
+    {
+        let mut patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
+        if patterns.len() < MOST {
+            patterns.insert(key, pattern);
+        }
+    }
+    key
+}
+
+/// The pattern of a number that `lock_key!` has given.
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+pub(crate) fn pattern_of(key: Key) -> Option<&'static str> {
+    #[cfg(debug_assertions)]
+    {
+        let patterns = PATTERNS.lock().unwrap_or_else(PoisonError::into_inner);
+        patterns.get(&key).copied()
+    }
+    #[cfg(not(debug_assertions))]
+    {
+        _ = key;
+        None
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether a session still holds its locks.
+
+use super::refusal::{self, State};
+use crate::driver::Driver;
+use crate::error::Marker;
+use crate::request::Acquired;
+use crate::{Error, sql};
+
+/// Asks the server.
+pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Result<(), Error> {
+    let message = sql::session::check(acquired.held(), acquired.mode);
+    let Err(source) = conn.execute(&message).await else {
+        return Ok(());
+    };
+    let is_lost = Marker::of(&source) == Some(Marker::LockLost)
+        || refusal::probe(conn, &source).await == State::Lost;
+    if !is_lost {
+        return Err(Error::Database(source));
+    }
+    let lock = acquired.name.text();
+    let source = Some(source);
+    Err(Error::LockLost { lock, source })
+}
+
+impl Acquired {
+    /// Asks the server whether the connection of the body still holds the lock. For a body that works elsewhere for long, such as on
+    /// other connections, and is to stop when the lock was lost.
+    ///
+    /// The answer is true of the moment when the server gave it. [`OwnedLock::lost`](crate::OwnedLock::lost) waits for the end of the
+    /// connection instead.
+    ///
+    /// # Locking
+    ///
+    /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in the lock's mode.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LockLost`] when a key is not held, or when the connection was lost. [`Error::Database`] for any other answer, such as
+    /// in a transaction that has failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future has no effect on the lock.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, advisory_lock};
+    /// use diesel_async::AsyncPgConnection;
+    ///
+    /// #[advisory_lock(key = "export", scope = "session", handle = lock)]
+    /// async fn export(conn: &mut AsyncPgConnection, files: &[&str]) -> Result<(), Error> {
+    ///     for file in files {
+    ///         upload(file).await; // takes minutes, and uses no connection
+    ///         lock.check(conn).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # async fn upload(_: &str) {}
+    /// # fn main() {}
+    /// ```
+    #[cfg(feature = "diesel-async")]
+    pub async fn check<C: crate::Connection>(&self, conn: &mut C) -> Result<(), Error> {
+        check(conn.pg(), self).await
+    }
+
+    /// [`check`](Self::check) for the body of a plain `fn`.
+    ///
+    /// # Locking
+    ///
+    /// As [`check`](Self::check).
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    #[cfg(feature = "postgres")]
+    pub fn check_blocking<C: crate::blocking::Connection>(
+        &self,
+        conn: &mut C,
+    ) -> Result<(), Error> {
+        crate::driver::answered(check(conn.pg(), self))
+    }
+}

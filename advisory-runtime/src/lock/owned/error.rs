@@ -1,0 +1,52 @@
+//! The error of an owned lock, which gives the connection back.
+
+use crate::Error;
+use diesel::result::Error as DieselError;
+use std::fmt;
+
+/// Why a lock was not acquired, or not released, and the connection that it was asked for on.
+///
+/// It converts into [`Error`] and into [`diesel::result::Error`], so that `?` works where the connection is not needed again.
+///
+/// The connection is usable unless [`Error`] says otherwise: after [`Error::NotAvailable`], [`Error::TimedOut`] and
+/// [`Error::PooledSession`] it is as it was.
+#[non_exhaustive]
+pub struct OwnedLockError<C> {
+    /// What happened.
+    pub error: Error,
+    /// The connection, without the lock.
+    pub connection: C,
+}
+
+impl<C> From<OwnedLockError<C>> for Error {
+    fn from(failed: OwnedLockError<C>) -> Self {
+        failed.error
+    }
+}
+
+impl<C> From<OwnedLockError<C>> for DieselError {
+    fn from(failed: OwnedLockError<C>) -> Self {
+        failed.error.into()
+    }
+}
+
+/// As that of [`Error`].
+impl<C> fmt::Display for OwnedLockError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<C> fmt::Debug for OwnedLockError<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedLockError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C> std::error::Error for OwnedLockError<C> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}

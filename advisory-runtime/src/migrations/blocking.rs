@@ -1,0 +1,66 @@
+//! The same with blocking Diesel.
+
+use super::run::{connect, migrate};
+use super::{Error, Migrator, Report};
+use crate::driver::answered;
+use diesel::migration::MigrationSource;
+use diesel::pg::{Pg, PgConnection};
+
+/// Runs the pending migrations, one process at a time, with the defaults of [`Migrator`]; as [`migrations::run`](super::run()).
+///
+/// # Locking
+///
+/// As [`migrations::run`](super::run()).
+///
+/// # Errors
+///
+/// As [`migrations::run`](super::run()).
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::migrations;
+/// # type Migrations = diesel_migrations::FileBasedMigrations;
+/// # fn embedded() -> Migrations { Migrations::find_migrations_directory().unwrap() }
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let url = std::env::var("DATABASE_URL")?;
+///     // `embed_migrations!()`, as in every program that runs Diesel's migrations.
+///     let migrations: Migrations = embedded();
+///     migrations::blocking::run(&url, migrations)?;
+///     Ok(())
+/// }
+/// ```
+pub fn run<S>(url: &str, migrations: S) -> Result<Report, Error>
+where
+    S: MigrationSource<Pg> + Send + 'static,
+{
+    Migrator::new(migrations).run_blocking(url)
+}
+
+impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
+    /// Runs the pending migrations with blocking Diesel; as [`run`](Self::run).
+    ///
+    /// Diesel's blocking connections do not show whether there is a pooler. So each run opens a second connection and asks, as
+    /// [`blocking::session::verify`](crate::blocking::session::verify) does; its questions are errors in the server's log.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_blocking(self, url: &str) -> Result<Report, Error> {
+        answered(async {
+            let conn: PgConnection = connect(url).await?;
+            migrate(conn, self).await
+        })
+    }
+
+    /// Runs the pending migrations on a blocking connection of yours, which is closed at the end; as [`run_on`](Self::run_on). Whether a
+    /// pooler is in between is not asked.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_blocking_on(self, conn: PgConnection) -> Result<Report, Error> {
+        answered(migrate(conn, self))
+    }
+}

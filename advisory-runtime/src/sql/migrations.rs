@@ -1,0 +1,13 @@
+//! Which of Diesel's migrations are applied.
+
+/// The name of Diesel's table as it is found on the search path, where there is one.
+pub(crate) const TABLE: &str =
+    "SELECT CAST(pg_catalog.to_regclass('__diesel_schema_migrations') AS pg_catalog.text)";
+
+/// What is between two versions in the answer to [`versions`].
+pub(crate) const SEPARATOR: char = '\u{1f}';
+
+/// The versions in a table, as one text. The name of the table is the answer to [`TABLE`], which is quoted where it has to be.
+pub(crate) fn versions(table: &str) -> String {
+    format!("SELECT pg_catalog.string_agg(version,pg_catalog.chr(31)) FROM {table}")
+}

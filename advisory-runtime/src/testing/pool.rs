@@ -1,0 +1,88 @@
+//! Does a pool replace the connections that dropped calls have closed?
+
+use super::fail;
+#[cfg(feature = "r2d2")]
+use crate::Error;
+use crate::driver::Driver;
+use crate::{Connection, Pool};
+
+/// How often a pool is asked: more often than it has idle connections.
+const LOOKS: usize = 100;
+
+/// Asserts that a pool replaces a connection that a dropped call has closed.
+///
+/// For a pool with a manager of the program's own. It takes a connection out, closes it as a dropped call does, gives it back, and takes
+/// connections out again, one at a time. Give it a pool that nobody else uses.
+///
+/// # Locking
+///
+/// None.
+///
+/// # Panics
+///
+/// When the pool lends the closed connection again, and when it lends none.
+///
+/// # Cancel safety
+///
+/// Cancel safe: a connection that it holds goes back to the pool.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn f(pool: impl advisory_runtime::Pool) {
+/// advisory_runtime::testing::assert_replaces_broken(&pool).await;
+/// # }
+/// ```
+pub async fn assert_replaces_broken(pool: &impl Pool) {
+    let mut closed = connection(pool).await;
+    closed.pg().close(false);
+    drop(closed);
+    for _ in 0..LOOKS {
+        if connection(pool).await.pg().is_broken() {
+            fail(
+                "the pool lends a connection that a dropped call has closed: its manager has to reject one for which \
+                 `PoolableConnection::is_broken` of diesel-async is true, deadpool's in `recycle`, bb8's in `has_broken`",
+            );
+        }
+    }
+}
+
+async fn connection<P: Pool>(pool: &P) -> P::Connection<'_> {
+    match pool.connection().await {
+        Ok(conn) => conn,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+/// Asserts that a pool of r2d2 replaces a connection that a locked call has closed, as [`assert_replaces_broken`] does.
+///
+/// A blocking call closes its connection where it could not roll it back.
+///
+/// # Locking
+///
+/// None.
+///
+/// # Panics
+///
+/// When the pool lends the closed connection again, and when it lends none.
+#[cfg(feature = "r2d2")]
+pub fn assert_r2d2_replaces_broken<M>(pool: &diesel::r2d2::Pool<M>)
+where
+    M: diesel::r2d2::ManageConnection<Connection = diesel::PgConnection>,
+{
+    let connection = || match pool.get() {
+        Ok(conn) => conn,
+        Err(error) => fail(&Error::Pool(error.into()).to_string()),
+    };
+    let mut closed = connection();
+    Driver::close(&mut *closed, false);
+    drop(closed);
+    for _ in 0..LOOKS {
+        if Driver::is_broken(&mut *connection()) {
+            fail(
+                "the pool lends a connection that a locked call has closed: `has_broken` of its manager has to return \
+                 `R2D2Connection::is_broken(conn)`",
+            );
+        }
+    }
+}

@@ -1,0 +1,2 @@
+DROP TABLE account;
+DROP TABLE history;

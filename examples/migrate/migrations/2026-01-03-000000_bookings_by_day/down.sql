@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY booking_by_day;

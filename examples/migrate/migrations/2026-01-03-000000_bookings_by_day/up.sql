@@ -1,0 +1,1 @@
+CREATE INDEX CONCURRENTLY booking_by_day ON booking (day);

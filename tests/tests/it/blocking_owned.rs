@@ -1,0 +1,93 @@
+//! Blocking Diesel: locks that own their connection.
+
+use crate::blocking::{execute, pid_of};
+use crate::bookings::database;
+use advisory_runtime::blocking::session;
+use advisory_runtime::{Error, Request, Wait, advisory_lock};
+use diesel::connection::SimpleConnection;
+use diesel::pg::PgConnection;
+use std::thread;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owned_lock_moves_to_a_thread_and_gives_its_connection_back() {
+    let db = database().await;
+    let mut conn = db.establish();
+    let pid = pid_of(&mut conn);
+    let mut lock = session::acquire_owned(conn, 7).unwrap();
+    lock.check().unwrap();
+    let failed = session::acquire_owned(db.establish(), Request::new(7).wait(Wait::Never));
+    let failed = failed.unwrap_err();
+    assert!(failed.error.is_busy(), "{failed:?}");
+    let mut other = failed.connection;
+    execute(&mut other, "SELECT 1").unwrap();
+    let released = thread::spawn(move || {
+        execute(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')").unwrap();
+        lock.release().unwrap()
+    });
+    let mut conn = released.join().unwrap();
+    assert_eq!(pid_of(&mut conn), pid);
+    assert_eq!(db.locks().await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_lock_is_released_and_a_pool_never_gets_it_back() {
+    let db = database().await;
+    drop(session::acquire_owned(db.establish(), 7).unwrap());
+    db.until_no_locks().await;
+    let pool = db.r2d2(1);
+    for open in ["", "BEGIN", "BEGIN;SELECT 1/0"] {
+        let mut lock = session::acquire_owned(pool.get().unwrap(), Request::all([7, 8])).unwrap();
+        drop(lock.conn().batch_execute(open));
+        drop(lock);
+        assert_eq!(db.locks().await, [], "{open}");
+        let conn = session::acquire_owned(pool.get().unwrap(), 7)
+            .unwrap()
+            .release()
+            .unwrap();
+        drop(conn);
+    }
+    let lock = session::acquire_owned(pool.get().unwrap(), 7).unwrap();
+    let panicked = thread::spawn(move || {
+        let _lock = lock;
+        panic!("the thread's own panic");
+    });
+    assert!(panicked.join().is_err());
+    db.until_no_locks().await;
+    pool.get().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_lock_is_found_by_a_check_and_by_the_release() {
+    let db = database().await;
+    for how in [
+        "SELECT pg_advisory_unlock_all()",
+        "SELECT pg_terminate_backend(pg_backend_pid())",
+    ] {
+        let mut lock = session::acquire_owned(db.establish(), 7).unwrap();
+        lock.check().unwrap();
+        drop(lock.conn().batch_execute(how));
+        let error = lock.check().unwrap_err();
+        assert!(matches!(error, Error::LockLost { .. }), "{how}: {error:?}");
+        let error = Error::from(lock.release().map(drop).unwrap_err());
+        assert!(matches!(error, Error::LockLost { .. }), "{how}: {error:?}");
+    }
+    db.until_no_locks().await;
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", handle = lock, scope = "session")]
+fn checked(conn: &mut PgConnection, room: i64, loses: bool) -> Result<(), Error> {
+    lock.check_blocking(conn)?;
+    if loses {
+        conn.batch_execute("SELECT pg_advisory_unlock_all()")?;
+    }
+    lock.check_blocking(conn)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_can_check_its_lock() {
+    let db = database().await;
+    let mut conn = db.establish();
+    checked(&mut conn, 7, false).unwrap();
+    let error = checked(&mut conn, 7, true).unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+}

@@ -1,0 +1,288 @@
+//! Who holds the lock that a call did not get, asked through the error.
+
+use crate::bookings::{database, execute, key_of};
+use crate::lease;
+use advisory_runtime::lease::{Leases, Request as LeaseRequest};
+use advisory_runtime::monitor::{HeldBy, LockHolder, State};
+use advisory_runtime::{
+    BusyLock, Error, LockKey, Mode, Request, Wait, advisory_lock, blocking, session, xact,
+};
+use advisory_tests::{Database, Proxy, left_out, pid_of};
+use diesel::connection::Connection as _;
+use diesel::result::Error as DieselError;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::time::Duration;
+
+#[derive(LockKey)]
+#[lock_key("room:<room>", name = "room")]
+struct RoomLock {
+    room: i64,
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = wait)]
+async fn book(conn: &mut AsyncPgConnection, room: i64, wait: Duration) -> Result<(), Error> {
+    let _ = (conn, room);
+    Ok(())
+}
+
+const SHORT: Duration = Duration::from_millis(30);
+
+async fn named(db: &Database, name: &str) -> AsyncPgConnection {
+    let mut conn = db.connect().await;
+    execute(&mut conn, &format!("SET application_name = '{name}'"))
+        .await
+        .unwrap();
+    conn
+}
+
+#[tokio::test]
+async fn a_call_that_gave_up_tells_who_holds_it() {
+    let db = database().await;
+    let mut holder = named(&db, "booking-service").await;
+    let pid = pid_of(&mut holder).await;
+    let held = xact::begin(&mut holder, RoomLock { room: 7 })
+        .await
+        .unwrap();
+    let mut conn = db.connect().await;
+    for wait in [Duration::ZERO, SHORT] {
+        let error = book(&mut conn, 7, wait).await.unwrap_err();
+        assert!(error.is_busy() && error.to_string().contains("`Error::holders`"));
+        let holders = error.holders(&mut conn).await.unwrap();
+        let [holder] = &holders[..] else {
+            panic!("{holders:?}")
+        };
+        assert_eq!(
+            (holder.pid(), holder.application(), holder.state()),
+            (
+                Some(pid),
+                Some("booking-service"),
+                Some(&State::IdleInTransaction)
+            )
+        );
+        assert!(
+            holder
+                .held_for()
+                .is_some_and(|age| age < Duration::from_secs(60))
+        );
+        assert_eq!(holder.lock, "room:<room>");
+        let HeldBy::Backend { key, mode, .. } = &holder.held_by else {
+            panic!("{holder:?}")
+        };
+        assert_eq!((*key, *mode), (key_of(7).into(), Mode::Exclusive));
+        let line = holder.to_string();
+        let begins = format!(
+            "advisory lock `room:<room>` is held by process {pid} (booking-service): idle in transaction for "
+        );
+        assert!(
+            line.starts_with(&begins) && line.contains("s, in a transaction of "),
+            "{line}"
+        );
+    }
+    // Of another room nobody is told.
+    let error = book(&mut conn, 7, SHORT).await.unwrap_err();
+    let mut other = db.connect().await;
+    let beside = xact::begin(&mut other, RoomLock { room: 8 }).await.unwrap();
+    assert_eq!(error.holders(&mut conn).await.unwrap().len(), 1);
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(
+        error.holders(&mut conn).await.unwrap(),
+        [],
+        "gone meanwhile"
+    );
+    xact::finish(beside, Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn each_holder_of_each_key_is_told() {
+    let db = database().await;
+    let (mut one, mut other) = (named(&db, "one").await, named(&db, "other").await);
+    let (mut third, mut conn) = (named(&db, "third").await, db.connect().await);
+    let shared = || Request::new(1).shared();
+    let one = session::acquire(&mut one, shared()).await.unwrap();
+    let other = session::acquire(&mut other, shared()).await.unwrap();
+    let third = xact::begin(&mut third, (1, 2)).await.unwrap();
+    let request = Request::all([advisory_runtime::Key::from(1), (1, 2).into()]);
+    let missed = session::acquire(&mut conn, request.wait(Wait::Never)).await;
+    let holders = missed.unwrap_err().holders(&mut conn).await.unwrap();
+    let mut names: Vec<_> = holders.iter().filter_map(LockHolder::application).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["one", "other", "third"]);
+    // A session outside of a transaction: since when is not known.
+    let idle = holders.iter().find(|it| it.application() == Some("one"));
+    let idle = idle.unwrap();
+    assert_eq!((idle.state(), idle.held_for()), (Some(&State::Idle), None));
+    for held in [one, other, third] {
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_asked_for_an_error_of_another_kind() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    proxy.reset();
+    for error in [
+        Error::Database(DieselError::NotFound),
+        Error::NotAvailable {
+            lock: "room:<room>".into(),
+            busy: BusyLock::default(),
+        },
+    ] {
+        assert_eq!(error.holders(&mut conn).await.unwrap(), []);
+    }
+    assert_eq!(proxy.round_trips(), 0);
+}
+
+#[tokio::test]
+async fn inside_a_transaction_it_answers_unless_that_has_failed() {
+    let db = database().await;
+    let (mut holder, mut conn) = (named(&db, "holder").await, db.connect().await);
+    let held = xact::begin(&mut holder, RoomLock { room: 7 })
+        .await
+        .unwrap();
+    let mut busy = None;
+    let result = conn.transaction::<(), Error, _>(async |conn| {
+        let error = book(conn, 7, SHORT).await.unwrap_err();
+        assert_eq!(error.holders(conn).await?.len(), 1);
+        execute(conn, "SELECT 1 FROM no_such_table")
+            .await
+            .unwrap_err();
+        let asked = error.holders(conn).await.unwrap_err();
+        busy = Some(error);
+        Err(asked)
+    });
+    let asked = result.await.unwrap_err();
+    assert!(
+        matches!(&asked, Error::InFailedTransaction { lock, .. } if lock == "room:<room>"),
+        "{asked:?}"
+    );
+    let busy = busy.unwrap();
+    assert_eq!(
+        busy.holders(&mut conn).await.unwrap().len(),
+        1,
+        "rolled back"
+    );
+    drop(xact::begin(&mut conn, 8).await.unwrap());
+    let asked = busy.holders(&mut conn).await.unwrap_err();
+    assert!(matches!(asked, Error::BrokenConnection { .. }), "{asked:?}");
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_another_roles_session_does_is_hidden_from_who_may_not_see_it() {
+    let db = database().await;
+    let role = format!("holders_{}", std::process::id());
+    db.run(&format!("CREATE ROLE {role}")).await;
+    let (mut holder, mut conn) = (named(&db, "holder").await, db.connect().await);
+    let pid = pid_of(&mut holder).await;
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    execute(&mut conn, &format!("SET ROLE {role}"))
+        .await
+        .unwrap();
+    let error = book(&mut conn, 7, SHORT).await.unwrap_err();
+    let holders = error.holders(&mut conn).await.unwrap();
+    let texts: Vec<String> = holders.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [format!(
+            "advisory lock `room:<room>` is held by process {pid} (holder): its state is shown to members of `pg_monitor` only"
+        )]
+    );
+    assert_eq!((holders[0].pid(), holders[0].state()), (Some(pid), None));
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    drop(conn);
+    db.run(&format!("DROP ROLE {role}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_blocking_connection_it_is_the_same() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.establish(), db.establish());
+    let held = blocking::session::acquire(&mut holder, 7).unwrap();
+    let request = Request::new(7).wait(Wait::Never);
+    let error = blocking::session::acquire(&mut conn, request).unwrap_err();
+    let holders = error.holders_blocking(&mut conn).unwrap();
+    assert_eq!(holders.len(), 1);
+    assert_eq!(
+        (&*holders[0].lock, holders[0].state()),
+        ("7", Some(&State::Idle))
+    );
+    let result = conn.transaction::<(), Error, _>(|conn| {
+        crate::blocking::execute(conn, "SELECT 1 FROM no_such_table").unwrap_err();
+        let asked = error.holders_blocking(conn).unwrap_err();
+        assert!(
+            matches!(asked, Error::InFailedTransaction { .. }),
+            "{asked:?}"
+        );
+        Err(asked)
+    });
+    result.unwrap_err();
+    blocking::session::release(held, Ok::<_, Error>(())).unwrap();
+    assert_eq!(error.holders_blocking(&mut conn).unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_holder_of_a_lease_is_in_its_row() {
+    let db = lease::database().await;
+    let leases = Leases::new(db.deadpool(2));
+    let key = || LeaseRequest::text("report:2026-11");
+    let held = leases.acquire(key()).await.unwrap();
+    let (mut conn, mut sync) = (db.connect().await, db.establish());
+    for wait in [Wait::Never, Wait::For(SHORT)] {
+        let error = leases.acquire(key().wait(wait)).await.unwrap_err();
+        let holders = error.holders(&mut conn).await.unwrap();
+        let [holder] = &holders[..] else {
+            panic!("{holders:?}")
+        };
+        let HeldBy::Lease(row) = &holder.held_by else {
+            panic!("{holder:?}")
+        };
+        assert_eq!((row.token, holder.pid()), (held.lease().token(), None));
+        assert_eq!(holder.application(), Some(&*row.holder));
+        assert!(holder.held_for().is_some());
+        let line = holder.to_string();
+        assert!(
+            line.starts_with("lease `") && line.contains("and expires in "),
+            "{line}"
+        );
+        assert_eq!(error.holders_blocking(&mut sync).unwrap().len(), 1);
+    }
+    let error = leases.acquire(key().wait(Wait::Never)).await.unwrap_err();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(error.holders(&mut conn).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_prepared_transaction_is_told_by_its_identifier() {
+    let db = database().await;
+    let most = "SELECT setting::int FROM pg_settings WHERE name = 'max_prepared_transactions'";
+    if db.count(most).await == 0 {
+        return left_out(
+            "prepared transactions",
+            "the server has max_prepared_transactions = 0",
+        );
+    }
+    let mut conn = db.connect().await;
+    for sql in [
+        "BEGIN",
+        "SELECT pg_advisory_xact_lock(5)",
+        "PREPARE TRANSACTION 'left behind'",
+    ] {
+        execute(&mut conn, sql).await.unwrap();
+    }
+    let missed = xact::begin(&mut conn, Request::new(5).wait(Wait::Never)).await;
+    let error = missed.unwrap_err();
+    let holders = error.holders(&mut conn).await.unwrap();
+    execute(&mut conn, "ROLLBACK PREPARED 'left behind'")
+        .await
+        .unwrap();
+    assert!(
+        matches!(&holders[..], [holder] if holder.pid().is_none() && holder.held_for().is_some()),
+        "{holders:?}"
+    );
+    let line = holders[0].to_string();
+    let begins = "advisory lock `5` is held by the prepared transaction `left behind` of `";
+    assert!(line.starts_with(begins), "{line}");
+    assert_eq!(error.holders(&mut conn).await.unwrap(), []);
+}

@@ -1,0 +1,225 @@
+//! A body that holds its lock while it asks the database nothing: debug builds warn of it, and of nothing else.
+//!
+//! In a process of their own: whether an event is wanted is remembered for the whole process.
+
+use crate::bookings::{database, execute};
+use crate::trail::{Heard, alone, is_alone};
+use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::{Database, debug_checks_are_on, pid_of};
+use diesel::QueryResult;
+use diesel::connection::Connection as _;
+use diesel::pg::PgConnection;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const WARNING: &str = "idle under a lock: ";
+
+#[tokio::test]
+async fn each_body_is_told_from_the_others() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let names = [
+        "a_body_that_asks_nothing_for_a_second_is_told_once",
+        "a_long_statement_is_no_reason",
+        "rows_that_come_slowly_are_no_reason",
+        "a_blocking_body_is_told_too",
+        "an_instrumentation_of_the_programs_own_is_left_alone",
+        "the_innermost_call_is_told",
+    ];
+    alone("idle", &names).await;
+}
+
+fn heard() -> (Heard, tracing::subscriber::DefaultGuard) {
+    let mut heard = Heard::default();
+    heard.only_warnings = true;
+    let guard = tracing::subscriber::set_default(heard.clone());
+    (heard, guard)
+}
+
+fn warnings(heard: &Heard) -> Vec<String> {
+    let lines = heard.lines.lock().unwrap();
+    let warnings = lines.iter().filter(|line| line.contains(WARNING));
+    warnings.cloned().collect()
+}
+
+/// Until the server has seen nothing of this session for longer than a second.
+async fn something_else(db: &Database, pid: i32) {
+    let busy = format!(
+        "SELECT state FROM pg_stat_activity WHERE pid = {pid} AND clock_timestamp() - state_change < interval '1.1s'"
+    );
+    let bound = Duration::from_secs(30);
+    db.until_empty(bound, "an idle session", &busy).await;
+}
+
+#[advisory_lock(key = "idle:<id>")]
+async fn call_a_service(conn: &mut AsyncPgConnection, id: i64, db: &Database) -> Result<(), Error> {
+    let pid = pid_of(conn).await;
+    something_else(db, pid).await;
+    execute(conn, "SELECT 1").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_body_that_asks_nothing_for_a_second_is_told_once() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let (heard, _guard) = heard();
+    for id in 0..2 {
+        call_a_service(&mut conn, id, &db).await.unwrap();
+    }
+    let warnings = warnings(&heard);
+    let [warning] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    for part in [
+        "WARN in 0 message=idle under a lock: `call_a_service` (tests/tests/it/idle.rs:",
+        "without a statement",
+        "pattern=\"idle:<id>\"",
+    ] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+}
+
+#[advisory_lock(key = "busy:<id>")]
+async fn ask_for_long(
+    conn: &mut AsyncPgConnection,
+    id: i64,
+    beside: &AsyncPgConnection,
+) -> Result<(), Error> {
+    // Woken by others meanwhile.
+    let tick = async {
+        for _ in 0..10 {
+            let mut beside = beside;
+            let tick = diesel::sql_query("SELECT pg_sleep(0.1)");
+            diesel_async::RunQueryDsl::execute(tick, &mut beside).await?;
+        }
+        QueryResult::Ok(())
+    };
+    let (asked, ticked) = tokio::join!(execute(conn, "SELECT pg_sleep(1.5)"), tick);
+    asked?;
+    ticked?;
+    execute(conn, "SELECT pg_sleep(1.2)").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_long_statement_is_no_reason() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (mut conn, beside) = (db.connect().await, db.connect().await);
+    let (heard, _guard) = heard();
+    ask_for_long(&mut conn, 1, &beside).await.unwrap();
+    assert_eq!(warnings(&heard), Vec::<String>::new());
+}
+
+/// The server sends what fills its buffer, four rows of these, each second or so.
+const SLOW_ROWS: &str = "SELECT repeat(md5(number::text), 70) FROM generate_series(1, 11) AS number, \
+     LATERAL (SELECT pg_sleep(0.3 + 0 * number)) AS slow";
+
+#[advisory_lock(key = "rows:<id>")]
+async fn read_slowly(conn: &mut AsyncPgConnection, id: i64) -> Result<usize, Error> {
+    let rows = diesel::dsl::sql::<diesel::sql_types::Text>(SLOW_ROWS);
+    let rows: Vec<String> = diesel_async::RunQueryDsl::load(rows, conn).await?;
+    Ok(rows.len())
+}
+
+#[tokio::test]
+async fn rows_that_come_slowly_are_no_reason() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let (heard, _guard) = heard();
+    assert_eq!(read_slowly(&mut conn, 1).await.unwrap(), 11);
+    assert_eq!(warnings(&heard), Vec::<String>::new());
+}
+
+#[advisory_lock(key = "blocking-idle:<id>")]
+fn call_a_service_blocking(
+    conn: &mut PgConnection,
+    id: i64,
+    other: &mut PgConnection,
+    asks: bool,
+) -> QueryResult<()> {
+    if asks {
+        crate::blocking::execute(conn, "SELECT pg_sleep(1.2)")?;
+    } else {
+        crate::blocking::execute(other, "SELECT pg_sleep(1.2)")?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocking_body_is_told_too() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (mut conn, mut other) = (db.establish(), db.establish());
+    let (heard, _guard) = heard();
+    call_a_service_blocking(&mut conn, 1, &mut other, true).unwrap();
+    assert_eq!(warnings(&heard), Vec::<String>::new());
+    call_a_service_blocking(&mut conn, 1, &mut other, false).unwrap();
+    assert_eq!(warnings(&heard).len(), 1);
+    conn.transaction(|conn| call_a_service_blocking(conn, 1, &mut other, false))
+        .unwrap();
+    assert_eq!(warnings(&heard).len(), 1, "once for each place");
+}
+
+#[tokio::test]
+async fn an_instrumentation_of_the_programs_own_is_left_alone() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let counted = Arc::new(AtomicU32::new(0));
+    let events = Arc::clone(&counted);
+    conn.set_instrumentation(move |_: diesel::connection::InstrumentationEvent<'_>| {
+        events.fetch_add(1, Ordering::Relaxed);
+    });
+    let (heard, _guard) = heard();
+    call_a_service(&mut conn, 1, &db).await.unwrap();
+    assert_eq!(warnings(&heard), Vec::<String>::new());
+    let before = counted.load(Ordering::Relaxed);
+    execute(&mut conn, "SELECT 1").await.unwrap();
+    assert!(before > 0 && counted.load(Ordering::Relaxed) > before);
+}
+
+#[tokio::test]
+async fn the_innermost_call_is_told() {
+    #[advisory_lock(key = "outer-of-idle:<id>")]
+    async fn outer(conn: &mut AsyncPgConnection, id: i64, db: &Database) -> Result<(), Error> {
+        // Without a body of its own, so nothing is known of it.
+        let held = xact::begin(conn, id).await?;
+        xact::finish(held, Ok::<_, Error>(())).await?;
+        inner(conn, id, db).await
+    }
+    #[advisory_lock(key = "inner-of-idle:<id>")]
+    async fn inner(conn: &mut AsyncPgConnection, id: i64, db: &Database) -> Result<(), Error> {
+        let pid = pid_of(conn).await;
+        something_else(db, pid).await;
+        Ok(())
+    }
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let (heard, _guard) = heard();
+    outer(&mut conn, 1, &db).await.unwrap();
+    let warnings = warnings(&heard);
+    assert!(
+        matches!(&warnings[..], [one] if one.contains("`inner`")),
+        "{warnings:?}"
+    );
+}

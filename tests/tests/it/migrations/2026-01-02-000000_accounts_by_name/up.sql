@@ -1,0 +1,1 @@
+CREATE INDEX CONCURRENTLY account_name ON account (name);

@@ -1,0 +1,1 @@
+ALTER TABLE account ADD COLUMN balance bigint NOT NULL DEFAULT 0;

@@ -1,0 +1,349 @@
+//! Locks that own their connection: stored, moved to a task, checked, lost, released, dropped.
+
+use crate::bookings::{database, execute};
+use crate::cancel::dropped;
+use crate::every_poll::{is_ready_within, until_ended};
+use advisory_runtime::{Error, Request, Wait, advisory_lock, session, xact};
+use advisory_tests::{Database, Proxy, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
+use tokio_postgres::NoTls;
+
+fn never(key: i64) -> Request {
+    Request::new(key).wait(Wait::Never)
+}
+
+async fn own(db: &Database, key: i64) -> session::OwnedLock<AsyncPgConnection> {
+    let lock = session::acquire_owned(db.connect().await, key).await;
+    lock.unwrap()
+}
+
+#[tokio::test]
+async fn an_owned_lock_moves_to_a_task_and_its_release_gives_the_connection_back() {
+    fn is_free<T: Send + 'static>(value: T) -> T {
+        value
+    }
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    let mut lock = is_free(session::acquire_owned(conn, 7).await.unwrap());
+    assert_eq!(lock.acquired().key(), 7.into());
+    assert_eq!(format!("{lock:?}"), "OwnedLock { lock: \"7\", .. }");
+    execute(lock.conn(), "INSERT INTO booking VALUES (7, 'Ada')")
+        .await
+        .unwrap();
+    let task = tokio::spawn(async move {
+        lock.check().await.unwrap();
+        lock.conn()
+            .transaction(async |conn| execute(conn, "INSERT INTO booking VALUES (7, 'Ben')").await)
+            .await
+            .unwrap();
+        lock.release().await
+    });
+    let mut conn = task.await.unwrap().unwrap();
+    assert_eq!(pid_of(&mut conn).await, pid);
+    assert_eq!(db.locks().await, []);
+    // And again, several keys.
+    let lock = session::acquire_owned(conn, Request::all([7, 8]).shared())
+        .await
+        .unwrap();
+    assert_eq!(db.locks().await.len(), 2);
+    let conn = lock.release().await.unwrap();
+    drop(own(&db, 8).await.release().await.unwrap());
+    drop(conn);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn an_acquisition_that_fails_gives_the_connection_back() {
+    let db = database().await;
+    let holder = own(&db, 7).await;
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    for (request, is_busy) in [
+        (never(7), true),
+        (Request::new(7).wait(Duration::from_millis(20)), true),
+        (Request::all::<i64>([]), false),
+    ] {
+        let failed = session::acquire_owned(conn, request).await.unwrap_err();
+        assert_eq!(failed.error.is_busy(), is_busy, "{failed:?}");
+        assert_eq!(failed.to_string(), failed.error.to_string());
+        conn = failed.connection;
+        assert_eq!(pid_of(&mut conn).await, pid);
+    }
+    execute(&mut conn, "BEGIN").await.unwrap();
+    execute(&mut conn, "ROLLBACK").await.unwrap();
+    drop(holder.release().await.unwrap());
+    let through: Result<_, Error> = async { Ok(session::acquire_owned(conn, 7).await?) }.await;
+    drop(through.unwrap().release().await.unwrap());
+    let through: Result<(), diesel::result::Error> = async {
+        let _lock = session::acquire_owned(db.connect().await, Request::all::<i64>([])).await?;
+        Ok(())
+    }
+    .await;
+    let error = Error::from(through.unwrap_err());
+    assert!(matches!(error, Error::NoKeys { .. }), "{error:?}");
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_dropped_lock_closes_its_connection_and_no_pool_gets_the_lock_back() {
+    let db = database().await;
+    let mut lock = own(&db, 7).await;
+    let pid = pid_of(lock.conn()).await;
+    drop(lock);
+    until_ended(&db, pid, "a drop").await;
+
+    let deadpool = db.deadpool(1);
+    let bb8 = db.bb8(1).await;
+    for round in 0..3 {
+        let mut lock = session::acquire_owned(deadpool.get().await.unwrap(), 7)
+            .await
+            .unwrap();
+        let pid = pid_of(lock.conn()).await;
+        if round == 2 {
+            execute(lock.conn(), "BEGIN").await.unwrap();
+        }
+        drop(lock);
+        let mut next = deadpool.get().await.unwrap();
+        assert_ne!(pid_of(&mut next).await, pid);
+        drop(xact::begin(&mut next, 7).await.unwrap());
+        until_ended(&db, pid, "a drop").await;
+
+        let mut lock = session::acquire_owned(bb8.get_owned().await.unwrap(), 8)
+            .await
+            .unwrap();
+        let pid = pid_of(lock.conn()).await;
+        drop(lock);
+        let mut next = bb8.get().await.unwrap();
+        assert_ne!(pid_of(&mut next).await, pid);
+        until_ended(&db, pid, "a drop").await;
+    }
+    db.until_no_locks().await;
+
+    // A release gives them back as they were.
+    let mut lock = session::acquire_owned(deadpool.get().await.unwrap(), 7)
+        .await
+        .unwrap();
+    let pid = pid_of(lock.conn()).await;
+    drop(lock.release().await.unwrap());
+    assert_eq!(pid_of(&mut deadpool.get().await.unwrap()).await, pid);
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn a_dropped_acquisition_leaves_no_waiter_and_no_lock() {
+    let db = database().await;
+    let holder = own(&db, 7).await;
+    let waiter = db.connect().await;
+    dropped(session::acquire_owned(waiter, 7), db.until_waiting(7)).await;
+    db.until_no_waiters(7).await;
+    drop(holder.release().await.unwrap());
+    for polls in 1.. {
+        let mut conn = db.connect().await;
+        let pid = pid_of(&mut conn).await;
+        let is_ready = is_ready_within(polls, async {
+            let lock = session::acquire_owned(conn, Request::all([7, 8])).await;
+            lock.unwrap().release().await.map(drop)
+        })
+        .await;
+        until_ended(&db, pid, &format!("poll {polls}")).await;
+        if is_ready {
+            break;
+        }
+    }
+    db.until_quiet().await;
+}
+
+/// Ends each kind of connection, and waits for `lost`.
+#[tokio::test]
+async fn lost_resolves_when_the_connection_ends() {
+    let db = database().await;
+    let with_task = {
+        let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
+        AsyncPgConnection::try_from_client_and_connection(client, connection).await
+    };
+    let without_task = {
+        let (client, connection) = tokio_postgres::connect(db.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        AsyncPgConnection::try_from(client).await
+    };
+    let conns = [
+        db.connect().await,
+        with_task.unwrap(),
+        without_task.unwrap(),
+    ];
+    for (key, conn) in (1..).zip(conns) {
+        let mut lock = session::acquire_owned(conn, key).await.unwrap();
+        let pid = pid_of(lock.conn()).await;
+        // While it is held `lost` waits, and a drop of it loses nothing.
+        let waits = tokio::time::timeout(Duration::from_millis(20), lock.lost()).await;
+        assert!(waits.is_err(), "connection {key}");
+        lock.check().await.unwrap();
+        let ((), ()) = tokio::join!(lock.lost(), db.terminate(pid));
+        lock.lost().await;
+        let error = lock.check().await.unwrap_err();
+        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        let failed = lock.release().await.err().unwrap();
+        assert!(matches!(failed.error, Error::LockLost { .. }), "{failed:?}");
+    }
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn lost_sends_nothing_and_notices_a_cut_connection() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    let mut lock = session::acquire_owned(conn, 7).await.unwrap();
+    proxy.reset();
+    let waits = tokio::time::timeout(Duration::from_millis(100), lock.lost()).await;
+    assert!(waits.is_err());
+    assert_eq!((proxy.round_trips(), proxy.queries().len()), (0, 0));
+    proxy.cut_all();
+    lock.lost().await;
+    drop(lock);
+    db.until_no_locks().await;
+}
+
+/// A notification that comes meanwhile does not end the wait.
+#[tokio::test]
+async fn lost_is_not_mistaken_about_a_notification() {
+    let db = database().await;
+    let mut lock = own(&db, 7).await;
+    lock.conn().batch_execute("LISTEN news").await.unwrap();
+    let pid = pid_of(lock.conn()).await;
+    db.run("NOTIFY news").await;
+    let waits = tokio::time::timeout(Duration::from_millis(100), lock.lost()).await;
+    assert!(waits.is_err());
+    let ((), ()) = tokio::join!(lock.lost(), db.terminate(pid));
+}
+
+#[tokio::test]
+async fn check_says_whether_this_session_holds_every_key() {
+    let db = database().await;
+    for request in [
+        Request::new(7),
+        Request::new((7, 8)),
+        Request::all([7, 8]),
+        Request::all([-7, i64::MIN]).shared(),
+    ] {
+        let mut lock = session::acquire_owned(db.connect().await, request)
+            .await
+            .unwrap();
+        lock.check().await.unwrap();
+        execute(lock.conn(), "BEGIN").await.unwrap();
+        lock.check().await.unwrap();
+        execute(lock.conn(), "SELECT 1/0").await.unwrap_err();
+        let error = lock.check().await.unwrap_err();
+        assert!(matches!(error, Error::Database(_)), "{error:?}");
+        execute(lock.conn(), "ROLLBACK").await.unwrap();
+        lock.check().await.unwrap();
+        execute(lock.conn(), "SELECT pg_advisory_unlock_all()")
+            .await
+            .unwrap();
+        let error = lock.check().await.unwrap_err();
+        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        let failed = lock.release().await.err().unwrap();
+        assert!(matches!(failed.error, Error::LockLost { .. }), "{failed:?}");
+        // The session goes on, and holds nothing.
+        let mut conn = failed.connection;
+        execute(&mut conn, "SELECT 1").await.unwrap();
+    }
+    // One of two keys.
+    let mut lock = session::acquire_owned(db.connect().await, Request::all([7, 8]))
+        .await
+        .unwrap();
+    execute(lock.conn(), "SELECT pg_advisory_unlock(8)")
+        .await
+        .unwrap();
+    let error = lock.check().await.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    drop(lock);
+    // What another session holds is not this one's.
+    let other = own(&db, 7).await;
+    let mut lock = own(&db, 9).await;
+    execute(lock.conn(), "SELECT pg_advisory_unlock(9)")
+        .await
+        .unwrap();
+    drop(other);
+    assert!(lock.check().await.is_err());
+    drop(lock);
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn each_of_several_permits_is_checked_and_released() {
+    let db = database().await;
+    let request = || never(7).permits(2);
+    let mut locks = Vec::new();
+    for _ in 0..2 {
+        let lock = session::acquire_owned(db.connect().await, request()).await;
+        locks.push(lock.unwrap());
+    }
+    let failed = session::acquire_owned(db.connect().await, request())
+        .await
+        .unwrap_err();
+    assert!(failed.error.is_busy(), "{failed:?}");
+    for lock in &mut locks {
+        lock.check().await.unwrap();
+    }
+    for lock in locks {
+        drop(lock.release().await.unwrap());
+    }
+    assert_eq!(db.locks().await, []);
+}
+
+#[tokio::test]
+async fn a_release_of_a_lock_that_was_held_too_long_says_so() {
+    let db = database().await;
+    let request = Request::new(7).max_hold(Duration::from_millis(1));
+    let mut lock = session::acquire_owned(db.connect().await, request)
+        .await
+        .unwrap();
+    execute(lock.conn(), "SELECT pg_sleep(0.01)").await.unwrap();
+    let failed = lock.release().await.err().unwrap();
+    assert!(
+        matches!(failed.error, Error::HoldExceeded { .. }),
+        "{failed:?}"
+    );
+    db.until_no_locks().await;
+    drop(failed);
+}
+
+/// Its body loses the lock where it is told to.
+#[advisory_lock(key = "room:<room>", name = "room", handle = lock, scope = "session")]
+async fn checked(conn: &mut AsyncPgConnection, room: i64, loses: bool) -> Result<(), Error> {
+    lock.check(conn).await?;
+    if loses {
+        conn.batch_execute("SELECT pg_advisory_unlock_all()")
+            .await?;
+    }
+    lock.check(conn).await
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", handle = lock)]
+async fn checked_xact(conn: &mut AsyncPgConnection, room: i64, loses: bool) -> Result<(), Error> {
+    lock.check(conn).await?;
+    if loses {
+        conn.batch_execute("COMMIT").await?;
+    }
+    lock.check(conn).await
+}
+
+#[tokio::test]
+async fn a_body_can_check_its_lock() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    checked(&mut conn, 7, false).await.unwrap();
+    checked_xact(&mut conn, 7, false).await.unwrap();
+    for error in [
+        checked(&mut conn, 7, true).await.unwrap_err(),
+        checked_xact(&mut db.connect().await, 7, true)
+            .await
+            .unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    }
+    db.until_no_locks().await;
+}

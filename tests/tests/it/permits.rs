@@ -1,0 +1,454 @@
+//! Locks that a few may hold at once: never more than there are permits, and as many as that.
+
+use crate::blocking;
+use crate::bookings::{database, execute};
+use crate::polls::until_missed;
+use advisory_runtime::inventory::Site;
+use advisory_runtime::monitor::{self, Certainty, Names};
+use advisory_runtime::{
+    Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
+};
+use advisory_tests::{Database, LockedKey, Proxy, pid_of};
+use diesel::pg::PgConnection;
+use diesel_async::pooled_connection::deadpool;
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Barrier;
+
+const SHORT: Duration = Duration::from_millis(2);
+
+/// The three permits of key 42, as every release has them.
+const PERMITS: [i64; 3] = [42, -1_895_220_358_444_740_834, -1_987_569_500_528_109_462];
+
+/// How many statements a body runs while the room is full: many tries of those outside.
+const STAY: usize = 400;
+
+/// Who is in a body.
+struct Room {
+    inside: AtomicUsize,
+    most: AtomicUsize,
+    /// Passed by as many as there are permits.
+    full: Barrier,
+}
+
+impl Room {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inside: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            full: Barrier::new(3),
+        })
+    }
+
+    fn enter(&self) {
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(inside, Ordering::SeqCst);
+    }
+
+    fn leave(&self) {
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Waits until the room is full.
+    async fn fill(&self) {
+        self.enter();
+        self.full.wait().await;
+    }
+
+    /// Stays for a while, in which one more would come in, and leaves.
+    async fn stay(&self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
+        self.fill().await;
+        for _ in 0..STAY {
+            execute(conn, "SELECT 1").await?;
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn stay_on_a_thread(&self, conn: &mut PgConnection) -> Result<(), Error> {
+        tokio::runtime::Handle::current().block_on(self.fill());
+        for _ in 0..STAY {
+            blocking::execute(conn, "SELECT 1")?;
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn most(&self) -> usize {
+        AtomicUsize::load(&self.most, Ordering::SeqCst)
+    }
+}
+
+#[advisory_lock(key = 42, permits = 3, name = "three", poll = "2ms")]
+async fn in_transaction(conn: &mut AsyncPgConnection, room: &Room) -> Result<(), Error> {
+    room.stay(conn).await
+}
+
+#[advisory_lock(key = 42, permits = 3, name = "three", scope = "session", conn = pool.get().await?, wait = "1h", poll = "2ms")]
+async fn in_session(pool: &deadpool::Pool<AsyncPgConnection>, room: &Room) -> anyhow::Result<()> {
+    Ok(room.stay(conn).await?)
+}
+
+#[advisory_lock(
+    key = 42,
+    permits = 3,
+    name = "three",
+    isolation = "serializable",
+    poll = "2ms"
+)]
+async fn in_snapshot(conn: &mut AsyncPgConnection, room: &Room) -> Result<(), Error> {
+    room.stay(conn).await
+}
+
+/// Twelve calls of all kinds, four times as many as there are permits. Each is in the body until three are, so they end only where
+/// three can be.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_calls_as_many_as_there_are_permits_are_in_the_body_and_never_more() {
+    let db = database().await;
+    let (room, pool) = (Room::new(), db.deadpool(3));
+    let mut calls = tokio::task::JoinSet::new();
+    for call in 0..12 {
+        let (room, pool, url) = (Arc::clone(&room), pool.clone(), db.url().to_owned());
+        calls.spawn(async move {
+            let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
+            match call % 4 {
+                0 => in_transaction(&mut conn, &room).await.unwrap(),
+                1 => in_session(&pool, &room).await.unwrap(),
+                2 => in_snapshot(&mut conn, &room).await.unwrap(),
+                _ => {
+                    let nested = conn
+                        .transaction::<_, Error, _>(async |conn| in_transaction(conn, &room).await);
+                    nested.await.unwrap();
+                }
+            }
+        });
+    }
+    calls.join_all().await;
+    assert_eq!(room.most(), 3);
+    db.until_quiet().await;
+}
+
+#[advisory_lock(key = 42, permits = 3, name = "three", poll = "2ms")]
+fn on_a_thread(conn: &mut PgConnection, room: &Room) -> Result<(), Error> {
+    room.stay_on_a_thread(conn)
+}
+
+#[advisory_lock(key = 42, permits = 3, name = "three", scope = "session", poll = "2ms")]
+fn in_session_on_a_thread(conn: &mut PgConnection, room: &Room) -> Result<(), Error> {
+    room.stay_on_a_thread(conn)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_blocking_connections_too() {
+    let db = database().await;
+    let room = Room::new();
+    let calls: Vec<_> = (0..9)
+        .map(|call| {
+            let (room, mut conn) = (Arc::clone(&room), db.establish());
+            tokio::task::spawn_blocking(move || match call % 2 {
+                0 => on_a_thread(&mut conn, &room),
+                _ => in_session_on_a_thread(&mut conn, &room),
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(room.most(), 3);
+    db.until_quiet().await;
+}
+
+/// The keys that are held, in the order of [`PERMITS`].
+async fn held(db: &Database) -> Vec<i64> {
+    let locks = db.locks().await;
+    let keys: HashSet<_> = locks.iter().map(|lock| lock.key).collect();
+    let is_held = |key: &i64| keys.contains(&LockedKey::Bigint(*key));
+    assert_eq!(keys.len(), locks.len(), "{locks:?}");
+    assert!(keys.len() <= PERMITS.iter().filter(|key| is_held(key)).count());
+    PERMITS.into_iter().filter(is_held).collect()
+}
+
+#[tokio::test]
+async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {
+    let db = Database::create().await;
+    let request = Request::new(42).permits(3).wait(Wait::Never);
+    let mut conns = [db.connect().await, db.connect().await, db.connect().await];
+    let mut other = db.connect().await;
+    for scope in ["xact", "session", "strict"] {
+        let request = match scope {
+            "strict" => request.clone().isolation(Isolation::RepeatableRead),
+            _ => request.clone(),
+        };
+        let mut guards = Vec::new();
+        for conn in &mut conns {
+            let guard = match scope {
+                "session" => session::acquire(conn, request.clone()).await,
+                _ => xact::begin(conn, request.clone()).await,
+            };
+            let guard = guard.unwrap();
+            assert_eq!(guard.acquired().key(), Key::BigInt(42), "{scope}");
+            guards.push(guard);
+        }
+        assert_eq!(held(&db).await, PERMITS, "{scope}");
+        for refused in [
+            xact::begin(&mut other, request.clone()).await.map(drop),
+            session::acquire(&mut other, request.clone())
+                .await
+                .map(drop),
+            // The first of them is the key itself.
+            xact::begin(&mut other, Request::new(42).wait(Wait::Never))
+                .await
+                .map(drop),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+        }
+        for left in (0..3).rev() {
+            xact::finish(guards.pop().unwrap(), Ok::<_, Error>(()))
+                .await
+                .unwrap();
+            assert_eq!(held(&db).await.len(), left, "{scope}");
+        }
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_call_that_polls_gets_whichever_permit_comes_free() {
+    let db = Database::create().await;
+    for released in PERMITS {
+        let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+        for key in PERMITS {
+            execute(&mut holder, &format!("SELECT pg_advisory_lock({key})"))
+                .await
+                .unwrap();
+        }
+        let pid = pid_of(&mut conn).await;
+        let call = tokio::spawn(async move {
+            let guard = xact::begin(&mut conn, Request::new(42).permits(3).poll(SHORT)).await?;
+            xact::finish(guard, Ok::<_, Error>(())).await
+        });
+        until_missed(&db, pid).await;
+        execute(
+            &mut holder,
+            &format!("SELECT pg_advisory_unlock({released})"),
+        )
+        .await
+        .unwrap();
+        call.await.unwrap().unwrap();
+    }
+    db.until_quiet().await;
+}
+
+/// Not all at the first, which would be held by the first of them and asked for by all others in vain.
+#[tokio::test]
+async fn a_try_begins_at_a_random_permit() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    let mut keys = HashSet::new();
+    for _ in 0..100 {
+        let guard = xact::begin(&mut conn, Request::new(42).permits(3))
+            .await
+            .unwrap();
+        keys.extend(held(&db).await);
+        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+    }
+    assert_eq!(keys.len(), 3, "{keys:?}");
+}
+
+/// A fleet that is half upgraded.
+#[tokio::test]
+async fn programs_with_other_numbers_of_permits_share_those_that_both_have() {
+    let db = Database::create().await;
+    for (first, then, more) in [(3, 5, 2), (5, 3, 0), (3, 1, 0), (1, 3, 2), (5, 5, 0)] {
+        let mut conns = Vec::new();
+        for _ in 0..10 {
+            conns.push(db.connect().await);
+        }
+        let mut guards = Vec::new();
+        for (at, conn) in conns.iter_mut().enumerate() {
+            let permits = if at < 5 { first } else { then };
+            let request = Request::new(42).permits(permits).wait(Wait::Never);
+            guards.extend(session::acquire(conn, request).await.ok());
+        }
+        let most = usize::try_from(first + more).unwrap();
+        assert_eq!(guards.len(), most, "{first}, then {then}");
+    }
+}
+
+#[derive(LockKey)]
+#[lock_key("permit-job:<kind>")]
+struct JobLock {
+    kind: i64,
+}
+
+#[tokio::test]
+async fn a_permit_is_no_witness_and_is_for_one_key() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let job = JobLock { kind: 7 };
+    let mut guard = xact::begin(&mut conn, Request::new(&job).permits(2))
+        .await
+        .unwrap();
+    let error = guard.holding(&job).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
+    let error = guard.holding_shared(&job).map(drop).unwrap_err();
+    assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
+    xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+    let several = Request::all([1, 2]).permits(2);
+    let error = xact::begin(&mut conn, several).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::TooManyKeys {
+                keys: 2,
+                max: 1,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+    assert!(!error.to_string().contains("max_keys"), "{error}");
+    // One permit, or none, is a lock as any other.
+    for permits in [0, 1] {
+        let guard = xact::begin(&mut conn, Request::new(&job).permits(permits))
+            .await
+            .unwrap();
+        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+    }
+    db.until_quiet().await;
+}
+
+/// Behind a pooler a question cannot always be prepared: another program's can have its name.
+#[tokio::test]
+async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    let mut holders = Vec::new();
+    for _ in 0..4 {
+        let conn = AsyncPgConnection::establish(proxy.url()).await;
+        holders.push(conn.unwrap());
+    }
+    for conn in &mut holders {
+        let name = diesel::dsl::sql::<diesel::sql_types::Text>(
+            "SELECT name FROM pg_prepared_statements ORDER BY prepare_time DESC LIMIT 1",
+        );
+        let name: String = name.get_result(conn).await.unwrap();
+        let next: usize = name.trim_start_matches('s').parse().unwrap();
+        // The names of the next statements of this process, those of other tests among them.
+        let names = next + 1..next + 500;
+        let taken: Vec<String> = names
+            .map(|next| format!("PREPARE s{next} AS SELECT 1"))
+            .collect();
+        conn.batch_execute(&taken.join(";")).await.unwrap();
+    }
+    let request = Request::new(42).permits(3).wait(Wait::Never);
+    let mut guards = Vec::new();
+    for (at, conn) in holders.iter_mut().enumerate() {
+        let guard = xact::begin(conn, request.clone()).await;
+        if at == 3 {
+            let error = guard.unwrap_err();
+            assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+            continue;
+        }
+        guards.push(guard.unwrap());
+    }
+    assert_eq!(held(&db).await, PERMITS);
+    let queries = proxy.queries();
+    let is_by_text =
+        |query: &&String| query.contains("pg_try_advisory_xact_lock") && query.ends_with("BEGIN");
+    assert_eq!(queries.iter().filter(is_by_text).count(), 4);
+    for guard in guards {
+        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_or_a_bound_releases_the_permit_that_was_held() {
+    #[advisory_lock(
+        key = 42,
+        permits = 3,
+        name = "three",
+        scope = "session",
+        wait = "never"
+    )]
+    fn panics(conn: &mut PgConnection) -> Result<(), Error> {
+        assert!(blocking::held_by(conn)? == 0, "the body's own panic");
+        Ok(())
+    }
+    #[advisory_lock(
+        key = 42,
+        permits = 3,
+        name = "three",
+        scope = "session",
+        wait = "never",
+        max_hold = "10ms"
+    )]
+    async fn hangs(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+        assert_eq!(execute(conn, "SELECT 1").await?, 1);
+        std::future::pending().await
+    }
+    let db = Database::create().await;
+    let (mut conn, mut other) = (db.establish(), db.connect().await);
+    // Whichever permit each of them gets.
+    for _ in 0..10 {
+        let call = AssertUnwindSafe(|| panics(&mut conn));
+        catch_unwind(call).unwrap_err();
+        assert_eq!(blocking::held_by(&mut conn).unwrap(), 0);
+        let error = hangs(&mut other).await.unwrap_err();
+        assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+        assert_eq!(execute(&mut other, "SELECT 1").await, Ok(1));
+        db.until_no_locks().await;
+    }
+}
+
+#[tokio::test]
+async fn each_permit_has_the_name_of_its_lock_in_the_live_view() {
+    let db = Database::create().await;
+    let site = Site {
+        kind: "fn".into(),
+        written: vec!["42".into()],
+        keys: vec!["number 42".into()],
+        derivation: "sha256".into(),
+        scope: "session".into(),
+        permits: Some(3),
+        function: "export".into(),
+        ..Site::default()
+    };
+    let names = Names::of([site]).unwrap();
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    for key in PERMITS {
+        let lock = format!("SELECT pg_advisory_lock({key})");
+        execute(&mut holder, &lock).await.unwrap();
+    }
+    let seen = monitor::locks(&mut conn, &names).await.unwrap();
+    assert_eq!(seen.locks.len(), 3);
+    for lock in &seen.locks {
+        let [name] = &*lock.names else {
+            panic!("{lock:?}");
+        };
+        assert_eq!(name.certainty, Certainty::Certain, "{lock:?}");
+        assert_eq!(name.sites[0].function, "export", "{lock:?}");
+    }
+}
+
+/// The numbers that the guide tells other programs to compute.
+#[tokio::test]
+async fn the_servers_own_functions_give_the_same_numbers() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    for (permit, number) in (1..).zip(PERMITS).skip(1) {
+        let sql = format!(
+            "('x' || left(encode(sha256('\\xff'::bytea || convert_to('{permit}:42', 'UTF8')), 'hex'), 16))::bit(64)::bigint"
+        );
+        let page = include_str!("../../../advisory-runtime/docs/keys.md");
+        assert!(permit != 2 || page.contains(&sql), "{sql}");
+        let query = diesel::select(diesel::dsl::sql::<diesel::sql_types::BigInt>(&sql));
+        assert_eq!(query.get_result::<i64>(&mut conn).await.unwrap(), number);
+    }
+}

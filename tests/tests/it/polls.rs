@@ -1,0 +1,420 @@
+//! Calls that ask again and again instead of waiting at the server: what they get, and what they leave alone meanwhile.
+
+use crate::bookings::{committed, database, execute, insert, key_of};
+use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
+use advisory_tests::{Database, debug_checks_are_on, pid_of};
+use diesel_async::pooled_connection::deadpool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// Between the tries of a call that is to have no second one: no test is as long.
+const HOUR: Duration = Duration::from_secs(3600);
+const SHORT: Duration = Duration::from_millis(2);
+
+/// Waits until a try of this backend has found the lock held, and the backend has nothing: no statement, no transaction, no snapshot.
+pub(crate) async fn until_missed(db: &Database, pid: i32) {
+    until_idle(db, pid, "state = 'idle'").await;
+}
+
+/// As [`until_missed`] of a call whose next try is not to come. Until the answer to the try is read, it is in it: the backend was
+/// quiet for longer than that takes.
+async fn until_pausing(db: &Database, pid: i32, state: &str) {
+    let quiet =
+        format!("state = '{state}' AND state_change < clock_timestamp() - interval '0.3 s'");
+    until_idle(db, pid, &quiet).await;
+}
+
+async fn until_idle(db: &Database, pid: i32, is_idle: &str) {
+    let other = format!(
+        "SELECT state || ': ' || query FROM pg_stat_activity WHERE pid = {pid} AND NOT ({is_idle} \
+         AND backend_xmin IS NULL AND (query LIKE '%pg_try_advisory%' OR query LIKE 'ROLLBACK%'))"
+    );
+    db.until_empty(Duration::from_secs(30), "a missed try", &other)
+        .await;
+}
+
+/// Polls the call until it pauses behind a try.
+async fn miss<T: std::fmt::Debug>(
+    db: &Database,
+    pid: i32,
+    call: Pin<&mut impl Future<Output = T>>,
+) {
+    tokio::select! {
+        ended = call => panic!("{ended:?}"),
+        () = until_pausing(db, pid, "idle") => {}
+    }
+}
+
+async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+}
+
+/// Takes the locks in a scope, and releases them.
+async fn take(conn: &mut AsyncPgConnection, scope: &str, request: Request) -> Result<(), Error> {
+    let held = match scope {
+        "xact" => xact::begin(conn, request).await?,
+        _ => session::acquire(conn, request).await?,
+    };
+    assert!(held.acquired().waited() > Duration::ZERO);
+    xact::finish(held, Ok(())).await
+}
+
+/// Each way of holding locks, one of which is on key 7.
+fn ways() -> Vec<(&'static str, Request)> {
+    let strict = Request::new(7).isolation(Isolation::Serializable);
+    let requests = [
+        Request::new(7),
+        Request::all([6, 7, 8]),
+        Request::new(7).shared(),
+    ];
+    let sessions = requests.clone().map(|request| ("session", request));
+    let xacts = requests.map(|request| ("xact", request));
+    [("xact", strict)]
+        .into_iter()
+        .chain(xacts)
+        .chain(sessions)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_call_that_polls_is_no_waiter_and_gets_the_lock_when_it_is_free() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    for (scope, request) in ways() {
+        for wait in [Wait::Session, Wait::Forever, Wait::For(HOUR)] {
+            let mut conn = db.connect().await;
+            // Bounds waits at the server only.
+            execute(&mut conn, "SET lock_timeout = '1ms'")
+                .await
+                .unwrap();
+            let pid = pid_of(&mut conn).await;
+            let held = xact::begin(&mut holder, 7).await.unwrap();
+            let request = request.clone().wait(wait).poll(SHORT);
+            let call = tokio::spawn(async move { take(&mut conn, scope, request).await });
+            until_missed(&db, pid).await;
+            assert_eq!(db.locks().await.len(), 1, "{scope}: none but the holder's");
+            finish(held).await;
+            call.await.unwrap().unwrap();
+        }
+    }
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn the_last_try_is_at_the_end_of_the_wait() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let wait = Duration::from_secs(1);
+    for (scope, request) in ways().into_iter().step_by(3) {
+        let pid = pid_of(&mut conn).await;
+        let held = xact::begin(&mut holder, 7).await.unwrap();
+        let request = request.wait(wait).poll(HOUR);
+        let started = Instant::now();
+        let mut call = Box::pin(take(&mut conn, scope, request));
+        miss(&db, pid, call.as_mut()).await;
+        finish(held).await;
+        // A machine that stands still for a second leaves nothing to see.
+        let is_in_time = started.elapsed() < wait;
+        let taken = call.await;
+        assert!(taken.is_ok() || !is_in_time, "{scope}: {taken:?}");
+        assert!(
+            started.elapsed() >= wait,
+            "{scope}: {:?}",
+            started.elapsed()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_is_over_is_timed_out_and_its_connection_goes_on() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let wait = Duration::from_millis(30);
+    for (scope, request) in ways() {
+        let request = request.poll(SHORT);
+        let error = take(&mut conn, scope, request.clone().wait(wait))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, Error::TimedOut { waited, source: None, .. } if waited >= wait),
+            "{scope}: {error:?}"
+        );
+        assert!(error.is_busy());
+        for wait in [Wait::Never, Wait::For(Duration::ZERO)] {
+            let error = take(&mut conn, scope, request.clone().wait(wait))
+                .await
+                .unwrap_err();
+            assert!(
+                matches!(error, Error::NotAvailable { .. }),
+                "{scope}: {error:?}"
+            );
+        }
+        assert_eq!(db.locks().await.len(), 1, "{scope}: none but the holder's");
+        take(&mut conn, scope, Request::new(9).poll(SHORT))
+            .await
+            .unwrap();
+    }
+    finish(held).await;
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_between_two_tries_leaves_its_connection_as_it_is() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let pid = pid_of(&mut conn).await;
+    for (scope, request) in ways() {
+        let mut call = Box::pin(take(&mut conn, scope, request.poll(HOUR)));
+        miss(&db, pid, call.as_mut()).await;
+        drop(call);
+        assert_eq!(db.locks().await.len(), 1, "{scope}: none but the holder's");
+        assert_eq!(pid_of(&mut conn).await, pid, "{scope}");
+        take(&mut conn, scope, Request::new(9)).await.unwrap();
+        assert_eq!(pid_of(&mut conn).await, pid, "{scope}");
+    }
+    finish(held).await;
+    db.until_quiet().await;
+}
+
+/// On one thread, since on several an answer can come within the poll that asks.
+#[tokio::test]
+async fn a_call_that_is_dropped_in_a_try_leaves_no_lock_and_its_connection_is_usable_or_closed() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let of_holder = pid_of(&mut holder).await;
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let others =
+        format!("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND pid <> {of_holder}");
+    for (scope, request) in ways().into_iter().step_by(2) {
+        let mut closed = 0;
+        for polls in 1..16 {
+            let mut call = Box::pin(take(&mut conn, scope, request.clone().poll(SHORT)));
+            let mut left = polls;
+            poll_fn(|context| {
+                left -= 1;
+                assert!(call.as_mut().poll(context).is_pending());
+                if left == 0 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+            drop(call);
+            db.until_empty(Duration::from_secs(30), "no lock but the holder's", &others)
+                .await;
+            if take(&mut conn, scope, Request::new(9)).await.is_err() {
+                closed += 1;
+                conn = db.connect().await;
+            }
+        }
+        assert!(
+            (1..15).contains(&closed),
+            "{scope}: {closed} of 15 were in a try"
+        );
+    }
+    finish(held).await;
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn inside_a_transaction_each_try_is_a_statement_of_its_own_and_the_transaction_goes_on() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let pid = pid_of(&mut conn).await;
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    conn.transaction::<_, Error, _>(async |conn| {
+        insert(conn, 1, "before").await?;
+        let request = Request::new(key_of(7))
+            .poll(SHORT)
+            .wait(Duration::from_millis(30));
+        let error = xact::begin(conn, request).await.unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+        // Dropped between two tries.
+        let mut call = Box::pin(xact::begin(conn, Request::new(key_of(7)).poll(HOUR)));
+        tokio::select! {
+            ended = call.as_mut() => panic!("{:?}", ended.map(drop)),
+            () = until_pausing(&db, pid, "idle in transaction") => {}
+        }
+        drop(call);
+        insert(conn, 2, "between").await?;
+        // Reads what the holder commits while the call polls.
+        let release = async {
+            until_idle(&db, pid, "state = 'idle in transaction'").await;
+            let mut held = held;
+            insert(held.conn(), 7, "holder").await.unwrap();
+            finish(held).await;
+        };
+        let (booked, ()) = tokio::join!(book_patiently(conn, 7), release);
+        assert!(!booked?);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    for room in [1, 2, 7] {
+        assert_eq!(committed(&db, room).await, 1);
+    }
+    db.until_quiet().await;
+}
+
+/// Books the room unless it is taken.
+#[advisory_lock(key = "room:<room>", name = "room", poll = "2ms")]
+async fn book_patiently(conn: &mut AsyncPgConnection, room: i64) -> Result<bool, Error> {
+    if crate::bookings::bookings(conn, room).await? > 0 {
+        return Ok(false);
+    }
+    insert(conn, room, "patient").await?;
+    Ok(true)
+}
+
+#[derive(Debug, PartialEq)]
+enum AppError {
+    Busy,
+    Pool,
+    Lock(String),
+}
+
+impl From<Error> for AppError {
+    fn from(error: Error) -> Self {
+        Self::Lock(error.to_string())
+    }
+}
+
+impl From<diesel::result::Error> for AppError {
+    fn from(error: diesel::result::Error) -> Self {
+        Self::Lock(error.to_string())
+    }
+}
+
+impl From<deadpool::PoolError> for AppError {
+    fn from(_: deadpool::PoolError) -> Self {
+        Self::Pool
+    }
+}
+
+struct Repository(deadpool::Pool<AsyncPgConnection>);
+
+impl Repository {
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?, wait = "1h", poll = interval, handle = lock)]
+    async fn book(&self, room: i64, interval: Duration) -> Result<Duration, AppError> {
+        insert(conn, room, "Ada").await?;
+        Ok(lock.waited())
+    }
+
+    #[advisory_lock(key = "room:<room>", name = "room", scope = "session", conn = self.0.get().await?, poll = interval)]
+    async fn book_in_session(&self, room: i64, interval: Duration) -> Result<usize, AppError> {
+        Ok(insert(conn, room, "Ada").await?)
+    }
+
+    #[advisory_lock(keys = ["room:<room>", "room:<other>"], name = "room", conn = self.0.get().await?, wait = "40ms", poll = "2ms", on_held = Err(AppError::Busy))]
+    async fn book_two(&self, room: i64, other: i64) -> Result<usize, AppError> {
+        insert(conn, room, "Ada").await?;
+        Ok(insert(conn, other, "Ada").await?)
+    }
+
+    #[advisory_lock(key = "polled-in-line:<room>", conn = self.0.get().await?, queue = 16, wait = "1h", poll = "2ms")]
+    async fn book_in_line(&self, room: i64) -> Result<usize, AppError> {
+        Ok(insert(conn, room, "Ada").await?)
+    }
+
+    fn is_free(&self) -> bool {
+        self.0.status().available == 1
+    }
+}
+
+/// Waits until the pool's one connection is back, and its last statement was a try.
+async fn until_back(db: &Database, repository: &Repository) {
+    let tries = "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'idle' \
+                 AND (query LIKE '%pg_try_advisory%' OR query LIKE 'ROLLBACK%'))";
+    loop {
+        db.until_empty(Duration::from_secs(30), "a missed try", tries)
+            .await;
+        if repository.is_free() {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn between_two_tries_the_connection_is_back_in_its_pool() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    let repository = Repository(db.deadpool(1));
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    // Another key passes meanwhile, on the only connection.
+    let mut calls: [Pin<Box<dyn Future<Output = ()>>>; 2] = [
+        Box::pin(async { panic!("{:?}", repository.book(7, HOUR).await) }),
+        Box::pin(async { panic!("{:?}", repository.book_in_session(7, HOUR).await) }),
+    ];
+    for call in &mut calls {
+        tokio::select! {
+            () = call => {}
+            () = until_back(&db, &repository) => {}
+        }
+        repository.book(8, HOUR).await.unwrap();
+    }
+    // Dropped, they leave the pool as it is.
+    drop(calls);
+    assert!(repository.is_free());
+    assert_eq!(db.locks().await.len(), 1);
+    assert_eq!(repository.book_two(8, 7).await, Err(AppError::Busy));
+    let calls = async {
+        tokio::join!(
+            repository.book(7, SHORT),
+            repository.book_in_session(7, SHORT),
+            repository.book_in_line(7),
+            repository.book_in_line(7),
+            async {
+                until_back(&db, &repository).await;
+                finish(held).await;
+            }
+        )
+    };
+    let (booked, in_session, in_line, behind, ()) = calls.await;
+    // The time in which the connection was another call's counts too.
+    assert!(booked.unwrap() >= SHORT / 2);
+    assert_eq!([in_session, in_line, behind], [Ok(1), Ok(1), Ok(1)]);
+    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [4, 2]);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_pool_that_is_closed_between_two_tries_ends_the_call_with_its_own_error() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    let repository = Repository(db.deadpool(1));
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    let (booked, ()) = tokio::join!(repository.book(7, SHORT), async {
+        until_back(&db, &repository).await;
+        repository.0.close();
+    });
+    assert_eq!(booked, Err(AppError::Pool));
+    finish(held).await;
+}
+
+#[tokio::test]
+async fn a_call_that_polls_for_what_its_own_task_holds_is_told() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    #[advisory_lock(key = "room:<room>", name = "room")]
+    async fn outer(
+        conn: &mut AsyncPgConnection,
+        other: &mut AsyncPgConnection,
+        room: i64,
+    ) -> Result<bool, Error> {
+        execute(conn, "SELECT 1").await?;
+        book_patiently(other, room).await
+    }
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let error = outer(&mut conn, &mut other, 7).await.unwrap_err();
+    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error:?}");
+    db.until_quiet().await;
+}

@@ -1,0 +1,11 @@
+#![allow(unused)]
+use advisory_runtime::advisory_lock;
+use diesel::QueryResult;
+use diesel_async::AsyncPgConnection;
+
+#[advisory_lock(key = "job", permits = 3, wait = "5m")]
+async fn run(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    Ok(())
+}
+
+fn main() {}
