@@ -1,8 +1,8 @@
 //! Which locks did sessions wait for, by the server's log?
 //!
 //! `source` gives the lines of files and of the standard input, `record` makes records of them, in each of the server's three formats
-//! (`stderr`, `csv_log`, `json_log`), `event` reads what a record says of a lock, `waits` puts that together by lock, and `report` writes
-//! it.
+//! (`stderr`, `csv_log`, `json_log`), `event` reads what a record says of a lock, `waits` puts that together by lock, and `report` and
+//! `waits_json` write it.
 
 mod csv_log;
 mod event;
@@ -13,6 +13,7 @@ mod source;
 mod stderr;
 mod time;
 mod waits;
+mod waits_json;
 
 use std::pin::pin;
 use std::time::Duration;
@@ -48,7 +49,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         return Err(Failure::Input(why.to_owned()));
     }
     let text = match format {
-        Format::Json => report::json(&waits),
+        Format::Json => waits_json::write(&waits),
         _ => report::table(&waits, screen::width(None)),
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
@@ -70,7 +71,7 @@ async fn follow(
             let mut take = |record| {
                 if let Some(incident) = waits.take(record) {
                     text.push_str(&match format {
-                        Format::Json => report::json_line(waits, &incident),
+                        Format::Json => waits_json::line(waits, &incident),
                         _ => report::line(waits, &incident),
                     });
                 }

@@ -1,20 +1,14 @@
-//! How are the waits of a log written: as a table, as JSON, and a line each while a log grows?
+//! How are the waits of a log written for people: as a table, and a line each while a log grows?
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use super::event::LockId;
-use super::waits::{Deadlock, Incident, LockWaits, Waits};
+use super::waits::{Deadlock, Incident, LockWaits, Waits, ordered};
 use crate::columns::Columns;
 use crate::duration::short;
-use crate::json::pretty;
-use crate::locks::{key_json, label, millis, name_json, visible};
+use crate::locks::label;
 use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural};
-
-/// The schema that this command writes.
-const VERSION: u64 = 1;
 
 const COLUMNS: Columns<8> = Columns {
     heads: [
@@ -55,12 +49,6 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     }
     text.push_str(&summary(waits));
     text
-}
-
-fn ordered(waits: &Waits) -> Vec<(&LockId, &LockWaits)> {
-    let mut locks: Vec<(&LockId, &LockWaits)> = waits.locks.iter().collect();
-    locks.sort_by_key(|(_, of_it)| std::cmp::Reverse((of_it.total, of_it.waits)));
-    locks
 }
 
 fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
@@ -180,72 +168,6 @@ fn summary(waits: &Waits) -> String {
     )
 }
 
-/// Writes them for programs.
-pub(super) fn json(waits: &Waits) -> String {
-    let locks = ordered(waits).into_iter().map(|(lock, of_it)| {
-        let mut value = key_json(lock.key);
-        let holders = of_it
-            .holders
-            .iter()
-            .map(|(pid, count)| json!({ "pid": pid, "who": waits.who(*pid), "waits": count }));
-        let more = json!({
-            "database": of_it.database,
-            "names": of_it.names.iter().map(name_json).collect::<Vec<_>>(),
-            "waits": of_it.waits,
-            "longest_ms": millis(of_it.longest),
-            "total_ms": millis(of_it.total),
-            "cancelled": of_it.cancelled,
-            "deadlocks": of_it.deadlocks,
-            "last": of_it.last.as_ref().map(|time| &time.text),
-            "holders": holders.collect::<Vec<_>>(),
-        });
-        extend(&mut value, more);
-        value
-    });
-    let value = json!({
-        "version": VERSION,
-        "messages": waits.records,
-        "first": waits.first.as_ref().map(|time| &time.text),
-        "last": waits.last.as_ref().map(|time| &time.text),
-        "not_over": waits.open(),
-        "locks": locks.collect::<Vec<_>>(),
-        "deadlocks": waits.deadlocks.iter().map(|it| deadlock_json(waits, it)).collect::<Vec<_>>(),
-    });
-    visible(&pretty(&value))
-}
-
-fn deadlock_json(waits: &Waits, deadlock: &Deadlock) -> Value {
-    let sessions = deadlock.waits.iter().map(|wait| {
-        json!({
-            "pid": wait.pid,
-            "who": waits.who(wait.pid),
-            "lock": wait.lock.map(|lock| lock_json(waits, lock)),
-            "target": wait.target,
-            "blocked_by": wait.blocked_by,
-            "statement": wait.statement,
-        })
-    });
-    json!({
-        "time": deadlock.time.as_ref().map(|time| &time.text),
-        "victim": deadlock.victim,
-        "sessions": sessions.collect::<Vec<_>>(),
-    })
-}
-
-fn lock_json(waits: &Waits, lock: LockId) -> Value {
-    let mut value = key_json(lock.key);
-    let names = waits.locks.get(&lock).map(|of_it| &of_it.names);
-    let names = names.into_iter().flatten().map(name_json);
-    extend(&mut value, json!({ "names": names.collect::<Vec<_>>() }));
-    value
-}
-
-fn extend(value: &mut Value, more: Value) {
-    if let (Value::Object(value), Value::Object(more)) = (value, more) {
-        value.extend(more);
-    }
-}
-
 /// Writes what has just happened on a line.
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
     let time = waits.last.as_ref().map_or_else(String::new, |time| {
@@ -301,44 +223,4 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             .last()
             .map_or_else(String::new, |deadlock| deadlock_text(waits, deadlock)),
     }
-}
-
-/// Writes what has just happened as an object on a line.
-pub(super) fn json_line(waits: &Waits, incident: &Incident) -> String {
-    let time = waits.last.as_ref().map(|time| &time.text);
-    let locks = |locks: &[LockId]| -> Vec<Value> {
-        locks.iter().map(|lock| lock_json(waits, *lock)).collect()
-    };
-    let value = match incident {
-        Incident::Waiting {
-            pid,
-            lock,
-            waited,
-            holders,
-        } => json!({
-            "event": "waiting", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
-            "waited_ms": millis(*waited), "holders": holders,
-        }),
-        Incident::Acquired { pid, lock, waited } => json!({
-            "event": "acquired", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
-            "waited_ms": millis(*waited),
-        }),
-        Incident::Cancelled {
-            pid,
-            locks: of,
-            waited,
-            reason,
-        } => json!({
-            "event": "cancelled", "time": time, "pid": pid, "who": pid.and_then(|pid| waits.who(pid)), "locks": locks(of),
-            "waited_ms": waited.map(millis), "reason": reason,
-        }),
-        Incident::Deadlock => {
-            let mut value = json!({ "event": "deadlock" });
-            if let Some(deadlock) = waits.deadlocks.last() {
-                extend(&mut value, deadlock_json(waits, deadlock));
-            }
-            value
-        }
-    };
-    visible(&format!("{value}\n"))
 }

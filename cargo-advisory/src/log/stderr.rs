@@ -67,7 +67,7 @@ impl Reader {
         self.part = Part::Message;
         self.record.replace(Record {
             is_error: is_error(tag),
-            message: text.to_owned(),
+            message: without_code(text).to_owned(),
             ..of_prefix(prefix)
         })
     }
@@ -84,6 +84,20 @@ impl Reader {
             Part::Statement => Some(&mut record.statement),
             Part::Other => None,
         }
+    }
+}
+
+/// A message without its SQLSTATE, which `log_error_verbosity = verbose` puts in front: `40P01: deadlock detected`.
+fn without_code(text: &str) -> &str {
+    let is_code = |code: &&str| {
+        code.len() == 5
+            && code
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+    };
+    match text.split_once(": ") {
+        Some((code, message)) if is_code(&code) => message,
+        _ => text,
     }
 }
 
@@ -227,6 +241,20 @@ mod tests {
             assert!(record.time.unwrap().text.starts_with("2026-11-22 07:06:19"));
             assert_eq!(reader.flush().unwrap().message, "next");
             assert_eq!(reader.flush(), None);
+        }
+    }
+
+    #[test]
+    fn a_message_is_the_same_with_its_code() {
+        for (written, message) in [
+            ("LOG:  00000: process 3", "process 3"),
+            ("LOG:  40P01: deadlock detected", "deadlock detected"),
+            ("LOG:  note: it stays", "note: it stays"),
+        ] {
+            let mut reader = Reader::default();
+            reader.line(written);
+            reader.line("LOCATION:  DeadLockReport, deadlock.c:1130");
+            assert_eq!(reader.flush().unwrap().message, message);
         }
     }
 

@@ -309,6 +309,13 @@ impl OpenWait {
     }
 }
 
+/// The lock that was waited for longest comes first.
+pub(super) fn ordered(waits: &Waits) -> Vec<(&LockId, &LockWaits)> {
+    let mut locks: Vec<(&LockId, &LockWaits)> = waits.locks.iter().collect();
+    locks.sort_by_key(|(_, of_it)| std::cmp::Reverse((of_it.total, of_it.waits)));
+    locks
+}
+
 #[cfg(test)]
 mod tests {
     use advisory_runtime::monitor::Names;

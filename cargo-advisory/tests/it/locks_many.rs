@@ -100,13 +100,13 @@ async fn many_leases_of_a_pattern_are_a_few_lines() {
     let table = Table::new().held_by("worker-7").unwrap();
     let mut conn = db.connect().await;
     table.set_up(&mut conn).await.unwrap();
-    let leased = |pattern: &'static str, id: u32| {
-        let request = Request::rendered(pattern, format!("{pattern}:{id}"));
-        request.ttl(Duration::from_secs(600 + u64::from(id)))
+    let request = |pattern: &'static str, id: u32| {
+        let made = Request::rendered(pattern, format!("{pattern}:{id}"));
+        made.ttl(Duration::from_secs(600 + u64::from(id)))
     };
     for id in 0..12 {
         let lease = table
-            .acquire(&mut conn, leased("report:<month>", id))
+            .acquire(&mut conn, request("report:<month>", id))
             .await
             .unwrap();
         if id % 4 == 3 {
@@ -115,7 +115,7 @@ async fn many_leases_of_a_pattern_are_a_few_lines() {
         }
     }
     table
-        .acquire(&mut conn, leased("mail:<id>", 0))
+        .acquire(&mut conn, request("mail:<id>", 0))
         .await
         .unwrap();
     let shown = locks(&db, &[]).await.out;

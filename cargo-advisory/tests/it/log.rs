@@ -223,6 +223,30 @@ fn lock<'v>(value: &'v Value, key: &Value) -> &'v Value {
         .unwrap_or_else(|| panic!("{key}: {value:#}"))
 }
 
+/// Both sides of each deadlock have their locks.
+fn check_deadlocks(format: &str, value: &Value, pids: &[(i32, &str)]) {
+    let deadlocks = value["deadlocks"].as_array().unwrap();
+    assert_eq!(deadlocks.len(), PREFIXES.len(), "{format}");
+    for deadlock in deadlocks {
+        let names = deadlock["sessions"].as_array().unwrap().iter();
+        let mut names: Vec<_> = names
+            .map(|session| session["lock"]["names"][0]["key"].as_str().unwrap())
+            .collect();
+        names.sort_unstable();
+        assert_eq!(names, ["a:<x>", "b:<y>"], "{format}");
+        assert_eq!(deadlock["victim"], deadlock["sessions"][0]["pid"]);
+    }
+    // Who a process was, where the format tells.
+    if format != "stderr" {
+        let (pid, _) = pids.iter().find(|(_, name)| *name == "one").unwrap();
+        let mut sessions = deadlocks
+            .iter()
+            .flat_map(|it| it["sessions"].as_array().unwrap());
+        let session = sessions.find(|session| session["pid"] == *pid).unwrap();
+        assert_eq!(session["who"], "one (postgres)", "{format}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_wait_is_told_in_each_format_and_behind_each_prefix() {
     if !owns_server() {
@@ -233,6 +257,13 @@ async fn each_wait_is_told_in_each_format_and_behind_each_prefix() {
     let mut pids = Vec::new();
     for prefix in PREFIXES {
         let set = format!("ALTER SYSTEM SET log_line_prefix = '{prefix}'");
+        does(&mut admin, &set).await;
+        let verbosity = if pids.is_empty() {
+            "verbose"
+        } else {
+            "default"
+        };
+        let set = format!("ALTER SYSTEM SET log_error_verbosity = {verbosity}");
         does(&mut admin, &set).await;
         does(&mut admin, "SELECT pg_reload_conf()").await;
         // The next connection has it.
@@ -288,26 +319,7 @@ async fn each_wait_is_told_in_each_format_and_behind_each_prefix() {
             "{format}: {value:#}"
         );
         assert_eq!(value["not_over"], 0, "{format}");
-        let deadlocks = value["deadlocks"].as_array().unwrap();
-        assert_eq!(deadlocks.len(), rounds, "{format}");
-        for deadlock in deadlocks {
-            let names = deadlock["sessions"].as_array().unwrap().iter();
-            let mut names: Vec<_> = names
-                .map(|session| session["lock"]["names"][0]["key"].as_str().unwrap())
-                .collect();
-            names.sort_unstable();
-            assert_eq!(names, ["a:<x>", "b:<y>"], "{format}");
-            assert_eq!(deadlock["victim"], deadlock["sessions"][0]["pid"]);
-        }
-        // Who a process was, where the format tells.
-        if format != "stderr" {
-            let (pid, _) = pids.iter().find(|(_, name)| *name == "one").unwrap();
-            let mut sessions = deadlocks
-                .iter()
-                .flat_map(|it| it["sessions"].as_array().unwrap());
-            let session = sessions.find(|session| session["pid"] == *pid).unwrap();
-            assert_eq!(session["who"], "one (postgres)", "{format}");
-        }
+        check_deadlocks(format, &value, &pids);
         let table = log(&[path.to_str().unwrap(), "--artifact", &artifact]).await;
         let summary = table.out.lines().last().unwrap();
         let counts = format!(

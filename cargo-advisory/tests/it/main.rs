@@ -9,6 +9,7 @@ mod bad_input;
 mod build;
 mod check;
 mod command;
+mod dashboard;
 mod doctor;
 mod document;
 mod dump;

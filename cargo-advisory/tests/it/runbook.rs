@@ -241,7 +241,7 @@ fn each_step_of_the_diagram_is_a_command_or_a_query_of_the_page() {
             let is_step = written.shape == '[' && !written.text.is_empty();
             if is_step {
                 let has = |step: &&str| step.starts_with(written.text);
-                assert!(steps.iter().any(|step| has(&step)), "{}", written.text);
+                assert!(steps.iter().any(has), "{}", written.text);
                 commands += 1;
             }
         }

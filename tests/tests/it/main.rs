@@ -10,6 +10,7 @@
     reason = "several locked calls and their observers in one test"
 )]
 
+mod alerts;
 mod arguments;
 mod blocking;
 mod blocking_commit;
