@@ -81,6 +81,13 @@ async fn keeps_apart<D: Driver>(
     busy: &mut D,
     busy_pid: &str,
 ) -> Result<bool, Error> {
+    // A pooler that lends its backends in turn lends the next one to the second question. It could lend the right ones below, where the
+    // two connections take turns too.
+    for _ in 0..2 {
+        if pid(idle).await? != idle_pid {
+            return Ok(false);
+        }
+    }
     busy.execute("BEGIN").await.map_err(Error::Database)?;
     let mut keeps = pid(busy).await? == busy_pid && busy_pid != idle_pid;
     // Not asked where the answer is known: a pooler with no other backend would let the question wait.
