@@ -159,14 +159,14 @@ impl fmt::Write for KeyText<'_> {
 /// use advisory_runtime::{LockKey, lock_key};
 ///
 /// #[derive(LockKey)]
-/// #[lock_key("account:<id>")]
+/// #[lock_key("account:<id>", name = "account")]
 /// struct AccountLock {
 ///     id: i64,
 /// }
 ///
 /// assert_eq!(AccountLock { id: 7 }.rendered(), "account:7");
 /// let id = 7;
-/// assert_eq!(AccountLock { id }.key(), lock_key!("account:<id>"));
+/// assert_eq!(AccountLock { id }.key(), lock_key!("account:<id: int>", name = "account"));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no key of an advisory lock",

@@ -208,6 +208,7 @@ async fn the_samples_of_the_pages_are_what_is_printed() {
     let (printed, _) = printed.split_once("\n\n").unwrap();
     for page in [
         include_str!("../../README.md"),
+        include_str!("../../../README.md"),
         include_str!("../../../advisory-runtime/docs/watching.md"),
     ] {
         let samples = page.split("```text\n").skip(1);
