@@ -525,7 +525,7 @@ async fn behind_a_pooler_in_transaction_mode_it_refuses_before_the_first_stateme
                 spawn_blocking(move || migrations::blocking::run(&url, MIGRATIONS)).await
             };
             for said in [awaited, blocking.unwrap()] {
-                let error = said.unwrap_err();
+                let error = said.expect_err(&settings);
                 assert!(matches!(error, Error::Pooler), "{settings}: {error:?}");
                 assert!(error.to_string().contains("the server itself"), "{error}");
             }
