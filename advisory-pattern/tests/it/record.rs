@@ -216,7 +216,7 @@ fn every_record_is_found_however_many_there_are() {
     assert!(bytes.len() > 200_000);
     let found = Record::find_all(&bytes).unwrap();
     let lines: Vec<u32> = found.iter().map(|record| record.line).collect();
-    assert_eq!(lines, Vec::from_iter(0..2_000));
+    assert_eq!(lines, (0..2_000).collect::<Vec<_>>());
 }
 
 #[test]

@@ -50,16 +50,19 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     }
     // Before any lock is taken: where sessions are shared, one can be left on a session that nobody gets again.
     let [own, other] = [pid(first).await?, pid(second).await?];
+    let mut keeps = own != other;
     for round in 0..ROUNDS {
-        let keeps = if round % 2 == 0 {
-            keeps_apart(first, &own, second, &other).await?
-        } else {
-            keeps_apart(second, &other, first, &own).await?
-        };
-        if !keeps {
-            let lock = key.to_string().into();
-            return Err(Error::PooledSession { lock });
-        }
+        // Not asked where the answer is known: a pooler with one backend would let the second transaction wait.
+        keeps = keeps
+            && if round % 2 == 0 {
+                keep_backends([(&mut *first, &own), (&mut *second, &other)]).await?
+            } else {
+                keep_backends([(&mut *second, &other), (&mut *first, &own)]).await?
+            };
+    }
+    if !keeps {
+        let lock = key.to_string().into();
+        return Err(Error::PooledSession { lock });
     }
     let is_taken = ask(first, &probe::try_session(key)).await?;
     let is_shared = ask(second, &probe::try_session(key)).await?;
@@ -74,28 +77,26 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether each connection has its own backend still, while `busy` has a transaction open and so a backend for itself.
-async fn keeps_apart<D: Driver>(
-    idle: &mut D,
-    idle_pid: &str,
-    busy: &mut D,
-    busy_pid: &str,
-) -> Result<bool, Error> {
-    // A pooler that lends its backends in turn lends the next one to the second question. It could lend the right ones below, where the
-    // two connections take turns too.
-    for _ in 0..2 {
-        if pid(idle).await? != idle_pid {
-            return Ok(false);
-        }
+/// Whether each connection has its backend still, after both had a transaction at once, of which the second ended last.
+///
+/// A pooler that shares backends lends the one that came back last, or the one that is idle for longest. Asked in this order, the
+/// second connection gets the other's backend from a pooler of the latter kind, and the first one from a pooler of the former.
+async fn keep_backends<D: Driver>(conns: [(&mut D, &str); 2]) -> Result<bool, Error> {
+    let [(first, own), (last, other)] = conns;
+    let mut keeps = pid(first).await? == own && pid(last).await? == other;
+    if !keeps {
+        return Ok(false);
     }
-    busy.execute("BEGIN").await.map_err(Error::Database)?;
-    let mut keeps = pid(busy).await? == busy_pid && busy_pid != idle_pid;
-    // Not asked where the answer is known: a pooler with no other backend would let the question wait.
+    first.execute("BEGIN").await.map_err(Error::Database)?;
+    keeps = pid(first).await? == own;
     if keeps {
-        keeps = pid(idle).await? == idle_pid;
+        last.execute("BEGIN").await.map_err(Error::Database)?;
+        keeps = pid(last).await? == other;
     }
-    busy.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
-    Ok(keeps)
+    for conn in [&mut *first, &mut *last] {
+        conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
+    }
+    Ok(keeps && pid(last).await? == other && pid(first).await? == own)
 }
 
 async fn pid<D: Driver>(conn: &mut D) -> Result<String, Error> {
