@@ -18,7 +18,7 @@ impl Errors {
         self.0.is_empty()
     }
 
-    /// The value, if there is no mistake.
+    /// Returns the value unless a mistake was found.
     pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T, Self> {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),

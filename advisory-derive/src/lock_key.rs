@@ -207,7 +207,7 @@ impl PatternAndArgs {
         }
     }
 
-    /// The item that stores the record; reports collisions if there is no other mistake.
+    /// The item that stores the record. Reports collisions unless another mistake was found.
     fn record(
         &self,
         kind: Kind,

@@ -1,6 +1,6 @@
 //! The shapes of the newtypes whose `#[derive(KeyPart)]` was expanded before, for what a message suggests.
 //!
-//! Nothing is decided by them: a type is known here by its name alone, and only if its derive stands before the lock site.
+//! They only feed messages: a type is known here by its name alone, and only if its derive comes before the lock site.
 
 use advisory_pattern::Shape;
 use std::sync::{Mutex, PoisonError};

@@ -71,7 +71,7 @@ pub trait Driver: Send + Sized {
     /// Whether Diesel would have a pool discard the connection; an open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;
 
-    /// Whether a pooler or another program stands before the server, by the process id that it has made up. `false` where that is not
+    /// Whether a pooler or another program is in front of the server, by the process id that it has made up. `false` where that is not
     /// known.
     fn is_pooled(&mut self) -> bool;
 

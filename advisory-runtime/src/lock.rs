@@ -42,4 +42,6 @@ pub use queue::queue;
 pub use queue::queue_blocking;
 #[cfg(feature = "migrations")]
 pub(crate) use verify::check_pooler;
+#[cfg(feature = "migrations")]
+pub(crate) use verify::is_answered_by;
 pub(crate) use verify::verify;

@@ -26,7 +26,7 @@ pub(crate) struct SiteKeys {
 pub(crate) enum SiteKey {
     Pattern(KeyPattern),
     Expression(TokenStream),
-    /// As many declared locks as the expression gives; then there is no other key.
+    /// As many declared locks as the expression gives; it excludes any other key.
     Each(TokenStream),
 }
 

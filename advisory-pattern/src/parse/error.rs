@@ -53,7 +53,7 @@ impl<'a> Errors<'a> {
             .push(PatternError::new(self.text, at, message.into()));
     }
 
-    /// Gives the value if there is no mistake.
+    /// Returns the value unless a mistake was found.
     pub(super) fn finish<T>(self, value: T) -> Result<T, Vec<PatternError>> {
         if self.list.is_empty() {
             Ok(value)

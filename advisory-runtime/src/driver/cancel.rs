@@ -71,9 +71,15 @@ pub(crate) fn send(token: CancelToken) {
     }
 }
 
-/// Whether the session was told a process id that no process has: a pooler stands before the server, or a proxy.
+/// Whether the session was told a process id that no process has: a pooler or a proxy is in front of the server.
 pub(super) fn is_pooled(token: &CancelToken) -> bool {
     CancelKey::of(token).is_some_and(|key| !key.is_of_a_process())
+}
+
+/// The process id that the session was told at its start. A pooler makes one up.
+#[cfg(feature = "migrations")]
+pub(crate) fn told_process_id(token: &CancelToken) -> Option<u32> {
+    CancelKey::of(token).map(|key| key.process)
 }
 
 /// A request that is sent when this is dropped.

@@ -13,7 +13,7 @@ use tokio_postgres::tls::{ChannelBinding, NoTls, TlsConnect, TlsStream};
 /// The process id, and whether cancel requests have to travel by TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CancelKey {
-    process: u32,
+    pub(super) process: u32,
     pub(super) needs_tls: bool,
 }
 

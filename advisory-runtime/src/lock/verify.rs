@@ -99,6 +99,13 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, &str); 2]) -> Result<bool, Er
     Ok(keeps && pid(last).await? == other && pid(first).await? == own)
 }
 
+/// Whether this process answers: the one that the session was told of at its start, unless a pooler is in front of the server. One in a
+/// thousand of the ids that a pooler makes up can be that of a process, and hardly ever that of the backend.
+#[cfg(feature = "migrations")]
+pub(crate) async fn is_answered_by<D: Driver>(conn: &mut D, process: u32) -> Result<bool, Error> {
+    Ok(pid(conn).await? == process.to_string())
+}
+
 async fn pid<D: Driver>(conn: &mut D) -> Result<String, Error> {
     ask(conn, probe::PID).await
 }

@@ -22,7 +22,11 @@ const POLL: Duration = Duration::from_millis(100);
 /// Opens a connection for the run, and makes sure that it is the session's own.
 pub(super) async fn connect<D: Session>(url: &str) -> Result<D, Error> {
     let mut conn = D::open(url).await?;
-    if conn.may_be_pooled() {
+    let is_direct = match conn.told_process_id() {
+        Some(process) => lock::is_answered_by(&mut conn, process).await?,
+        None => false,
+    };
+    if !is_direct {
         let mut second = D::open(url).await?;
         lock::verify(&mut conn, &mut second).await?;
     }

@@ -1,6 +1,8 @@
 //! The connection of a run: opened for it, lent to Diesel's migrations, and asked for the holder of the lock.
 
 use crate::driver::Driver;
+#[cfg(feature = "diesel-async")]
+use crate::driver::cancel::told_process_id;
 use crate::monitor::{Locks, Names};
 use crate::{Error, sql};
 use diesel::connection::SimpleConnection;
@@ -38,8 +40,8 @@ impl<H: MigrationHarness<Pg> + SimpleConnection> Harness for H {
 pub(super) trait Session: Driver + 'static {
     fn open(url: &str) -> impl Future<Output = ConnectionResult<Self>> + Send;
 
-    /// Whether a pooler can stand before the server.
-    fn may_be_pooled(&mut self) -> bool;
+    /// The process id that the session was told at its start, if Diesel hands it out.
+    fn told_process_id(&mut self) -> Option<u32>;
 
     fn locks(&mut self) -> impl Future<Output = Result<Locks, Error>> + Send;
 
@@ -57,8 +59,8 @@ impl Session for diesel_async::AsyncPgConnection {
         <Self as diesel_async::AsyncConnection>::establish(url).await
     }
 
-    fn may_be_pooled(&mut self) -> bool {
-        self.is_pooled()
+    fn told_process_id(&mut self) -> Option<u32> {
+        told_process_id(&self.cancel_token())
     }
 
     async fn locks(&mut self) -> Result<Locks, Error> {
@@ -112,9 +114,8 @@ impl Session for diesel::pg::PgConnection {
         <Self as diesel::Connection>::establish(url)
     }
 
-    /// Diesel does not hand out the process id that would tell.
-    fn may_be_pooled(&mut self) -> bool {
-        true
+    fn told_process_id(&mut self) -> Option<u32> {
+        None
     }
 
     async fn locks(&mut self) -> Result<Locks, Error> {
