@@ -66,8 +66,8 @@ impl fmt::Display for Error {
             ),
             Self::InFailedTransaction { lock, .. } => write!(
                 f,
-                "{}: a statement of the open transaction had failed before, so the server answers nothing until that is rolled back; \
-                 return its error, or run what may fail in a `transaction` of its own",
+                "{}: an earlier statement of the open transaction failed, so the server refuses everything until it is rolled back; \
+                 return that statement's error, or run what may fail in a `transaction` of its own",
                 Subject(lock)
             ),
             Self::NoKeys { lock, slice } => write!(
@@ -117,8 +117,8 @@ impl Error {
             ),
             Self::PooledSession { lock } => write!(
                 f,
-                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler that does not give it \
-                 one, or was not asked: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in \
+                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
+                 mode, or in a mode that is not known: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in \
                  session mode, call `session::verify` at the start"
             ),
             Self::UnsupportedServer { lock } => write!(
