@@ -91,7 +91,5 @@ mod shared;
 mod stopped;
 #[path = "../../tests/it/testing.rs"]
 mod testing;
-#[path = "../../tests/it/trail.rs"]
-mod trail;
 #[path = "../../tests/it/waits.rs"]
 mod waits;
