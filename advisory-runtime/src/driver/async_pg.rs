@@ -111,10 +111,10 @@ impl Driver for AsyncPgConnection {
         self.close(call.is_cancellable);
     }
 
-    /// The cancel request names this session alone, which ends right behind whatever the request hits, so it can hit no statement of
-    /// anybody else's.
+    /// The cancel requests name this session alone, which ends right behind whatever they hit, so they can hit no statement of anybody
+    /// else's.
     fn close(&mut self, cancels: bool) {
-        // The server signals a process twice for one request, so that it can hit two of these.
+        // A request can hit these too, and the server signals a process twice for one.
         for _ in 0..3 {
             let mut sent = pin!(self.batch_execute(sql::TERMINATE));
             // Polled once, a message is on its way.

@@ -42,7 +42,7 @@ where
     .is_ok()
 }
 
-/// Sends a cancel request for what the session runs, and waits for nothing.
+/// Sends cancel requests for what the session runs, and waits for nothing.
 ///
 /// None is sent behind a pooler, which makes up the process id that its clients are told: pgbouncer 1.18 loses the request when the
 /// client does not wait for it, and ends itself. Nor without TLS where the connection requires it. The session then ends behind the
@@ -53,13 +53,19 @@ pub(crate) fn send(token: CancelToken) {
     if !is_possible {
         return;
     }
-    let request: Job = match TLS.get() {
-        Some(request) => request(token),
-        None => Box::pin(async move { drop(token.cancel_query(NoTls).await) }),
-    };
     let request = SentOnDrop(Some(Box::pin(async move {
-        sleep_until(Instant::now() + READING).await;
-        drop(tokio::time::timeout(CONNECTING, request).await);
+        let dropped = Instant::now();
+        for delay in DELAYS {
+            sleep_until(dropped + delay).await;
+            let request: Job = match TLS.get() {
+                Some(request) => request(token.clone()),
+                None => {
+                    let token = token.clone();
+                    Box::pin(async move { drop(token.cancel_query(NoTls).await) })
+                }
+            };
+            drop(tokio::time::timeout(CONNECTING, request).await);
+        }
     })));
     // Behind the messages of the call, which the connection's own task may not have written yet: a request that overtakes them hits
     // nothing. Where the runtime is about to end, it drops the task at once.
@@ -93,8 +99,13 @@ impl Drop for SentOnDrop {
     }
 }
 
-/// How long the server is given to read the messages of the call, before a request that it could serve first.
-const READING: Duration = Duration::from_millis(5);
+/// When the requests are sent. One that the server serves before it has read the message of the call hits nothing, and on a busy
+/// machine the first one can be that early. One that finds the session gone does nothing.
+const DELAYS: [Duration; 3] = [
+    Duration::from_millis(5),
+    Duration::from_millis(200),
+    Duration::from_secs(2),
+];
 
 /// How long a cancel request may take. One that arrives after its session has ended does nothing.
 const CONNECTING: Duration = Duration::from_secs(5);
