@@ -5,7 +5,7 @@ use crate::bookings::{database, execute};
 use crate::cancel::dropped;
 use crate::every_poll::{ask_for_the_pooler, assert_closed, is_ready_within, until_ended};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::{debug_checks_are_on, pid_of};
+use advisory_tests::{debug_checks_are_on, owns_server, pid_of};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -42,6 +42,39 @@ async fn calls_that_are_dropped_one_after_the_other_leave_no_waiter() {
     }
     dropped(xact::begin(&mut db.connect().await, 7), db.until_waiting(7)).await;
     db.until_no_waiters(7).await;
+    finish(held).await;
+    db.until_quiet().await;
+}
+
+/// As on a busy machine: the first cancel request is served before the backend reads the call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backend_that_reads_the_call_behind_its_cancel_request_leaves_the_queue_too() {
+    // The check of a debug build would be the message that it reads.
+    if !owns_server() || debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    ask_for_the_pooler(&db).await;
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    let signal = |signal: &str| {
+        let mut kill = std::process::Command::new("kill");
+        assert!(
+            kill.args([signal, &pid.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    signal("-STOP");
+    let call = xact::begin(&mut conn, 7);
+    assert!(timeout(Duration::from_millis(20), call).await.is_err());
+    // Time itself is the subject: the first request is sent meanwhile, and the second one is not.
+    db.run("SELECT pg_sleep(0.08)").await;
+    signal("-CONT");
+    until_ended(&db, pid, "dropped while its backend stood still").await;
     finish(held).await;
     db.until_quiet().await;
 }
