@@ -57,12 +57,11 @@ pub(crate) fn send(token: CancelToken) {
         let dropped = Instant::now();
         for delay in DELAYS {
             sleep_until(dropped + delay).await;
-            let request: Job = match TLS.get() {
-                Some(request) => request(token.clone()),
-                None => {
-                    let token = token.clone();
-                    Box::pin(async move { drop(token.cancel_query(NoTls).await) })
-                }
+            let token = token.clone();
+            let request: Job = if let Some(request) = TLS.get() {
+                request(token)
+            } else {
+                Box::pin(async move { drop(token.cancel_query(NoTls).await) })
             };
             drop(tokio::time::timeout(CONNECTING, request).await);
         }
