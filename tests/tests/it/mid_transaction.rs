@@ -129,6 +129,34 @@ async fn a_refused_one_leaves_the_transaction_as_it_was() {
 }
 
 #[tokio::test]
+async fn one_that_polls_gets_the_lock_or_gives_up_and_the_transaction_goes_on() {
+    let db = database().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    conn.transaction::<_, Error, _>(async |conn| {
+        insert(conn, 7, "Ada").await?;
+        let request = Request::new(RoomLock { room: 7 }).poll(SHORT / 10);
+        let refused = xact::lock(conn, request.clone().wait(SHORT)).await;
+        assert!(
+            matches!(refused, Err(Error::TimedOut { source: None, .. })),
+            "{refused:?}"
+        );
+        xact::finish(held, Ok::<_, Error>(())).await?;
+        let acquired = xact::lock(conn, request.wait(Wait::Forever)).await?;
+        assert_eq!(acquired.key(), key_of(7).into());
+        assert_eq!(keys(&db.locks().await), [LockedKey::Bigint(key_of(7))]);
+        // Of permits it takes one that is free.
+        let request = Request::new(8).permits(2).wait(Wait::Never);
+        xact::lock(conn, request).await?;
+        assert_eq!(db.locks().await.len(), 2);
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert_eq!((committed(&db, 7).await, db.locks().await), (1, vec![]));
+}
+
+#[tokio::test]
 async fn shared_ones_are_held_together() {
     let db = database().await;
     let (mut one, mut other) = (db.connect().await, db.connect().await);
