@@ -68,7 +68,7 @@
 //! # Versions
 //!
 //! Diesel 2.3, with diesel-async 0.7, 0.8 or 0.9. Where the compiler says that a lock "can't be taken on `AsyncPgConnection`",
-//! `cargo tree -i diesel-async` shows the other version in the program: [what to do](guide::connections#versions). Rust 1.88, PostgreSQL 14 to 18.
+//! `cargo tree -i diesel-async` shows the other version in the program: [what to do](guide::connections#versions). Rust 1.88, PostgreSQL 15 to 18.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "testing", feature = "postgres", feature = "migrations")),
