@@ -46,7 +46,7 @@ pub(super) type Changes<'a> = &'a (dyn QueryFragment<Pg> + Send + Sync);
 impl<'a, T: Claim> Statement<'a, T, ()> {
     /// Claims the rows that come first, and passes over those that somebody has locked.
     ///
-    /// How many stands in the text: with a parameter, the plan for any value is one for a tenth of the table.
+    /// The limit is part of the text: a generic plan for a parameter assumes a tenth of the table.
     pub(super) fn next(worker: &'a str, limit: u32) -> Self {
         let names = Names::of::<T>();
         let rows = format!(
@@ -260,7 +260,7 @@ pub(super) fn table<T: Claim>() -> String {
     let mut builder = PgQueryBuilder::default();
     match T::Table::default().from_clause().to_sql(&mut builder, &Pg) {
         Ok(()) => builder.finish(),
-        // Nothing here can fail: there are no values in it.
+        // This cannot fail: it binds no values.
         Err(error) => format!("-- {error}"),
     }
 }

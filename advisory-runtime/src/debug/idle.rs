@@ -3,7 +3,7 @@
 //!
 //! Diesel tells its instrumentation when a statement starts and when it finishes. Of a query, diesel-async finishes when the first rows
 //! are there, and the others follow: whoever waits for them is woken by the connection's task. So a wake-up by a task that has woken the
-//! body during a statement counts as the database's answer. What is not sure is no reason for a warning.
+//! body during a statement counts as the database's answer. Where that is uncertain, nothing is reported.
 //!
 //! A connection with an instrumentation of the program's own is left alone, and its bodies are not followed.
 

@@ -70,7 +70,7 @@ pub(crate) fn held_by_this_task(address: Option<usize>, request: &Request) -> Ve
     keys
 }
 
-/// What this task holds on other connections than the one at this address, as far as it stands in bodies: the locks of each body, and
+/// What this task holds, inside locked bodies, on connections other than the one at this address: the locks of each body, and
 /// those that were left to its transaction.
 pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     let mut found: Vec<Arc<LockSet>> = Vec::new();
