@@ -312,11 +312,17 @@ impl Request {
         }
     }
 
-    /// One try of a request that polls.
-    pub(crate) fn attempt(&self) -> Self {
+    /// One try of a request that polls. Its permits begin at this one, which is to be random, so that not all calls meet at the first.
+    pub(crate) fn attempt(&self, from: u32) -> Self {
+        let mut permits = self.permits.clone();
+        if !permits.is_empty() {
+            let from = usize::try_from(from).unwrap_or(0) % permits.len();
+            permits.rotate_left(from);
+        }
         Self {
             wait: Wait::Never,
             poll: None,
+            permits,
             ..self.clone()
         }
     }

@@ -22,6 +22,7 @@ pub(crate) mod probe;
 pub(crate) mod session;
 pub(crate) mod xact;
 
+use crate::error::Marker;
 use std::borrow::Cow;
 
 /// What is sent to take locks.
@@ -29,8 +30,30 @@ use std::borrow::Cow;
 pub(crate) struct Acquisition {
     /// Waits for the locks, or prepares for the question; nothing where it is empty.
     pub(crate) message: Cow<'static, str>,
-    /// Of a try: a row is the answer that the locks were taken.
-    pub(crate) question: Option<String>,
+    /// Of a try.
+    pub(crate) question: Option<Question>,
+}
+
+/// A question that takes locks without waiting, as a prepared statement, so that a miss is no error in the server's log. A row is
+/// the answer that they were taken.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) sql: String,
+    /// Undoes the message in front of it, so that it can be asked again by text.
+    pub(crate) undo: Option<Cow<'static, str>>,
+}
+
+impl Question {
+    /// The message and the question as one text, which fails with [`Marker::NotAvailable`] where a key is held. For a server that
+    /// could not prepare the question: behind a pooler that does not track prepared statements, another program's can have its name.
+    pub(crate) fn by_text(&self, message: &str) -> String {
+        let behind_comment = self.sql.find("*/;").map_or(0, |end| end + 3);
+        let (comment, select) = self.sql.split_at(behind_comment);
+        let missed = Marker::NotAvailable.text();
+        format!(
+            "{comment}{message};SELECT CAST(CASE WHEN EXISTS({select}) THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
+        )
+    }
 }
 
 impl From<String> for Acquisition {

@@ -5,11 +5,11 @@
 
 use super::body::Run;
 use crate::driver::{Driver, Unfinished};
-use crate::error::{BusyLock, LockName};
+use crate::error::{BusyLock, LockName, is_interrupted};
 use crate::observe::Telemetry;
 use crate::request::{Acquired, Keys};
-use crate::sql::Acquisition;
 use crate::sql::session::Around;
+use crate::sql::{Acquisition, Question};
 use crate::{Error, Isolation, Key, Mode, Request, Wait, debug};
 use diesel::QueryResult;
 use std::num::NonZeroU32;
@@ -64,10 +64,21 @@ pub(super) struct HeldLocks {
     telemetry: Option<Telemetry>,
 }
 
+/// How long the locks are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     Xact,
     Session,
+}
+
+impl Scope {
+    /// As the attribute's argument spells it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Xact => "xact",
+            Self::Session => "session",
+        }
+    }
 }
 
 /// What the server may have of a call.
@@ -197,14 +208,29 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         let Acquisition { message, question } = acquisition;
         let sent = match question {
             None => self.driver().execute(&message).await.map(|()| Ok(true)),
-            Some(question) => {
-                let asked = Box::pin(self.driver().execute_and_ask(&message, &question)).await;
-                asked.map(|answer| answer.map(|rows| self.note_answer(rows)))
-            }
+            Some(question) => Box::pin(self.ask(&message, &question)).await,
         };
         self.acquired_at = Instant::now();
         self.waited = self.acquired_at.duration_since(self.started) + self.queued;
         sent
+    }
+
+    async fn ask(&mut self, message: &str, question: &Question) -> QueryResult<QueryResult<bool>> {
+        let driver = self.driver();
+        let source = match driver.execute_and_ask(message, &question.sql).await? {
+            Ok(rows) => return Ok(Ok(self.note_answer(rows))),
+            Err(source) => source,
+        };
+        // Behind a pooler that does not track prepared statements, its name can be taken (42P05), or be gone before it is used
+        // (26000).
+        if is_interrupted(&source)
+            && let Some(undo) = &question.undo
+            && driver.execute(undo).await.is_ok()
+        {
+            let asked = driver.execute(&question.by_text(message)).await;
+            return Ok(asked.map(|()| true));
+        }
+        Ok(Err(source))
     }
 
     /// Lets go of the connection, with the locks still held on it; [`attach`](Self::attach) is the way back.

@@ -60,32 +60,23 @@ async fn acquire_under<O: ?Sized, D: Driver>(
     snapshot: Snapshot,
 ) -> Result<(), Error> {
     let sent = held.send(ask(outer, request, snapshot)).await;
-    if let Ok(Ok(true)) = sent {
-        return Ok(());
+    match sent {
+        Ok(Ok(true)) => Ok(()),
+        sent => Err(Box::pin(refused(held, outer, sent)).await),
     }
-    let by_text = || nested::try_by_text(outer, request, snapshot);
-    Box::pin(refused(held, outer, sent, by_text)).await
 }
 
 /// Undoes the savepoint, so that the transaction around the call goes on.
 async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
-    mut sent: QueryResult<QueryResult<bool>>,
-    by_text: impl FnOnce() -> Acquisition,
-) -> Result<(), Error> {
+    sent: QueryResult<QueryResult<bool>>,
+) -> Error {
     let undo = nested::rollback(outer);
-    if let Ok(Err(source)) = &sent
-        && refusal::is_unprepared(source)
-        && held.driver().execute(&undo).await.is_ok()
-    {
-        sent = held.send(by_text()).await;
-    }
     let source = match sent {
-        Ok(Ok(true)) => return Ok(()),
-        Ok(Ok(false)) => {
+        Ok(Ok(_)) => {
             let undone = held.driver().execute(&undo).await;
-            return Err(refusal::missed(held, undone));
+            return refusal::missed(held, undone);
         }
         Ok(Err(source)) | Err(source) => source,
     };
@@ -96,19 +87,19 @@ async fn refused<O: ?Sized, D: Driver>(
         match refusal::probe(conn, &source).await {
             refusal::State::Aborted => {
                 let lock = held.name.text();
-                return Err(Error::InFailedTransaction { lock, source });
+                return Error::InFailedTransaction { lock, source };
             }
             refusal::State::Alive => conn.close(false),
             refusal::State::Lost => {}
         }
-        return Err(Error::Database(source));
+        return Error::Database(source);
     }
     let lock = held.name.text();
-    Err(match Marker::of(&source) {
+    match Marker::of(&source) {
         Some(Marker::NotAvailable) => held.not_available(),
         Some(Marker::StaleSnapshot | Marker::IsolationLevel) => Error::StaleSnapshot { lock },
         _ => refusal::classify(held, source).await,
-    })
+    }
 }
 
 /// Keeps what the body did. The keys stay locked to the end of the transaction around the call.

@@ -5,7 +5,7 @@ mod error;
 use super::check::check;
 use super::guard::{Held, HeldLocks, Place};
 #[cfg(feature = "migrations")]
-use super::poll::Tries;
+use super::tries::Tries;
 #[cfg(feature = "migrations")]
 use crate::debug;
 use crate::driver::Driver;

@@ -58,12 +58,6 @@ pub(super) fn missed<O: ?Sized, D: Driver>(
     }
 }
 
-/// Whether the server could not prepare a question: behind a pooler that does not track prepared statements, its name can be taken
-/// (42P05), or be gone before it is used (26000).
-pub(super) fn is_unprepared(source: &DieselError) -> bool {
-    is_interrupted(source)
-}
-
 /// Names the error of a wait whose session goes on.
 ///
 /// A wait as long as its budget was ended by that. Any other end is one variant, since Diesel does not tell a cancel request from

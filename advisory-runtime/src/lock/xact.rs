@@ -4,7 +4,7 @@ use super::guard::{Held, Phase};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost};
-use crate::sql::{self, Acquisition, xact};
+use crate::sql::{self, xact};
 use crate::{Error, Request, debug};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -14,37 +14,29 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
 ) -> Result<(), Error> {
-    let sent = held.send(xact::begin(request)).await;
-    if let Ok(Ok(true)) = sent {
-        return Ok(());
+    match held.send(xact::begin(request)).await {
+        Ok(Ok(true)) => Ok(()),
+        // Boxed, as everything rare is, so that a call's future is no larger than what it needs when nothing goes wrong.
+        sent => Err(Box::pin(refused(held, sent)).await),
     }
-    // Boxed, as everything rare is, so that a call's future is no larger than what it needs when nothing goes wrong.
-    Box::pin(refused(held, sent, || xact::try_by_text(request))).await
 }
 
 async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
-    mut sent: QueryResult<QueryResult<bool>>,
-    by_text: impl FnOnce() -> Acquisition,
-) -> Result<(), Error> {
-    if let Ok(Err(source)) = &sent
-        && held.driver().execute(sql::ROLLBACK).await.is_ok()
-        && refusal::is_unprepared(source)
-    {
-        sent = held.send(by_text()).await;
-    }
+    sent: QueryResult<QueryResult<bool>>,
+) -> Error {
+    let undone = match &sent {
+        Ok(_) => held.driver().execute(sql::ROLLBACK).await,
+        Err(_) => Ok(()),
+    };
     let source = match sent {
-        Ok(Ok(true)) => return Ok(()),
-        Ok(Ok(false)) => {
-            let undone = held.driver().execute(sql::ROLLBACK).await;
-            return Err(refusal::missed(held, undone));
-        }
+        Ok(Ok(_)) => return refusal::missed(held, undone),
         Ok(Err(source)) | Err(source) => source,
     };
     // The message was refused, so that the session is idle as before.
     held.phase = Phase::Idle;
     let lock = held.name.text();
-    Err(match Marker::of(&source) {
+    match Marker::of(&source) {
         Some(Marker::NotAvailable) => held.not_available(),
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         _ => match refusal::probe(held.driver(), &source).await {
@@ -53,7 +45,7 @@ async fn refused<O: ?Sized, D: Driver>(
             refusal::State::Aborted => Error::ForeignTransaction { lock },
             refusal::State::Alive => refusal::classify(held, source).await,
         },
-    })
+    }
 }
 
 /// Commits, and tells why where it cannot.

@@ -3,10 +3,10 @@
 //! The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait is outside:
 //! the session takes the keys, and hands them over to the transaction that follows.
 
-use super::Acquisition;
 use super::message::{LockTimeout, Message, Scope, lock_function, unlock_function};
 use super::session::select_pooler_check;
 use super::xact::BEGIN;
+use super::{Acquisition, Question};
 use crate::{Isolation, Request, Wait};
 
 /// Takes the keys and opens the transaction, in one message. In the first transaction the keys are taken twice, for it and for the
@@ -15,7 +15,10 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
     if request.budget() == Wait::Never {
         return Acquisition {
             message: "".into(),
-            question: Some(Message::question(request, Scope::Session)),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Session),
+                undo: None,
+            }),
         };
     }
     let mut message = Message::new(request);

@@ -1,6 +1,5 @@
 //! Puts a message together: the comment that names the lock, statements, and the columns of a `SELECT`.
 
-use crate::error::Marker;
 use crate::request::milliseconds;
 use crate::{Key, Mode, Request, Wait, query_comment};
 use std::borrow::Cow;
@@ -168,23 +167,6 @@ impl Message {
         message.select_client_check();
         message.push_xact_timeouts(request);
         message.finish().into()
-    }
-
-    /// Adds a `SELECT` that fails with [`Marker::NotAvailable`] where a key is held.
-    pub(super) fn select_try_or_fail(&mut self, request: &Request) {
-        self.select();
-        let missed = Marker::NotAvailable.text();
-        if request.permits.is_empty() {
-            let locks = TryLocks(request, Scope::Xact);
-            self.column(format_args!(
-                "CAST(CASE WHEN {locks} THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
-            ));
-        } else {
-            let permits = TryPermits(request, Scope::Xact);
-            self.column(format_args!(
-                "CAST(CASE WHEN {permits} OPERATOR(pg_catalog.>) 0 THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
-            ));
-        }
     }
 
     pub(super) fn statement(&mut self, statement: &str) {

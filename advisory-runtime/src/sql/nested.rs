@@ -3,9 +3,9 @@
 //! The savepoint has a name of ours. Diesel leaves its own behind when it rolls back to one: to roll back to that name, where our
 //! savepoint was never set, would silently undo work of the caller's.
 
-use super::Acquisition;
 use super::held::push_is_held;
 use super::message::{LockTimeout, Message, Scope, XACT_TIMEOUTS};
+use super::{Acquisition, Question};
 use crate::error::Marker;
 use crate::{Request, Wait};
 use std::num::NonZeroU32;
@@ -27,7 +27,10 @@ pub(crate) fn begin(outer: NonZeroU32, request: &Request, snapshot: Snapshot) ->
         if request.max_hold.is_some() {
             message.select();
         }
-        Some(Message::question(request, Scope::Xact))
+        Some(Question {
+            sql: Message::question(request, Scope::Xact),
+            undo: Some(rollback(outer).into()),
+        })
     } else {
         message.select_locks(request, Scope::Xact, LockTimeout::Restore);
         None
@@ -49,14 +52,6 @@ pub(crate) fn lock(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> 
         message.push_str(&release(outer, false));
     }
     acquisition
-}
-
-/// [`xact::try_by_text`](super::xact::try_by_text) under the savepoint.
-pub(crate) fn try_by_text(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
-    let mut message = open(outer, request, snapshot);
-    message.select_try_or_fail(request);
-    push_idle_timeout(&mut message, request);
-    message.finish().into()
 }
 
 fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {

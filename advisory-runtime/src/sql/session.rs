@@ -1,8 +1,8 @@
 //! Session-level locks.
 
-use super::Acquisition;
 use super::held::push_is_held;
 use super::message::{Arguments, LockTimeout, Message, Scope, lock_function, unlock_function};
+use super::{Acquisition, Question};
 use crate::error::Marker;
 use crate::{Key, Mode, Request, Wait};
 use std::time::Duration;
@@ -24,7 +24,10 @@ pub(crate) fn acquire(request: &Request, around: Around) -> Acquisition {
         let is_test = around == Around::TestTransaction;
         return Acquisition {
             message: if is_test { SAVEPOINT } else { "" }.into(),
-            question: Some(Message::question(request, Scope::Session)),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Session),
+                undo: None,
+            }),
         };
     }
     let mut message = Message::new(request);

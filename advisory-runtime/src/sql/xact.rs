@@ -1,7 +1,7 @@
 //! Transaction-level locks: READ COMMITTED, outside of a transaction.
 
-use super::Acquisition;
 use super::message::{LockTimeout, Message, Scope};
+use super::{Acquisition, Question, ROLLBACK};
 use crate::{Request, Wait};
 
 /// Always names the level, since a role can have another default. `NOT DEFERRABLE` is refused inside a transaction that has run a
@@ -22,7 +22,10 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
     if request.budget() == Wait::Never {
         return Acquisition {
             message: Message::bounded(BEGIN, request),
-            question: Some(Message::question(request, Scope::Xact)),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Xact),
+                undo: Some(ROLLBACK.into()),
+            }),
         };
     }
     let mut message = Message::new(request);
@@ -31,17 +34,6 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
         message.select_client_check();
     }
     message.select_locks(request, Scope::Xact, LockTimeout::Restore);
-    message.push_xact_timeouts(request);
-    message.statement("BEGIN");
-    message.finish().into()
-}
-
-/// A try by text alone, for a server that could not prepare the question: a miss is an error. Behind a
-/// pooler that does not track prepared statements, another program's can have our name.
-pub(crate) fn try_by_text(request: &Request) -> Acquisition {
-    let mut message = Message::new(request);
-    message.statement(SET_LEVEL);
-    message.select_try_or_fail(request);
     message.push_xact_timeouts(request);
     message.statement("BEGIN");
     message.finish().into()
