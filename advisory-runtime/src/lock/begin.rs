@@ -1,4 +1,4 @@
-//! How locks are acquired, in either scope.
+//! Acquires locks, in either scope.
 
 use super::guard::{Held, Place, Scope, inside};
 use super::poll::{ask_xact, poll};
@@ -39,7 +39,7 @@ async fn begin_inner<O: ?Sized, D: Driver>(
     Ok(held)
 }
 
-/// Takes the locks for the transaction that is open, in its middle.
+/// Takes the locks in the middle of an open transaction.
 pub(crate) async fn lock<O: ?Sized, D: Driver>(
     owner: &mut O,
     place: Place<O, D>,

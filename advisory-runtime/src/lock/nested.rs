@@ -19,7 +19,7 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
     acquire(held, outer, request, nested::begin).await
 }
 
-/// Takes the keys for the transaction around the call, with no body of their own.
+/// Takes the keys for the outer transaction, without a body.
 pub(super) async fn lock<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
@@ -35,7 +35,7 @@ pub(super) async fn lock<O: ?Sized, D: Driver>(
     Ok(())
 }
 
-/// What asks for the keys under a savepoint.
+/// The message that asks for the keys under a savepoint.
 type Ask = fn(NonZeroU32, &Request, Snapshot) -> Acquisition;
 
 async fn acquire<O: ?Sized, D: Driver>(
@@ -66,7 +66,7 @@ async fn acquire_under<O: ?Sized, D: Driver>(
     }
 }
 
-/// Undoes the savepoint, so that the transaction around the call goes on.
+/// Undoes the savepoint, so that the outer transaction goes on.
 async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
@@ -83,7 +83,7 @@ async fn refused<O: ?Sized, D: Driver>(
     held.phase = Phase::Idle;
     let conn = held.driver();
     if is_connection_lost(&source) || conn.execute(&undo).await.is_err() {
-        // The transaction had failed before, and Diesel's own ROLLBACK ends it; or there is none, though its caller believes so.
+        // The transaction had already failed, and Diesel's own ROLLBACK ends it; or there is none, though Diesel counts one.
         match refusal::probe(conn, &source).await {
             refusal::State::Aborted => {
                 let lock = held.name.text();
@@ -102,7 +102,7 @@ async fn refused<O: ?Sized, D: Driver>(
     }
 }
 
-/// Keeps what the body did. The keys stay locked to the end of the transaction around the call.
+/// Keeps what the body did. The keys stay locked until the end of the outer transaction.
 pub(super) async fn release<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
@@ -144,7 +144,7 @@ async fn release_refused<O: ?Sized, D: Driver>(
             conn.status().set_in_error();
             Error::Database(source)
         }
-        // The savepoint is gone, and with it the transaction that the caller believes to be in.
+        // The savepoint is gone, and so is the transaction that Diesel counts.
         Err(_) => {
             conn.close(false);
             Error::TransactionEnded { lock }

@@ -4,17 +4,17 @@ use crate::{Error, Request, Wait};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// How many times the interval the longest pause is.
+/// The longest pause, as a multiple of the interval.
 const LONGEST: u32 = 8;
-/// The shortest interval: with none, a call would do nothing but ask.
+/// The shortest interval, so that a call does not send one try after another.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// When a call asks again, and when it gives up.
+/// When a call tries again, and when it gives up.
 #[derive(Debug)]
 pub(super) struct Pauses {
     next: Duration,
     longest: Duration,
-    /// From here on the budget counts.
+    /// The start of the budget.
     since: Instant,
     budget: Wait,
     queued: Duration,
@@ -37,7 +37,7 @@ impl Pauses {
         self.since.elapsed() + self.queued
     }
 
-    /// How long to pause behind a try that found the lock held, or why the call ends.
+    /// How long to pause after a try that found the lock held, or the error that ends the call.
     pub(super) fn after(&mut self, error: Error) -> Result<Duration, Error> {
         let Error::NotAvailable { lock, busy } = error else {
             return Err(error);

@@ -1,4 +1,4 @@
-//! Asking again and again instead of waiting at the server.
+//! Polls for locks instead of waiting at the server.
 //!
 //! A wait at the server is a statement, and a statement has a snapshot, for which `CREATE INDEX CONCURRENTLY` waits. A call that polls
 //! has no snapshot between two tries.
@@ -10,8 +10,8 @@ use crate::driver::Driver;
 use crate::{Error, Isolation, Request, Wait};
 use std::num::NonZeroU32;
 
-/// Asks on the connection of the guard until the locks are free. Between two tries nothing is in flight, so dropping the call there
-/// leaves the connection as it is. With `outer`, the transaction around the call keeps the locks.
+/// Tries on the connection of the guard until the locks are free. Between two tries nothing is in flight, so dropping the call there
+/// leaves the connection open. With `outer`, the transaction of that depth keeps the locks.
 pub(super) async fn poll<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
@@ -29,7 +29,7 @@ pub(super) async fn poll<O: ?Sized, D: Driver>(
     }
 }
 
-/// Asks for the locks once. With `outer`, the transaction around the call keeps them.
+/// Asks for the locks once. With `outer`, the transaction of that depth keeps them.
 pub(super) async fn ask<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,

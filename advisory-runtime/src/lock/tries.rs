@@ -9,18 +9,18 @@ use crate::observe::Telemetry;
 use crate::{Error, Request, debug};
 use std::time::Duration;
 
-/// The tries of a call that takes a connection for each of them.
+/// The tries of a call that takes a connection for each try.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Tries {
     request: Request,
     scope: Scope,
     pauses: Pauses,
-    /// Behind the last try.
+    /// After the last try.
     pause: Duration,
-    /// Until the lock is held, or the call has failed.
+    /// `None` once the lock is held, or the call has failed.
     telemetry: Option<Telemetry>,
-    /// Whether a try or a pause goes on, and not the caller's code that takes the connection.
+    /// Whether a try or a pause is in progress, as opposed to the caller's code that takes a connection.
     is_under_way: bool,
 }
 
@@ -92,7 +92,7 @@ impl Tries {
     }
 }
 
-/// To find no connection is an error of the caller's, and drops no call.
+/// If the caller finds no connection, that is the caller's error, and no call was dropped.
 impl Drop for Tries {
     fn drop(&mut self) {
         if let Some(telemetry) = self.telemetry.take()
@@ -103,7 +103,7 @@ impl Drop for Tries {
     }
 }
 
-/// One try on a connection: `None` if the locks are held, and there is another behind [`pause`].
+/// One try on a connection: `None` if the locks are held, and another try follows after [`pause`].
 #[doc(hidden)]
 #[cfg(feature = "diesel-async")]
 pub async fn try_at<'o, O: ?Sized>(
@@ -114,7 +114,7 @@ pub async fn try_at<'o, O: ?Sized>(
     tries.attempt(owner, place).await
 }
 
-/// Waits until the next try, with no connection.
+/// Waits until the next try, without a connection.
 #[doc(hidden)]
 #[cfg(feature = "diesel-async")]
 pub async fn pause(tries: &mut Tries) {

@@ -1,4 +1,4 @@
-//! Whether a session-level lock keeps another session out.
+//! Checks that session-level locks exclude other sessions.
 
 use crate::Error;
 use crate::driver::Driver;
@@ -7,17 +7,16 @@ use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How often it is looked whether the connections keep their sessions: a pooler that others use too lends by chance.
+/// How often to check that the connections keep their sessions. A busy pooler assigns backends by chance.
 const ROUNDS: usize = 8;
 
-/// Whether it was shown, or the database says, that the pooler before the server keeps the sessions of its clients. Once for the
-/// process.
+/// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the setting. Once for the process.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
-/// Refuses a session of a pooler of which nothing is known, with the answer that [`Marker::PooledSession`](crate::error::Marker) marks.
+/// Refuses a session behind a pooler whose mode is not known, with an error that has
+/// [`Marker::PooledSession`](crate::error::Marker).
 ///
-/// Two connections are needed to find out, and a call has one. So a program shows it at its start, or the setting `advisory.pooler`
-/// says it.
+/// Finding out takes two connections, and a call has one. So a program verifies it at its start, or sets `advisory.pooler`.
 pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
     if KEEPS_SESSIONS.load(Ordering::Relaxed) || !conn.is_pooled() {
         return Ok(());
@@ -48,11 +47,11 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
         let lock = key.to_string().into();
         return Err(Error::Standby { lock });
     }
-    // Before any lock is taken: where sessions are shared, one can be left on a session that nobody gets again.
+    // Before any lock is taken: if sessions are shared, a lock can be left on a session that this client never gets again.
     let [own, other] = [pid(first).await?, pid(second).await?];
     let mut keeps = own != other;
     for round in 0..ROUNDS {
-        // Not asked where the answer is known: a pooler with one backend would let the second transaction wait.
+        // Skipped if the answer is already known: with a single backend, the second transaction would wait forever.
         keeps = keeps
             && if round % 2 == 0 {
                 keep_backends([(&mut *first, &own), (&mut *second, &other)]).await?
@@ -77,10 +76,10 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether each connection has its backend still, after both had a transaction at once, of which the second ended last.
+/// Whether each connection still has its backend after both had a transaction at the same time, of which the second ended last.
 ///
-/// A pooler that shares backends lends the one that came back last, or the one that is idle for longest. Asked in this order, the
-/// second connection gets the other's backend from a pooler of the latter kind, and the first one from a pooler of the former.
+/// A pooler that shares backends assigns either the one that came back last, or the one that has been idle for longest. With this
+/// order, the first connection gets the other's backend from the former kind, and the second connection from the latter.
 async fn keep_backends<D: Driver>(conns: [(&mut D, &str); 2]) -> Result<bool, Error> {
     let [(first, own), (last, other)] = conns;
     let mut keeps = pid(first).await? == own && pid(last).await? == other;
@@ -99,8 +98,8 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, &str); 2]) -> Result<bool, Er
     Ok(keeps && pid(last).await? == other && pid(first).await? == own)
 }
 
-/// Whether this process answers: the one that the session was told of at its start, unless a pooler is in front of the server. One in a
-/// thousand of the ids that a pooler makes up can be that of a process, and hardly ever that of the backend.
+/// Whether the backend is the process that the connection was told at its start. Behind a pooler it is not: about one in a thousand
+/// made-up ids looks like a process id, and hardly ever is it the backend's.
 #[cfg(feature = "migrations")]
 pub(crate) async fn is_answered_by<D: Driver>(conn: &mut D, process: u32) -> Result<bool, Error> {
     Ok(pid(conn).await? == process.to_string())
@@ -110,7 +109,7 @@ async fn pid<D: Driver>(conn: &mut D) -> Result<String, Error> {
     ask(conn, probe::PID).await
 }
 
-/// The answer, out of the error's text.
+/// Extracts the answer from the error's text.
 async fn ask<D: Driver>(conn: &mut D, expression: &str) -> Result<String, Error> {
     let Err(refused) = conn.execute(&probe::say(expression)).await else {
         return Ok(String::new());
@@ -128,11 +127,11 @@ async fn ask<D: Driver>(conn: &mut D, expression: &str) -> Result<String, Error>
     }
 }
 
-/// A key that nobody else has, so that a refusal means what it says.
+/// A key that no other session uses, so that a refusal is conclusive.
 fn unlikely_key() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = now.map_or(0, |now| u64::from(now.subsec_nanos()) | now.as_secs() << 30);
-    // The multiplier of splitmix64 spreads neighbouring times.
+    // The multiplier of splitmix64 separates times that are close together.
     (nanoseconds ^ u64::from(std::process::id()))
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .cast_signed()
