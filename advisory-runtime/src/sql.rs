@@ -1,8 +1,8 @@
-//! Every statement that this crate sends for a lock; the only place that spells `pg_advisory_*`.
+//! Every statement that this crate sends for a lock. Only these files contain `pg_advisory_*`.
 //!
 //! Functions, operators and types are qualified with `pg_catalog.`, so that neither the `search_path` nor a function of the same
-//! name can change what runs. Only numbers and text made here enter a statement; the comment in front is made safe by
-//! [`query_comment`](crate::query_comment). A file for each way of holding a lock.
+//! name can change what runs. Statements contain only numbers and text made here; [`query_comment`](crate::query_comment) makes the
+//! comment in front safe. There is one file for each way of holding a lock.
 
 /// Appends formatted text.
 macro_rules! put {
@@ -25,12 +25,12 @@ pub(crate) mod xact;
 use crate::error::Marker;
 use std::borrow::Cow;
 
-/// What is sent to take locks.
+/// A message, and perhaps a question, that takes locks.
 #[derive(Debug)]
 pub(crate) struct Acquisition {
-    /// Waits for the locks, or prepares for the question; nothing where it is empty.
+    /// Waits for the locks, or prepares for the question; can be empty.
     pub(crate) message: Cow<'static, str>,
-    /// Of a try.
+    /// For a try.
     pub(crate) question: Option<Question>,
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// The message and the question as one text, which fails with [`Marker::NotAvailable`] where a key is held. For a server that
-    /// could not prepare the question: behind a pooler that does not track prepared statements, another program's can have its name.
+    /// The message and the question as one text, which fails with [`Marker::NotAvailable`] if a key is held. For a server that
+    /// could not prepare the question: behind a pooler that does not track prepared statements, its name can be taken.
     pub(crate) fn by_text(&self, message: &str) -> String {
         let behind_comment = self.sql.find("*/;").map_or(0, |end| end + 3);
         let (comment, select) = self.sql.split_at(behind_comment);
@@ -65,11 +65,11 @@ impl From<String> for Acquisition {
     }
 }
 
-/// Ends whatever transaction is open; the server warns where none is.
+/// Ends any open transaction; the server warns if none is open.
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 
-/// Ends the transaction and the session. Where the role may not end its own session, as after a `SET ROLE`, the session is left as
-/// [`POISON`] leaves it.
+/// Ends the transaction and the session. If the role must not end its own session, as after a `SET ROLE`, the session is left in a
+/// failed transaction: it holds no lock and refuses every statement.
 #[cfg(feature = "diesel-async")]
 pub(crate) const TERMINATE: &str = "ROLLBACK;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
      SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());\

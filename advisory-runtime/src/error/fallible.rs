@@ -1,4 +1,4 @@
-//! What a locked function returns.
+//! The return type of a locked function.
 
 #![allow(
     missing_docs,

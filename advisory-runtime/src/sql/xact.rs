@@ -4,8 +4,8 @@ use super::message::{LockTimeout, Message, Scope};
 use super::{Acquisition, Question, ROLLBACK};
 use crate::{Request, Wait};
 
-/// Always names the level, since a role can have another default. `NOT DEFERRABLE` is refused inside a transaction that has run a
-/// query, one that Diesel does not know of: this message must not become part of that (SQLSTATE 25001).
+/// Names the level, since a role can have another default. `NOT DEFERRABLE` is refused (25001) inside a transaction that has run a
+/// query: one that Diesel does not know of, and of which this message must not become part.
 const SET_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
 
 /// The same for a transaction that begins before its lock.
@@ -14,8 +14,8 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRA
 /// Opens a transaction that holds the keys, in one message.
 ///
 /// A message of several statements is one implicit transaction, and the `BEGIN` at its end makes that an explicit one with its
-/// locks. So an error on the way leaves the session idle, with nothing to roll back. The lock has a statement of its own: whatever
-/// runs in one statement with it would read from a snapshot taken before the wait.
+/// locks. So an error on the way leaves the session idle, with nothing to roll back. The lock has a statement of its own, because
+/// anything else in that statement would read from a snapshot taken before the wait.
 ///
 /// A try asks inside the transaction, so that a miss is no error.
 pub(crate) fn begin(request: &Request) -> Acquisition {
@@ -39,8 +39,8 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
     message.finish().into()
 }
 
-/// Commits. In an aborted transaction, which a `COMMIT` alone answers with `ROLLBACK` and no error, the savepoint fails (25P02);
-/// outside of a transaction too (25P01).
+/// Commits. The savepoint makes it fail in an aborted transaction (25P02), where `COMMIT` alone would roll back without an error, and
+/// outside of a transaction (25P01).
 pub(crate) const COMMIT: &str = "SAVEPOINT advisory_alive;COMMIT";
 
 #[cfg(test)]
