@@ -314,7 +314,8 @@ impl Request {
         }
     }
 
-    /// One try of a request that polls. Its permits begin at this one, which is to be random, so that not all calls meet at the first.
+    /// One try of a request that polls. Its permits start at this one, which should be random, so that calls do not all compete for the
+    /// first.
     pub(crate) fn attempt(&self, from: u32) -> Self {
         let mut permits = self.permits.clone();
         if !permits.is_empty() {

@@ -34,8 +34,8 @@ pub(crate) struct Acquisition {
     pub(crate) question: Option<Question>,
 }
 
-/// A question that takes locks without waiting, as a prepared statement, so that a miss is no error in the server's log. A row is
-/// the answer that they were taken.
+/// A question that takes locks without waiting, as a prepared statement, so that a miss does not write an error into the server's
+/// log. It returns a row if it took them.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) sql: String,

@@ -98,7 +98,7 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, &str); 2]) -> Result<bool, Er
     Ok(keeps && pid(last).await? == other && pid(first).await? == own)
 }
 
-/// Whether the backend is the process that the connection was told at its start. Behind a pooler it is not: about one in a thousand
+/// Whether the backend is the process that the connection learned of at its start. Behind a pooler it is not: about one in a thousand
 /// made-up ids looks like a process id, and hardly ever is it the backend's.
 #[cfg(feature = "migrations")]
 pub(crate) async fn is_answered_by<D: Driver>(conn: &mut D, process: u32) -> Result<bool, Error> {

@@ -17,7 +17,7 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRA
 /// locks. So an error on the way leaves the session idle, with nothing to roll back. The lock has a statement of its own, because
 /// anything else in that statement would read from a snapshot taken before the wait.
 ///
-/// A try asks inside the transaction, so that a miss is no error.
+/// A try asks inside the transaction, so that a miss is not an error.
 pub(crate) fn begin(request: &Request) -> Acquisition {
     if request.budget() == Wait::Never {
         return Acquisition {
