@@ -71,9 +71,9 @@ pub trait Driver: Send + Sized {
     /// Whether Diesel would have a pool discard the connection; an open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;
 
-    /// Whether a pooler or another program is in front of the server, by the process id that it has made up. `false` where that is not
-    /// known.
-    fn is_pooled(&mut self) -> bool;
+    /// Whether a pooler or another program can be in front of the server, since it has made up the process id that the session was told,
+    /// or has told none. `false` for a blocking connection, which does not show what it was told.
+    fn may_be_pooled(&mut self) -> bool;
 
     /// How the connection was lost, where that is a reason for Diesel to call it broken.
     fn lost(&mut self) -> impl Future<Output = Option<diesel::result::Error>> + Send;

@@ -104,8 +104,8 @@ pub enum Error {
         lock: Cow<'static, str>,
     },
     /// The connection has no session of its own, or none that is known to be: [`session::verify`](crate::session::verify) or the setting
-    /// `advisory.pooler` has found a pooler in transaction mode; or a pooler is in front of the server, and neither has said that it is
-    /// in session mode. Transaction-level locks under READ COMMITTED work there; session-level ones, and the stricter levels, do not.
+    /// `advisory.pooler` has found a pooler in transaction mode; or the process id that the session was told is made up or missing, as
+    /// behind a pooler, and neither has said that it is in session mode. Transaction-level locks under READ COMMITTED work there; session-level ones, and the stricter levels, do not.
     PooledSession {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,

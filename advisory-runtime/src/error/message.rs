@@ -118,8 +118,8 @@ impl Error {
             Self::PooledSession { lock } => write!(
                 f,
                 "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
-                 mode, or in a mode that is not known: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in \
-                 session mode, call `session::verify` at the start"
+                 mode, or one whose mode is not known (its process id is made up or missing): connect to the server itself, or use \
+                 `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` at the start"
             ),
             Self::UnsupportedServer { lock } => write!(
                 f,
