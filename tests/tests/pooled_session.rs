@@ -69,7 +69,7 @@ async fn is_refused(db: &Database, url: &str) {
             assert!(error.to_string().contains("session::verify"), "{error}");
             let failed = session::acquire_owned(conn, request).await.unwrap_err();
             assert!(matches!(failed.error, Error::PooledSession { .. }));
-            conn = failed.connection;
+            conn = *failed.connection;
         }
     }
     let error = report(&mut conn).await.unwrap_err();
