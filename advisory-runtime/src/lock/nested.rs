@@ -63,27 +63,29 @@ async fn acquire_under<O: ?Sized, D: Driver>(
     if let Ok(Ok(true)) = sent {
         return Ok(());
     }
-    let by_text = || nested::try_by_text(outer, request, snapshot);
-    Box::pin(refused(held, outer, sent, by_text)).await
+    Box::pin(refused(held, outer, request, snapshot, sent)).await
 }
 
 /// Undoes the savepoint, so that the transaction around the call goes on.
 async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
+    request: &Request,
+    snapshot: Snapshot,
     mut sent: QueryResult<QueryResult<bool>>,
-    by_text: impl FnOnce() -> Acquisition,
 ) -> Result<(), Error> {
     let undo = nested::rollback(outer);
     if let Ok(Err(source)) = &sent
         && refusal::is_unprepared(source)
         && held.driver().execute(&undo).await.is_ok()
     {
-        sent = held.send(by_text()).await;
+        let by_text = nested::try_by_text(outer, request, snapshot);
+        sent = held.send(by_text).await;
     }
     let source = match sent {
         Ok(Ok(true)) => return Ok(()),
         Ok(Ok(false)) => {
+            let undo = nested::undo_try(outer, request);
             let undone = held.driver().execute(&undo).await;
             return Err(refusal::missed(held, undone));
         }

@@ -4,7 +4,7 @@ use super::guard::{Held, Phase};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost};
-use crate::sql::{self, Acquisition, xact};
+use crate::sql::{self, xact};
 use crate::{Error, Request, debug};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -19,24 +19,24 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
         return Ok(());
     }
     // Boxed, as everything rare is, so that a call's future is no larger than what it needs when nothing goes wrong.
-    Box::pin(refused(held, sent, || xact::try_by_text(request))).await
+    Box::pin(refused(held, request, sent)).await
 }
 
 async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
+    request: &Request,
     mut sent: QueryResult<QueryResult<bool>>,
-    by_text: impl FnOnce() -> Acquisition,
 ) -> Result<(), Error> {
     if let Ok(Err(source)) = &sent
         && held.driver().execute(sql::ROLLBACK).await.is_ok()
         && refusal::is_unprepared(source)
     {
-        sent = held.send(by_text()).await;
+        sent = held.send(xact::try_by_text(request)).await;
     }
     let source = match sent {
         Ok(Ok(true)) => return Ok(()),
         Ok(Ok(false)) => {
-            let undone = held.driver().execute(sql::ROLLBACK).await;
+            let undone = held.driver().execute(&xact::undo_try(request)).await;
             return Err(refusal::missed(held, undone));
         }
         Ok(Err(source)) | Err(source) => source,

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// A target list has at most 1,664 entries, and a key with its budget takes two.
 const KEYS_PER_STATEMENT: usize = 500;
 
+/// How many keys of a missed try its end shows.
+const KEYS_SHOWN: usize = 8;
+
 /// How long after the client's own bound the server ends the session of a client that has stopped. A client that goes on needs
 /// that time to roll back.
 const GRACE: Duration = Duration::from_secs(1);
@@ -155,6 +158,24 @@ impl Message {
             }
             _ => message.column(format_args!("1 WHERE {locks}")),
         }
+        message.finish()
+    }
+
+    /// Undoes a try that found a key held. Comments have its name and its first keys: as the session's last query, it shows what a call
+    /// that polls has asked for.
+    pub(super) fn undo_try(request: &Request, undo: &str) -> String {
+        let mut message = Self::new(request);
+        let keys = match &request.permits[..] {
+            [] => &*request.keys,
+            permits => permits,
+        };
+        let lock = try_function(Scope::Xact, request.mode);
+        message.text.push_str("/*");
+        for key in keys.iter().take(KEYS_SHOWN) {
+            put!(message.text, "{lock}({})", Arguments(*key));
+        }
+        message.text.push_str("*/;");
+        message.text.push_str(undo);
         message.finish()
     }
 

@@ -113,6 +113,11 @@ pub(crate) fn release(outer: NonZeroU32, is_bounded: bool) -> String {
     sql
 }
 
+/// Undoes a try under the savepoint that found a key held.
+pub(crate) fn undo_try(outer: NonZeroU32, request: &Request) -> String {
+    Message::undo_try(request, &rollback(outer))
+}
+
 /// Undoes what the body did, and releases the keys that were taken under the savepoint.
 pub(crate) fn rollback(outer: NonZeroU32) -> String {
     format!(

@@ -1,7 +1,7 @@
 //! Transaction-level locks: READ COMMITTED, outside of a transaction.
 
-use super::Acquisition;
 use super::message::{LockTimeout, Message, Scope};
+use super::{Acquisition, ROLLBACK};
 use crate::{Request, Wait};
 
 /// Always names the level, since a role can have another default. `NOT DEFERRABLE` is refused inside a transaction that has run a
@@ -45,6 +45,11 @@ pub(crate) fn try_by_text(request: &Request) -> Acquisition {
     message.push_xact_timeouts(request);
     message.statement("BEGIN");
     message.finish().into()
+}
+
+/// Ends the transaction of a try that found a key held.
+pub(crate) fn undo_try(request: &Request) -> String {
+    Message::undo_try(request, ROLLBACK)
 }
 
 /// Commits. In an aborted transaction, which a `COMMIT` alone answers with `ROLLBACK` and no error, the savepoint fails (25P02);
