@@ -141,7 +141,8 @@ pub enum Error {
     },
     /// The connection was lost before the commit was answered: it may have happened or not. Never retried here; look for
     /// the effect of the body before you run it again. A connection that was lost in the body already, such as by
-    /// `idle_in_transaction_session_timeout`, looks the same from here.
+    /// `idle_in_transaction_session_timeout`, looks the same from here. Of a lease: at the end of the call the server could not be
+    /// reached to say whether the transaction of [`Lease::complete`](crate::lease::Lease::complete) was committed.
     CommitUnknown {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,

@@ -168,8 +168,9 @@ impl Error {
             ),
             Self::CommitUnknown { lock, .. } => write!(
                 f,
-                "the connection was lost while the call under advisory lock `{lock}` committed: it may be committed or not, so \
-                 look for its effect before you run it again"
+                "the connection was lost while the call under {} committed: it may be committed or not, so look for its effect \
+                 before you run it again",
+                Subject(lock)
             ),
             // Said above.
             _ => Ok(()),
