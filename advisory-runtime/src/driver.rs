@@ -71,8 +71,9 @@ pub trait Driver: Send + Sized {
     /// Whether Diesel would make a pool discard the connection. An open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;
 
-    /// Whether a pooler is in front of the server, judged by the process id, which poolers make up. `false` if it is not known.
-    fn is_pooled(&mut self) -> bool;
+    /// Whether a pooler may be in front of the server: the process id that the connection learned of at its start is made up or missing.
+    /// `false` for a blocking connection, which does not expose it.
+    fn may_be_pooled(&mut self) -> bool;
 
     /// How the connection was lost, if it was.
     fn lost(&mut self) -> impl Future<Output = Option<diesel::result::Error>> + Send;

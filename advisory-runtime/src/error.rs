@@ -104,9 +104,9 @@ pub enum Error {
         lock: Cow<'static, str>,
     },
     /// The connection does not have a session of its own, or is not known to have one: [`session::verify`](crate::session::verify) or the
-    /// setting `advisory.pooler` has found a pooler in transaction mode; or a pooler is in front of the server, and neither has shown
-    /// that it is in session mode. Transaction-level locks under READ COMMITTED work there; session-level ones, and the stricter
-    /// levels, do not.
+    /// setting `advisory.pooler` has found a pooler in transaction mode; or the connection's process id is made up or missing, as
+    /// behind a pooler, and neither has shown that it is in session mode. Transaction-level locks under READ COMMITTED work there;
+    /// session-level ones, and the stricter levels, do not.
     PooledSession {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -142,7 +142,8 @@ pub enum Error {
     },
     /// The connection was lost before the commit was answered: it may or may not have happened. The call is not retried; look for
     /// the effect of the body before you run it again. A connection that was already lost in the body, such as by
-    /// `idle_in_transaction_session_timeout`, looks the same.
+    /// `idle_in_transaction_session_timeout`, looks the same. For a lease: at the end of the call the server could not be reached to
+    /// say whether the transaction of [`Lease::complete`](crate::lease::Lease::complete) was committed.
     CommitUnknown {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,

@@ -39,22 +39,41 @@ pub(crate) struct Acquisition {
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) sql: String,
-    /// Undoes the message in front of it, so that it can be asked again by text.
+    /// Undoes the message in front of it.
     pub(crate) undo: Option<Cow<'static, str>>,
 }
 
 impl Question {
+    /// The comment that names the lock, and the `SELECT`.
+    fn split(&self) -> (&str, &str) {
+        let behind_comment = self.sql.find("*/;").map_or(0, |end| end + 3);
+        self.sql.split_at(behind_comment)
+    }
+
     /// The message and the question as one text, which fails with [`Marker::NotAvailable`] if a key is held. For a server that
     /// could not prepare the question: behind a pooler that does not track prepared statements, its name can be taken.
     pub(crate) fn by_text(&self, message: &str) -> String {
-        let behind_comment = self.sql.find("*/;").map_or(0, |end| end + 3);
-        let (comment, select) = self.sql.split_at(behind_comment);
+        let (comment, select) = self.split();
         let missed = Marker::NotAvailable.text();
         format!(
             "{comment}{message};SELECT CAST(CASE WHEN EXISTS({select}) THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
         )
     }
+
+    /// Undoes the message after a miss. Comments repeat the lock's name and its first keys: as the session's last query they show what a
+    /// call that polls waits for.
+    pub(crate) fn undo_miss(&self) -> Option<String> {
+        let undo = self.undo.as_deref()?;
+        let (comment, select) = self.split();
+        let mut ends = select.match_indices(')').map(|(end, _)| end);
+        let keys = ends.nth(KEYS_SHOWN).and_then(|end| select.get(..end));
+        let keys = keys.unwrap_or(select);
+        Some(format!("{comment}/*{keys}*/;{undo}"))
+    }
 }
+
+/// How many keys a missed try shows at most.
+const KEYS_SHOWN: usize = 8;
 
 impl From<String> for Acquisition {
     fn from(message: String) -> Self {

@@ -35,6 +35,7 @@ struct Record {
     /// How often all connections were cut.
     cuts: watch::Sender<usize>,
     wants_tls: AtomicBool,
+    hides_cancel_keys: AtomicBool,
     door: watch::Sender<Door>,
 }
 
@@ -57,6 +58,7 @@ const UNANSWERED: Duration = Duration::from_millis(50);
 #[derive(Default)]
 struct Seen {
     round_trips: usize,
+    cancel_requests: usize,
     queries: Vec<String>,
     cut: Option<Cut>,
 }
@@ -113,6 +115,7 @@ impl Proxy {
             flowing: watch::Sender::new(true),
             cuts: watch::Sender::new(0),
             wants_tls: AtomicBool::new(false),
+            hides_cancel_keys: AtomicBool::new(false),
             door: watch::Sender::new(Door::Open),
         });
         let accepting = tokio::spawn(accept(listener, server, Arc::clone(&record)));
@@ -158,6 +161,17 @@ impl Proxy {
     /// says yes and goes on in clear text: the client has to bring a TLS that does nothing.
     pub fn want_tls(&self) {
         self.record.wants_tls.store(true, Ordering::Relaxed);
+    }
+
+    /// From here on tells new sessions no process id and no secret, as proxies do behind which nothing can be cancelled.
+    pub fn hide_cancel_keys(&self) {
+        self.record.hides_cancel_keys.store(true, Ordering::Relaxed);
+    }
+
+    /// How many cancel requests have come, since the start.
+    #[must_use]
+    pub fn cancel_requests(&self) -> usize {
+        self.record.seen().cancel_requests
     }
 
     /// Breaks the next connection that sends a message with `text` in it, once; the server never gets the message.
@@ -265,6 +279,7 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
     let mut from_client = BufReader::new(from_client);
     let wants_tls = record.wants_tls.load(Ordering::Relaxed);
     let opening = Opening::read(&mut from_client, &mut to_client, wants_tls).await?;
+    record.seen().cancel_requests += usize::from(opening.is_cancel);
     record.until_flowing().await;
     let (from_server, mut to_server) = tokio::io::split(wire::connect(server).await?);
     let mut from_server = BufReader::new(from_server);
@@ -319,7 +334,11 @@ async fn answers(
     exchange: &Mutex<Exchange>,
 ) -> std::io::Result<()> {
     let mut error = Vec::new();
+    let hides_cancel_keys = record.hides_cancel_keys.load(Ordering::Relaxed);
     while let Some(message) = wire::message(&mut server).await? {
+        if hides_cancel_keys && wire::is_cancel_key(&message) {
+            continue;
+        }
         let is_end = wire::is_ready_for_query(&message);
         let is_lost = {
             let mut exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);

@@ -91,6 +91,11 @@ pub(crate) fn is_ready_for_query(answer: &[u8]) -> bool {
     answer.first() == Some(&b'Z')
 }
 
+/// Whether this is `BackendKeyData`: the process id and the secret that a cancel request names.
+pub(crate) fn is_cancel_key(answer: &[u8]) -> bool {
+    answer.first() == Some(&b'K')
+}
+
 /// Whether this is an `ErrorResponse`: with `ReadyForQuery` or the end of the connection to follow.
 pub(crate) fn is_error(answer: &[u8]) -> bool {
     answer.first() == Some(&b'E')

@@ -7,12 +7,13 @@
 
 use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
-use advisory_tests::{Bouncer, Database, left_out};
+use advisory_tests::{Bouncer, Database, Proxy, left_out};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use diesel_migrations::EmbeddedMigrations;
 use std::process::Command;
+use std::time::Duration;
 
 /// Which test the process runs.
 const TEST: &str = "ADVISORY_TEST_OF_THIS_PROCESS";
@@ -68,7 +69,7 @@ async fn is_refused(db: &Database, url: &str) {
             assert!(error.to_string().contains("session::verify"), "{error}");
             let failed = session::acquire_owned(conn, request).await.unwrap_err();
             assert!(matches!(failed.error, Error::PooledSession { .. }));
-            conn = failed.connection;
+            conn = *failed.connection;
         }
     }
     let error = report(&mut conn).await.unwrap_err();
@@ -138,4 +139,67 @@ async fn a_pooler_is_accepted_where_the_database_says_that_it_is_in_session_mode
     let lock = session::acquire_owned(connect(&bouncer.url(&db)).await, 7).await;
     drop(lock.unwrap().release().await.unwrap());
     db.until_no_locks().await;
+}
+
+/// Drops a call while it waits for a lock that somebody else holds; its wait ends while that is held.
+async fn drop_a_wait(db: &Database, url: &str) {
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let mut conn = connect(url).await;
+    let bounded = Request::new(7).wait(Duration::from_secs(1));
+    tokio::select! {
+        biased;
+        _ = xact::begin(&mut conn, bounded) => panic!("it did not wait"),
+        () = db.until_waiting(7) => {}
+    }
+    let error = xact::begin(&mut conn, 8).await.unwrap_err();
+    assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+    db.until_no_waiters(7).await;
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+}
+
+#[advisory_lock(key = "slow", max_hold = "100ms")]
+async fn slow(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    Ok(conn.batch_execute("SELECT pg_sleep(600)").await?)
+}
+
+/// As behind a proxy that passes on no cancel request: none is sent, waits end by their budget, and it counts as a pooler.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_server_tells_no_process_id_nothing_is_cancelled_and_sessions_have_to_be_verified()
+ {
+    if !is_alone(
+        "where_the_server_tells_no_process_id_nothing_is_cancelled_and_sessions_have_to_be_verified",
+    ) {
+        return;
+    }
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    drop_a_wait(&db, proxy.url()).await;
+    let requests = proxy.cancel_requests();
+    assert!(requests > 0, "the control sends none");
+
+    let proxy = Proxy::start(&db).await;
+    proxy.hide_cancel_keys();
+    is_refused(&db, proxy.url()).await;
+    let mut conn = connect(proxy.url()).await;
+    let error = report(&mut conn).await.unwrap_err();
+    assert!(error.to_string().contains("process id"), "{error}");
+    let held = xact::begin(&mut conn, 7).await.unwrap();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    drop_a_wait(&db, proxy.url()).await;
+    let error = slow(&mut conn).await.unwrap_err();
+    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
+    // The server looks for its client while a call with `max_hold` runs.
+    drop(conn);
+    db.until_quiet().await;
+
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    session::verify(&pool).await.unwrap();
+    report(&mut pool.get().await.unwrap()).await.unwrap();
+    migrations::run(proxy.url(), EmbeddedMigrations::new(&[]))
+        .await
+        .unwrap();
+    db.until_no_locks().await;
+    assert_eq!(proxy.cancel_requests(), 0);
 }

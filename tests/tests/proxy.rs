@@ -144,6 +144,22 @@ async fn a_cancel_request_gets_through() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_told_no_process_id_cannot_be_cancelled() {
+    let (db, proxy, _conn) = counted().await;
+    proxy.hide_cancel_keys();
+    let mut conn = through(&proxy).await;
+    db.run("SELECT pg_advisory_lock(7)").await;
+    let cancel = conn.cancel_token();
+    let waiter =
+        tokio::spawn(async move { conn.batch_execute("SELECT pg_advisory_lock(7)").await });
+    db.until_waiting(7).await;
+    cancel.cancel_query(tokio_postgres::NoTls).await.unwrap();
+    db.run("SELECT pg_advisory_unlock(7)").await;
+    waiter.await.unwrap().unwrap();
+    assert_eq!(proxy.cancel_requests(), 1);
+}
+
+#[tokio::test]
 async fn a_dropped_proxy_closes_its_connections() {
     let (db, proxy, mut conn) = counted().await;
     conn.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(7)")

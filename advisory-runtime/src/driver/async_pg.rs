@@ -94,8 +94,8 @@ impl Driver for AsyncPgConnection {
         <AnsiTransactionManager as TransactionManager<Self>>::is_broken_transaction_manager(self)
     }
 
-    fn is_pooled(&mut self) -> bool {
-        cancel::is_pooled(&self.cancel_token())
+    fn may_be_pooled(&mut self) -> bool {
+        cancel::may_be_pooled(&self.cancel_token())
     }
 
     /// diesel-async does not check the connection after a statement.

@@ -65,7 +65,7 @@ impl Driver for PgConnection {
     }
 
     /// Diesel does not expose libpq's process id.
-    fn is_pooled(&mut self) -> bool {
+    fn may_be_pooled(&mut self) -> bool {
         false
     }
 

@@ -45,12 +45,11 @@ where
 /// Sends cancel requests for what the session runs, and waits for nothing.
 ///
 /// None is sent behind a pooler, which makes up the process id that its clients are told: pgbouncer 1.18 loses the request when the
-/// client does not wait for it, and ends itself. Nor without TLS where the connection requires it. The session then ends behind the
-/// statement that it runs.
+/// client does not wait for it, and ends itself. Nor where the session was told no process id, nor without TLS where the connection
+/// requires it. The session then ends behind the statement that it runs.
 pub(crate) fn send(token: CancelToken) {
-    let is_possible = CancelKey::of(&token)
-        .is_none_or(|key| key.is_of_a_process() && (TLS.get().is_some() || !key.needs_tls));
-    if !is_possible {
+    let key = CancelKey::of(&token);
+    if !key.is_of_a_process() || key.needs_tls && TLS.get().is_none() {
         return;
     }
     let request = SentOnDrop(Some(Box::pin(async move {
@@ -76,15 +75,15 @@ pub(crate) fn send(token: CancelToken) {
     }
 }
 
-/// Whether the session was told a process id that no process has: a pooler or a proxy is in front of the server.
-pub(super) fn is_pooled(token: &CancelToken) -> bool {
-    CancelKey::of(token).is_some_and(|key| !key.is_of_a_process())
+/// Whether the session was told no process id, or one that no process has: a pooler or a proxy can be in front of the server.
+pub(super) fn may_be_pooled(token: &CancelToken) -> bool {
+    !CancelKey::of(token).is_of_a_process()
 }
 
 /// The process id that the session was told at its start. A pooler makes one up.
 #[cfg(feature = "migrations")]
 pub(crate) fn told_process_id(token: &CancelToken) -> Option<u32> {
-    CancelKey::of(token).map(|key| key.process)
+    CancelKey::of(token).process
 }
 
 /// A request that is sent when this is dropped.

@@ -1,6 +1,7 @@
 //! What a session was told at its start: the process id that a cancel request names.
 //!
-//! A cancel token keeps it to itself, but writes it into any stream: here one that goes nowhere.
+//! A cancel token keeps it to itself, but writes it into any stream: here one that goes nowhere. Whatever cannot be read counts as not
+//! told: no request is sent then, and a session-level lock is refused until `session::verify` has shown that the sessions are kept.
 
 use std::future::{Ready, ready};
 use std::io::Result;
@@ -10,10 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::CancelToken;
 use tokio_postgres::tls::{ChannelBinding, NoTls, TlsConnect, TlsStream};
 
-/// The process id, and whether cancel requests have to travel by TLS.
+/// What a cancel request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CancelKey {
-    pub(super) process: u32,
+    /// The process id that the session was told. `None` where the server told none, as some proxies do, or where this version of
+    /// tokio-postgres writes a request that is not understood here.
+    pub(super) process: Option<u32>,
+    /// Whether requests have to travel by TLS.
     pub(super) needs_tls: bool,
 }
 
@@ -21,22 +25,23 @@ pub(super) struct CancelKey {
 const LARGEST_PROCESS_ID: u32 = 1 << 22;
 
 impl CancelKey {
-    pub(super) fn of(token: &CancelToken) -> Option<Self> {
+    pub(super) fn of(token: &CancelToken) -> Self {
         let mut written = Written::default();
         let needs_tls = !is_sent(token.cancel_query_raw(&mut written, NoTls));
         if needs_tls {
             written = Written::default();
-            if !is_sent(token.cancel_query_raw(&mut written, NoEncryption)) {
-                return None;
-            }
+            is_sent(token.cancel_query_raw(&mut written, NoEncryption));
         }
-        let process = written.process_id(needs_tls)?;
-        Some(Self { process, needs_tls })
+        Self {
+            process: written.process_id(),
+            needs_tls,
+        }
     }
 
-    /// Whether a process can have this id: a pooler makes them up.
+    /// Whether a process can have the id that the session was told: a pooler makes them up.
     pub(super) fn is_of_a_process(self) -> bool {
-        (1..=LARGEST_PROCESS_ID).contains(&self.process)
+        let possible = 1..=LARGEST_PROCESS_ID;
+        self.process.is_some_and(|id| possible.contains(&id))
     }
 }
 
@@ -52,13 +57,21 @@ struct Written {
     length: usize,
 }
 
+/// A request for TLS, as a whole.
+const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// What follows the length of a request to cancel.
+const CANCEL_CODE: [u8; 4] = 80_877_102_u32.to_be_bytes();
+
 impl Written {
     /// A request to cancel is its length, a code, the process id, and a secret of 4 bytes, or up to 256 since protocol 3.2. A
-    /// request for TLS, of 8 bytes, comes before it. So the process id is found from the front.
-    fn process_id(&self, follows_tls_request: bool) -> Option<u32> {
-        let at = if follows_tls_request { 16 } else { 8 };
-        let id = self.bytes.get(at..at + 4)?.first_chunk()?;
-        (self.length >= at + 4).then(|| u32::from_be_bytes(*id))
+    /// request for TLS can come before it. So the process id is found from the front. Clients that were told none write a zero.
+    fn process_id(&self) -> Option<u32> {
+        let written = self.bytes.get(..self.length).unwrap_or(&self.bytes);
+        let request = written.strip_prefix(&TLS_REQUEST).unwrap_or(written);
+        let (_length, rest) = request.split_first_chunk::<4>()?;
+        let id = rest.strip_prefix(&CANCEL_CODE)?.first_chunk()?;
+        Some(u32::from_be_bytes(*id)).filter(|id| *id != 0)
     }
 }
 
@@ -118,10 +131,144 @@ impl AsyncWrite for Written {
 
 #[cfg(test)]
 mod tests {
-    use super::Written;
+    use super::{CANCEL_CODE, CancelKey, NoEncryption, TLS_REQUEST, Written};
     use std::pin::Pin;
-    use std::task::{Context, Waker};
-    use tokio::io::AsyncWrite;
+    use std::task::{Context, Poll, Waker};
+    use tokio::io::{
+        AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf, duplex,
+    };
+    use tokio_postgres::config::{SslMode, SslNegotiation};
+    use tokio_postgres::tls::{ChannelBinding, TlsStream};
+    use tokio_postgres::{CancelToken, Config, Error};
+
+    const PROCESS: u32 = 4_711;
+
+    /// The client's end of a connection to the server below.
+    struct Socket(DuplexStream);
+
+    impl TlsStream for Socket {
+        fn channel_binding(&self) -> ChannelBinding {
+            ChannelBinding::none()
+        }
+    }
+
+    impl AsyncRead for Socket {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            read: &mut ReadBuf<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(context, read)
+        }
+    }
+
+    impl AsyncWrite for Socket {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<std::io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(context, bytes)
+        }
+
+        fn poll_flush(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(context)
+        }
+
+        fn poll_shutdown(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<std::io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(context)
+        }
+    }
+
+    /// Whatever message of the start-up: a letter, the length, the content.
+    fn message(tag: u8, content: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(content.len() + 4).unwrap();
+        [&[tag], &length.to_be_bytes()[..], content].concat()
+    }
+
+    /// Answers the start-up of one session, which is told this key.
+    async fn serve(mut client: DuplexStream, key: Option<Vec<u8>>) {
+        loop {
+            let length = client.read_u32().await.unwrap();
+            let mut opening = vec![0; usize::try_from(length).unwrap() - 4];
+            client.read_exact(&mut opening).await.unwrap();
+            if opening != TLS_REQUEST[4..] {
+                break;
+            }
+            client.write_all(b"S").await.unwrap();
+        }
+        let mut answer = message(b'R', &0_u32.to_be_bytes());
+        if let Some(key) = key {
+            answer.extend(message(b'K', &key));
+        }
+        answer.extend(message(b'Z', b"I"));
+        client.write_all(&answer).await.unwrap();
+    }
+
+    fn token(config: &Config, key: Option<Vec<u8>>) -> Result<CancelToken, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let (client, server) = duplex(1_024);
+            let connecting = config.connect_raw(Socket(client), NoEncryption);
+            let (connected, ()) = tokio::join!(connecting, serve(server, key));
+            connected.map(|(client, _)| client.cancel_token())
+        })
+    }
+
+    /// Every way in which the client asks for TLS, and whether requests have to.
+    fn configs() -> [(Config, bool); 4] {
+        use SslNegotiation::{Direct, Postgres};
+        let config = |mode, negotiation| {
+            let mut config = Config::new();
+            config.user("ada");
+            config.ssl_mode(mode).ssl_negotiation(negotiation);
+            config
+        };
+        [
+            (config(SslMode::Disable, Postgres), false),
+            (config(SslMode::Prefer, Postgres), false),
+            (config(SslMode::Require, Postgres), true),
+            (config(SslMode::Require, Direct), true),
+        ]
+    }
+
+    fn key_data(secret: usize) -> Vec<u8> {
+        [&PROCESS.to_be_bytes()[..], &vec![0xAB; secret]].concat()
+    }
+
+    /// Fails when a new tokio-postgres writes its requests in another way: then no call sends one, and session-level locks are refused.
+    #[test]
+    fn the_process_id_is_read_off_the_token_of_the_client_in_use() {
+        for (config, needs_tls) in configs() {
+            for secret in [4, 32, 256] {
+                match token(&config, Some(key_data(secret))) {
+                    Ok(token) => {
+                        let process = Some(PROCESS);
+                        let told = CancelKey { process, needs_tls };
+                        assert_eq!(CancelKey::of(&token), told, "{secret}, {config:?}");
+                        assert!(told.is_of_a_process());
+                    }
+                    // A client of protocol 3.0, to whom no server sends such a key.
+                    Err(error) => assert_ne!(secret, 4, "{error}, {config:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_tells_no_process_id_is_not_taken_for_a_process() {
+        for (config, _) in configs() {
+            let told = CancelKey::of(&token(&config, None).unwrap());
+            assert!(told.process.is_none(), "{told:?}, {config:?}");
+            assert!(!told.is_of_a_process());
+        }
+    }
 
     fn written(requests: &[&[u8]]) -> Written {
         let mut written = Written::default();
@@ -137,27 +284,27 @@ mod tests {
     }
 
     fn cancel(secret: usize) -> Vec<u8> {
-        let length = u32::try_from(12 + secret).unwrap();
-        let mut request = length.to_be_bytes().to_vec();
-        request.extend(80_877_102_u32.to_be_bytes());
-        request.extend(4_711_u32.to_be_bytes());
-        request.extend(vec![0xAB; secret]);
-        request
+        let length = u32::try_from(12 + secret).unwrap().to_be_bytes();
+        [&length[..], &CANCEL_CODE, &key_data(secret)].concat()
     }
 
     #[test]
     fn the_process_id_is_read_before_a_secret_of_any_length() {
         for secret in [0, 4, 32, 256] {
             let plain = written(&[&cancel(secret)]);
-            assert_eq!(plain.process_id(false), Some(4_711), "{secret}");
-            let tls_request = [0, 0, 0, 8, 4, 210, 22, 47];
-            let encrypted = written(&[&tls_request, &cancel(secret)]);
-            assert_eq!(encrypted.process_id(true), Some(4_711), "{secret}");
+            assert_eq!(plain.process_id(), Some(PROCESS), "{secret}");
+            let encrypted = written(&[&TLS_REQUEST, &cancel(secret)]);
+            assert_eq!(encrypted.process_id(), Some(PROCESS), "{secret}");
         }
     }
 
     #[test]
-    fn a_request_that_ends_early_has_no_process_id() {
-        assert_eq!(written(&[&[0, 0, 0, 8]]).process_id(false), None);
+    fn what_is_not_understood_has_no_process_id() {
+        let none = [0; 4];
+        let of_nobody = [&cancel(0)[..8], &none, &none].concat();
+        let other_code = [&[0, 0, 0, 16, 4, 210, 22, 99], &key_data(4)[..]].concat();
+        for request in [&[0, 0, 0, 8][..], &TLS_REQUEST, &of_nobody, &other_code] {
+            assert_eq!(written(&[request]).process_id(), None, "{request:?}");
+        }
     }
 }

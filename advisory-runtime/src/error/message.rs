@@ -118,8 +118,8 @@ impl Error {
             Self::PooledSession { lock } => write!(
                 f,
                 "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
-                 mode, or in a mode that is not known: connect to the server itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in \
-                 session mode, call `session::verify` at the start"
+                 mode, or one whose mode is not known (its process id is made up or missing): connect to the server itself, or use \
+                 `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` at the start"
             ),
             Self::UnsupportedServer { lock } => write!(
                 f,
@@ -168,8 +168,9 @@ impl Error {
             ),
             Self::CommitUnknown { lock, .. } => write!(
                 f,
-                "the connection was lost while the call under advisory lock `{lock}` committed: it may be committed or not, so \
-                 look for its effect before you run it again"
+                "the connection was lost while the call under {} committed: it may be committed or not, so look for its effect \
+                 before you run it again",
+                Subject(lock)
             ),
             // Said above.
             _ => Ok(()),

@@ -107,8 +107,9 @@ impl Held {
     ///
     /// The body's own error as it is. For an `Ok` [`Error::LockLost`] when the lease was lost before the body had returned, when
     /// somebody else has the key by now, or when it could not be kept: then the key may be free too early. Also when the transaction of
-    /// [`Lease::complete`] was rolled back and the key is not held any more, whatever the body says. A release that does not
-    /// reach the server is no error: the lease was held while the body ran, and ends by itself.
+    /// [`Lease::complete`] was rolled back and the key is not held any more, whatever the body says. [`Error::CommitUnknown`] when the
+    /// server cannot be reached to say whether that transaction was committed. Any other release that does not reach the server is no
+    /// error: the lease was held while the body ran, and ends by itself.
     ///
     /// # Cancel safety
     ///
@@ -142,6 +143,11 @@ impl Held {
         match ended {
             // The transaction of `complete` was rolled back, and the lease was lost then.
             Ok(false) if self.lease.would_be_kept() => Err(self.lost()),
+            // Nobody can say whether it was committed.
+            Err(error) if self.lease.would_be_kept() => Err(Error::CommitUnknown {
+                lock: self.lease.name(),
+                source: error.into(),
+            }),
             _ if is_complete => Ok(result),
             _ if !was_held => Err(self.lost()),
             Ok(false) => Err(self.lost()),

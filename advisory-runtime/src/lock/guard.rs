@@ -219,7 +219,14 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
     async fn ask(&mut self, message: &str, question: &Question) -> QueryResult<QueryResult<bool>> {
         let driver = self.driver();
         let source = match driver.execute_and_ask(message, &question.sql).await? {
-            Ok(rows) => return Ok(Ok(self.note_answer(rows))),
+            Ok(rows) => {
+                if rows == 0
+                    && let Some(undo) = question.undo_miss()
+                {
+                    driver.execute(&undo).await?;
+                }
+                return Ok(Ok(self.note_answer(rows)));
+            }
             Err(source) => source,
         };
         // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), or the statement can be

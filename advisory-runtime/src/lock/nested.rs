@@ -74,10 +74,7 @@ async fn refused<O: ?Sized, D: Driver>(
 ) -> Error {
     let undo = nested::rollback(outer);
     let source = match sent {
-        Ok(Ok(_)) => {
-            let undone = held.driver().execute(&undo).await;
-            return refusal::missed(held, undone);
-        }
+        Ok(Ok(_)) => return refusal::missed(held, Ok(())),
         Ok(Err(source)) | Err(source) => source,
     };
     held.phase = Phase::Idle;

@@ -45,10 +45,7 @@ pub(crate) async fn acquire_owned<C, D: Driver>(
     let acquired = super::acquire(&mut *connection, place, request).await;
     match acquired.map(Held::detach) {
         Ok(locks) => Ok(OwnedLock::new(connection, place, locks)),
-        Err(error) => Err(OwnedLockError {
-            error,
-            connection: *connection,
-        }),
+        Err(error) => Err(OwnedLockError { error, connection }),
     }
 }
 
@@ -115,9 +112,8 @@ impl<C, D: Driver> OwnedLock<C, D> {
         };
         let held = Held::attach(&mut *connection, self.place, locks);
         let released = super::finish(held, true).await;
-        let connection = *connection;
         match released {
-            Ok(()) => Ok(connection),
+            Ok(()) => Ok(*connection),
             Err(error) => Err(OwnedLockError { error, connection }),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::driver::Driver;
+use crate::error::{Marker, is_interrupted};
 use crate::sql::{self, probe, session};
 use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +14,11 @@ const ROUNDS: usize = 8;
 /// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the setting. Once for the process.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
-/// Refuses a session behind a pooler whose mode is not known, with an error that has
-/// [`Marker::PooledSession`](crate::error::Marker).
+/// Refuses a session behind a pooler whose mode is not known, with an error that has [`Marker::PooledSession`].
 ///
 /// Finding out takes two connections, and a call has one. So a program verifies it at its start, or sets `advisory.pooler`.
 pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
-    if KEEPS_SESSIONS.load(Ordering::Relaxed) || !conn.is_pooled() {
+    if KEEPS_SESSIONS.load(Ordering::Relaxed) || !conn.may_be_pooled() {
         return Ok(());
     }
     conn.execute(&session::check_session_mode()).await?;
@@ -29,13 +29,15 @@ pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
 /// See [`session::verify`](crate::session::verify).
 pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     let result = probe(first, second).await;
-    if result.is_ok() && first.is_pooled() {
+    if result.is_ok() && first.may_be_pooled() {
         KEEPS_SESSIONS.store(true, Ordering::Relaxed);
     }
-    for conn in [first, second] {
-        let quiet = conn.execute(sql::ROLLBACK).await.is_ok();
-        if !quiet || matches!(result, Err(Error::PooledSession { .. })) {
-            conn.status().set_in_error();
+    if let Err(error) = &result {
+        for conn in [first, second] {
+            let is_quiet = conn.execute(sql::ROLLBACK).await.is_ok();
+            if !is_quiet || matches!(error, Error::PooledSession { .. }) {
+                conn.status().set_in_error();
+            }
         }
     }
     result
@@ -43,87 +45,91 @@ pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(
 
 async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     let key = unlikely_key();
-    if ask(first, probe::IN_RECOVERY).await? == "t" {
-        let lock = key.to_string().into();
-        return Err(Error::Standby { lock });
+    let lock = || key.to_string().into();
+    if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
+        return Err(Error::Standby { lock: lock() });
     }
     // Before any lock is taken: if sessions are shared, a lock can be left on a session that this client never gets again.
-    let [own, other] = [pid(first).await?, pid(second).await?];
+    if !keep_sessions(first, second).await? {
+        return Err(Error::PooledSession { lock: lock() });
+    }
+    let (take, release) = (probe::try_session(key), probe::unlock_session(key));
+    let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
+    let is_refused = holds(second, &take, Marker::NotAvailable).await?;
+    if !is_refused {
+        holds(second, &format!("NOT {release}"), Marker::LockLost).await?;
+    }
+    let is_released = holds(first, &format!("NOT {release}"), Marker::LockLost).await?;
+    if is_taken && is_refused && is_released {
+        Ok(())
+    } else {
+        Err(Error::UnsupportedServer { lock: lock() })
+    }
+}
+
+async fn keep_sessions<D: Driver>(first: &mut D, second: &mut D) -> Result<bool, Error> {
+    let (Some(own), Some(other)) = (pid(first).await?, pid(second).await?) else {
+        return Ok(false);
+    };
     let mut keeps = own != other;
     for round in 0..ROUNDS {
         // Skipped if the answer is already known: with a single backend, the second transaction would wait forever.
         keeps = keeps
             && if round % 2 == 0 {
-                keep_backends([(&mut *first, &own), (&mut *second, &other)]).await?
+                keep_backends([(&mut *first, own), (&mut *second, other)]).await?
             } else {
-                keep_backends([(&mut *second, &other), (&mut *first, &own)]).await?
+                keep_backends([(&mut *second, other), (&mut *first, own)]).await?
             };
     }
-    if !keeps {
-        let lock = key.to_string().into();
-        return Err(Error::PooledSession { lock });
-    }
-    let is_taken = ask(first, &probe::try_session(key)).await?;
-    let is_shared = ask(second, &probe::try_session(key)).await?;
-    if is_shared == "t" {
-        ask(second, &probe::unlock_session(key)).await?;
-    }
-    let is_released = ask(first, &probe::unlock_session(key)).await?;
-    if is_taken != "t" || is_shared == "t" || is_released != "t" {
-        let lock = key.to_string().into();
-        return Err(Error::UnsupportedServer { lock });
-    }
-    Ok(())
+    Ok(keeps)
 }
 
 /// Whether each connection still has its backend after both had a transaction at the same time, of which the second ended last.
 ///
 /// A pooler that shares backends assigns either the one that came back last, or the one that has been idle for longest. With this
 /// order, the first connection gets the other's backend from the former kind, and the second connection from the latter.
-async fn keep_backends<D: Driver>(conns: [(&mut D, &str); 2]) -> Result<bool, Error> {
+async fn keep_backends<D: Driver>(conns: [(&mut D, u32); 2]) -> Result<bool, Error> {
     let [(first, own), (last, other)] = conns;
-    let mut keeps = pid(first).await? == own && pid(last).await? == other;
+    let mut keeps = is_answered_by(first, own).await? && is_answered_by(last, other).await?;
     if !keeps {
         return Ok(false);
     }
     first.execute("BEGIN").await.map_err(Error::Database)?;
-    keeps = pid(first).await? == own;
+    keeps = is_answered_by(first, own).await?;
     if keeps {
         last.execute("BEGIN").await.map_err(Error::Database)?;
-        keeps = pid(last).await? == other;
+        keeps = is_answered_by(last, other).await?;
     }
     for conn in [&mut *first, &mut *last] {
         conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
     }
-    Ok(keeps && pid(last).await? == other && pid(first).await? == own)
+    Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
 }
 
-/// Whether the backend is the process that the connection learned of at its start. Behind a pooler it is not: about one in a thousand
-/// made-up ids looks like a process id, and hardly ever is it the backend's.
-#[cfg(feature = "migrations")]
+/// Whether the backend is this process. Behind a pooler it is not: about one in a thousand made-up ids looks like a process id, and
+/// hardly ever is it the backend's.
 pub(crate) async fn is_answered_by<D: Driver>(conn: &mut D, process: u32) -> Result<bool, Error> {
-    Ok(pid(conn).await? == process.to_string())
+    holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
 }
 
-async fn pid<D: Driver>(conn: &mut D) -> Result<String, Error> {
-    ask(conn, probe::PID).await
+/// The process that answers. `None` if the query could not be prepared: another client of a pooler has used the same backend.
+async fn pid<D: Driver>(conn: &mut D) -> Result<Option<u32>, Error> {
+    conn.execute("BEGIN").await.map_err(Error::Database)?;
+    let answer = conn.query_text(probe::PID).await;
+    conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
+    match answer {
+        Ok(pid) => Ok(pid.and_then(|pid| pid.parse().ok())),
+        Err(source) if is_interrupted(&source) => Ok(None),
+        Err(source) => Err(Error::Database(source)),
+    }
 }
 
-/// Extracts the answer from the error's text.
-async fn ask<D: Driver>(conn: &mut D, expression: &str) -> Result<String, Error> {
-    let Err(refused) = conn.execute(&probe::say(expression)).await else {
-        return Ok(String::new());
-    };
-    let answer = match &refused {
-        diesel::result::Error::DatabaseError(_, answer) => answer.message(),
-        _ => "",
-    };
-    let said = answer
-        .split_once(probe::SAID)
-        .and_then(|(_, rest)| rest.split_once('.'));
-    match said {
-        Some((said, _)) => Ok(said.to_owned()),
-        None => Err(Error::Database(refused)),
+/// Whether the opposite of the condition is true.
+async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Result<bool, Error> {
+    match conn.execute(&probe::fail_if(condition, marker)).await {
+        Ok(()) => Ok(true),
+        Err(source) if Marker::of(&source) == Some(marker) => Ok(false),
+        Err(source) => Err(Error::Database(source)),
     }
 }
 

@@ -25,13 +25,13 @@ async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     sent: QueryResult<QueryResult<bool>>,
 ) -> Error {
-    let undone = match &sent {
-        Ok(_) => held.driver().execute(sql::ROLLBACK).await,
-        Err(_) => Ok(()),
-    };
     let source = match sent {
-        Ok(Ok(_)) => return refusal::missed(held, undone),
-        Ok(Err(source)) | Err(source) => source,
+        Ok(Ok(_)) => return refusal::missed(held, Ok(())),
+        Ok(Err(source)) => {
+            drop(held.driver().execute(sql::ROLLBACK).await);
+            source
+        }
+        Err(source) => source,
     };
     // The message was refused, so the session is idle again.
     held.phase = Phase::Idle;

@@ -42,7 +42,7 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
     /// Runs the pending migrations with blocking Diesel; as [`run`](Self::run).
     ///
     /// Diesel's blocking connections do not show whether there is a pooler. So each run opens a second connection and asks, as
-    /// [`blocking::session::verify`](crate::blocking::session::verify) does; its questions are errors in the server's log.
+    /// [`blocking::session::verify`](crate::blocking::session::verify) does.
     ///
     /// # Errors
     ///

@@ -12,16 +12,20 @@ pub(crate) const ALIVE: &str = "SELECT";
 pub(crate) const LOCK_TIMEOUT: &str =
     "SELECT setting FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'lock_timeout'";
 
-/// Fails with the answer in its text, which can be read without a prepared statement, which a pooler may not track.
-pub(crate) fn say(expression: &str) -> String {
-    format!("SELECT CAST(pg_catalog.concat('{SAID}',{expression},'.') AS pg_catalog.int4)")
+/// The backend that serves the connection. Read inside a transaction, where a pooler keeps the backend between two messages.
+pub(crate) const PID: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS pg_catalog.text)";
+
+/// Fails with the marker if the condition is true: an answer without a prepared statement, which a pooler may not track. The expected
+/// answer is not an error, so it writes nothing into the server's log.
+pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
+    let marker = marker.text();
+    format!("SELECT CAST(CASE WHEN {condition} THEN '{marker}' ELSE '1' END AS pg_catalog.int4)")
 }
 
-/// What precedes the answer of [`say`]; a full stop follows it.
-pub(crate) const SAID: &str = "advisory:answer-";
-
-/// The backend that serves the connection.
-pub(crate) const PID: &str = "pg_catalog.pg_backend_pid()";
+/// Whether another backend serves the connection.
+pub(crate) fn is_not_backend(pid: u32) -> String {
+    format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {pid}")
+}
 
 /// Whether the server is a standby, whose locks sessions on the primary do not see.
 pub(crate) const IN_RECOVERY: &str = "pg_catalog.pg_is_in_recovery()";

@@ -8,6 +8,9 @@ use diesel::connection::SimpleConnection;
 use diesel::pg::PgConnection;
 use std::thread;
 
+/// Clippy's `result_large_err` begins at 128 bytes.
+const _: () = assert!(size_of::<session::OwnedLockError<PgConnection>>() < 128);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owned_lock_moves_to_a_thread_and_gives_its_connection_back() {
     let db = database().await;

@@ -5,7 +5,7 @@ use crate::lease::{database, expire, key};
 use crate::stopped::{Player, ROLE, URL};
 use advisory_runtime::lease::{Lease, Leases, Request, Table};
 use advisory_runtime::{Error, Pool as _, advisory_lock};
-use advisory_tests::Database;
+use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -284,6 +284,45 @@ async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back_and_the
     let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     assert!(Table::new().holds(&mut conn, &other).await.unwrap());
+}
+
+/// The body may have swallowed a rollback, and nobody can be asked.
+#[tokio::test]
+async fn an_ok_is_unknown_when_nobody_can_say_whether_the_completed_transaction_was_committed() {
+    let db = stage().await;
+    for (commits, is_settled) in [(true, true), (true, false), (false, false)] {
+        let proxy = Proxy::start(&db).await;
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+        let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
+        let every = if is_settled { 20 } else { 20_000 };
+        let request = key("k").keep(GENEROUS).renew(Duration::from_millis(every));
+        let mut held = leases.acquire(request).await.unwrap();
+        let lease = held.lease().clone();
+        let mut conn = db.connect().await;
+        let body = async {
+            let ended = conn.transaction(async |conn| {
+                lease.complete(conn).await?;
+                if commits { Ok(()) } else { Err(rolled_back()) }
+            });
+            assert_eq!(ended.await.is_ok(), commits);
+            // Once a renewal was told of the commit.
+            while is_settled && !format!("{lease:?}").contains("end: Done") {
+                db.run("SELECT 1").await;
+            }
+        };
+        held.run(body).await.unwrap();
+        proxy.refuse_connections().await;
+        proxy.cut_all();
+        let finished = held.finish(Ok::<_, Error>(())).await;
+        if is_settled {
+            finished.unwrap();
+        } else {
+            let error = finished.unwrap_err();
+            assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+            assert!(error.to_string().contains("under lease"), "{error}");
+        }
+        db.run("DELETE FROM advisory_lease").await;
+    }
 }
 
 /// A transaction that outlives the lease keeps others out with the row that it has locked; its rollback lets them in.

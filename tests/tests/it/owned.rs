@@ -68,7 +68,7 @@ async fn an_acquisition_that_fails_gives_the_connection_back() {
         let failed = session::acquire_owned(conn, request).await.unwrap_err();
         assert_eq!(failed.error.is_busy(), is_busy, "{failed:?}");
         assert_eq!(failed.to_string(), failed.error.to_string());
-        conn = failed.connection;
+        conn = *failed.connection;
         assert_eq!(pid_of(&mut conn).await, pid);
     }
     execute(&mut conn, "BEGIN").await.unwrap();
@@ -247,7 +247,7 @@ async fn check_says_whether_this_session_holds_every_key() {
         let failed = lock.release().await.err().unwrap();
         assert!(matches!(failed.error, Error::LockLost { .. }), "{failed:?}");
         // The session goes on, and holds nothing.
-        let mut conn = failed.connection;
+        let mut conn = *failed.connection;
         execute(&mut conn, "SELECT 1").await.unwrap();
     }
     // One of two keys.

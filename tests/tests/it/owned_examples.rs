@@ -25,7 +25,7 @@ async fn lead(
         let mut lock = loop {
             match session::acquire_owned(conn, Request::new(LEADER).wait(Wait::Never)).await {
                 Ok(lock) => break lock,
-                Err(failed) if failed.error.is_busy() => conn = failed.connection,
+                Err(failed) if failed.error.is_busy() => conn = *failed.connection,
                 Err(failed) => return Err(failed.into()),
             }
             tokio::select! {

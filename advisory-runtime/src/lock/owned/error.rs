@@ -14,8 +14,8 @@ use std::fmt;
 pub struct OwnedLockError<C> {
     /// What happened.
     pub error: Error,
-    /// The connection, without the lock.
-    pub connection: C,
+    /// The connection, without the lock. In a box, so that a `Result` with this error is not as large as a connection.
+    pub connection: Box<C>,
 }
 
 impl<C> From<OwnedLockError<C>> for Error {
