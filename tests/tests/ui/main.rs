@@ -3,7 +3,9 @@
 //! a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
 
 mod dependencies;
+mod map;
 mod packages;
+mod prose;
 mod suggestions;
 
 use std::path::{Path, PathBuf};
