@@ -3,7 +3,7 @@
 use diesel::pg::Pg;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-/// A connection on which locks can be taken: an [`AsyncPgConnection`], or one that a pool lends.
+/// A connection on which locks can be taken: an [`AsyncPgConnection`], or one from a pool.
 ///
 /// Bound generic functions by it (`C: Connection`): it implies what queries need, and gives the lock a way to cancel a
 /// statement that a dropped future leaves behind. Under the features `bb8` and `deadpool` the connections of these pools implement it,
@@ -35,7 +35,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 #[cfg_attr(
     not(all(feature = "bb8", feature = "deadpool")),
     diagnostic::on_unimplemented(
-        note = "for a pooled connection switch on the feature `bb8` or `deadpool` of `advisory-runtime`"
+        note = "for a pooled connection, enable the feature `bb8` or `deadpool` of `advisory-runtime`"
     )
 )]
 pub trait Connection: AsyncConnection<Backend = Pg> {

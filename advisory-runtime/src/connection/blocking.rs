@@ -3,7 +3,7 @@
 use diesel::connection::LoadConnection;
 use diesel::pg::{Pg, PgConnection};
 
-/// A blocking connection on which locks can be taken: a [`PgConnection`], or one that a pool lends.
+/// A blocking connection on which locks can be taken: a [`PgConnection`], or one from a pool.
 ///
 /// Under the feature `r2d2` the connections of its pools implement it, whichever manager opens them. A wrapper of your own implements it by
 /// handing out the connection inside.
@@ -17,7 +17,7 @@ use diesel::pg::{Pg, PgConnection};
 #[cfg_attr(
     not(feature = "r2d2"),
     diagnostic::on_unimplemented(
-        note = "for a pooled connection switch on the feature `r2d2` of `advisory-runtime`"
+        note = "for a pooled connection, enable the feature `r2d2` of `advisory-runtime`"
     )
 )]
 pub trait Connection: LoadConnection<Backend = Pg> {
