@@ -30,7 +30,7 @@ diesel::table! {
 
 const SCHEMA: &str = "CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)";
 
-/// An account's balance. A function that changes one holds this lock, wherever that is in the program.
+/// An account's balance. Whoever changes one holds this lock, wherever that is in the program.
 #[derive(LockKey)]
 #[lock_key("account:<id>")]
 struct AccountLock {

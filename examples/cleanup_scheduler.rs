@@ -72,7 +72,7 @@ const INSTANCES: usize = 10;
 
 const EXPIRE: &str = "INSERT INTO idempotency_keys SELECT key, now() - interval '1 day' FROM generate_series(1, 250) AS key";
 
-/// A request is at work on one of the keys, so that the instance that cleans up waits for it while the other instances ask.
+/// A request is at work on one of the keys, so that whoever cleans up waits for it while the other instances ask.
 const REQUEST: &str = "BEGIN; SELECT FROM idempotency_keys WHERE id = 1 FOR UPDATE";
 
 /// The timers of all instances ring: what `clean_up` gave each of them.

@@ -1,4 +1,4 @@
-//! A process that is suspended loses its lease without noticing, wakes up, and writes: what keeps its write out?
+//! A process that stands still loses its lease without noticing, wakes up, and writes: what keeps its write out?
 //!
 //! `cargo run --example fenced_report` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the process that is
 //! stopped is this program once more. The functions to look at are `publish` and `write` in `reports`; this file stops and resumes.
@@ -104,7 +104,7 @@ async fn publish(pool: Pool<AsyncPgConnection>, author: &'static str) -> Outcome
             Err(error) => return Err(error.into()),
         }
     }
-    println!("{author:<8}learned that {lost} of its leases were lost");
+    println!("{author:<8}was told that {lost} of its leases were lost");
     Ok(())
 }
 
@@ -115,7 +115,7 @@ fn is_lost(error: &anyhow::Error) -> bool {
     )
 }
 
-/// Killed when it is dropped, which also ends one that is suspended.
+/// Killed when it is dropped, which also ends one that stands still.
 struct Process(Child);
 
 impl Process {

@@ -94,7 +94,7 @@ async fn generate_rest(
     schedule_id: Uuid,
     to: NaiveDate,
 ) -> Result<(), EventError> {
-    // Looked at again: the call that had the lock before may have generated them.
+    // Looked at again: whoever had the lock before may have generated them.
     let from = generated_to(conn, schedule_id).await?;
     if from >= to {
         return Ok(());

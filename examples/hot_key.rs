@@ -3,7 +3,7 @@
 //! `cargo run --example hot_key` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! A pool of 8 connections; 64 clients make 1,000 calls on one key, each of which holds it for two milliseconds; meanwhile one
 //! client after the other works on a key of its own. What is shown is how long those take, the pool included. A number behind
-//! `--` is the number of calls instead of 1,000.
+//! `--` is how many calls there are in place of 1,000.
 
 #![allow(clippy::print_stdout, reason = "the figures are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]

@@ -23,7 +23,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 const NAME: &str = "LEADER_NAME";
 const URL: &str = "LEADER_DATABASE_URL";
 
-/// How long after a leader has stopped another one leads.
+/// So long after a leader has stopped another one leads.
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -111,7 +111,7 @@ async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
     match ended? {}
 }
 
-/// Writes again and again, and notes the outcome.
+/// Writes again and again, and notes what became of it.
 async fn work(pool: Pool<AsyncPgConnection>, name: String, term: Lease) {
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     loop {

@@ -1,4 +1,4 @@
-//! Several processes sync the chunks of a matrix, and one of them is killed in the middle: what happens to its chunk?
+//! Several processes sync the chunks of a matrix, and one of them is killed in the middle: what becomes of its chunk?
 //!
 //! `cargo run --example sync_workers` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the workers are this
 //! program once more. The part to look at is `worker`; this file starts them, kills one, and counts.

@@ -1,8 +1,8 @@
 //! The lock sites of this program, for its own tests.
 //!
 //! Every use of the attribute, of `#[derive(LockKey)]` and of `lock_key!` leaves a record in the program, also where the
-//! function is never called. The compiler reports collisions inside one crate; a test that calls [`assert_no_collisions`] reports
-//! those between crates:
+//! function is never called. The compiler tells of collisions inside one crate; a test that calls [`assert_no_collisions`] tells
+//! of those between crates:
 //!
 //! ```no_run
 //! // In a `#[test]` of the program, with `use your_crate as _;` where it uses nothing else of it:
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Leases are among the sites, and compared with each other by the texts of their keys. They never meet advisory locks, which are
-//! numbers, so one name for a lease and an advisory lock is reported too. A declared lock can be used as either and is compared as both.
+//! numbers, so one name for a lease and an advisory lock is told too. A declared lock can be used as either and is compared as both.
 //!
 //! What no list of sites can tell is the order in which they are called: debug builds record it, and a test that calls
 //! [`assert_lock_order`] fails where two calls could wait for each other.
@@ -33,7 +33,7 @@ pub use {
 pub enum InventoryError {
     /// The program's own file could not be read.
     Unreadable(std::io::Error),
-    /// A record in it that this version cannot read.
+    /// A record in it is none that this version can read.
     Record(advisory_pattern::RecordError),
     /// Locks that can collide, as a text that names both places and a key that both can render.
     Collisions(Vec<String>),

@@ -34,7 +34,7 @@
 //! | store a lock, or move it to a task | [`session::acquire_owned`] |
 //! | hold a key for longer than a connection | [`lease`]: for a time, under a token that grows |
 //! | require the lock of a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
-//! | share out the rows of a table | [`claim`]: jobs and checkpoints that one worker at a time takes, for a limited time |
+//! | share out the rows of a table | [`claim`]: jobs and checkpoints that one worker at a time takes, for so long |
 //! | run Diesel's migrations in one process at a time | [`migrations`] |
 //! | see who holds what | [`monitor`], and [`guide::watching`] for spans and metrics |
 //! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
@@ -44,7 +44,7 @@
 //!
 //! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
 //! [`macro@LockKey`] declares a lock once, as a type; [`lock_key!`] gives the [`Key`] of a pattern to code outside an
-//! attribute; [`macro@KeyPart`] lets a newtype be part of a key; [`migration`] gives other programs the same numbers in SQL;
+//! attribute; [`macro@KeyPart`] lets a newtype stand in a key; [`migration`] gives other programs the same numbers in SQL;
 //! [`well_known`] has those of other tools.
 //! Keys that can collide are a compile error inside one crate; [`inventory`] has the sites of the whole program.
 //!
@@ -53,9 +53,9 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `diesel-async` (on by default) | the attribute on `async fn`, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
-//! | `bb8`, `deadpool` | [`Connection`] for the connections of these pools |
+//! | `bb8`, `deadpool` | [`Connection`] for what these pools lend |
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
-//! | `r2d2` | [`blocking::Connection`] for the connections of its pools |
+//! | `r2d2` | [`blocking::Connection`] for what its pools lend |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 //! | `migrations` | [`migrations`]: Diesel's migrations, run by one process at a time |
 //! | `tracing`, `metrics` | a span for each lock and events; counters and histograms: see [`guide::watching`] |

@@ -30,14 +30,14 @@
 //! ```
 //!
 //! Or run the constants in a transaction. The functions are made in the first schema of the `search_path`, and then granted to
-//! the roles that call them:
+//! whoever calls them:
 //!
 //! ```sql
 //! GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;
 //! ```
 //!
 //! PUBLIC may not, for HTTP gateways publish what their role may call, and who may take a lock on any key can stop those who need
-//! it. Each function is independent: a grant on one is enough. They run with the caller's rights and a pinned `search_path`.
+//! it. Each function stands alone: a grant on one is enough. They run with the caller's rights and a pinned `search_path`.
 //!
 //! # Locking
 //!

@@ -16,7 +16,7 @@ pub enum Shown {
     /// The key pattern, which is the same for all its keys.
     #[default]
     Pattern,
-    /// The rendered key. It can be personal data, such as an address, and anyone who sees the queries of a server or its log sees it.
+    /// The rendered key. It can be personal data, such as an address, and whoever sees the queries of a server or its log sees it.
     Key,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn name(pattern: &'static str, keys: &[Key]) -> Option<Cow<'static, s
 /// What the comment begins with.
 pub(crate) const START: &str = "/*advisory:";
 
-/// The server cuts what it shows of a query, by default at 1,024 bytes; the keys behind the comment must be visible too.
+/// The server cuts what it shows of a query, by default at 1,024 bytes; the keys behind the comment are to be seen too.
 pub(crate) const LONGEST: usize = 200;
 
 /// The end of a text that is longer.

@@ -29,7 +29,7 @@ diesel::table! {
 pub(crate) struct Reports {
     pub(crate) pool: Pool<AsyncPgConnection>,
     pub(crate) author: &'static str,
-    /// Where the outcome of a write is reported, because nobody may be there any more who waits for it.
+    /// Where it is said what became of a write, for nobody may be there any more who waits for it.
     pub(crate) log: UnboundedSender<String>,
 }
 

@@ -57,7 +57,7 @@ pub(crate) async fn run(url: &str, worker: &str, matrix_id: i64) -> Result<(), E
         }
         for chunk in chunks {
             match sync(&pool, worker, matrix_id, &chunk).await {
-                // It was stopped for too long: the process that has the chunk now syncs it.
+                // It was stopped for too long: whoever has the chunk now syncs it.
                 Err(Error::LockLost { .. }) => {}
                 synced => synced?,
             }

@@ -106,9 +106,9 @@ impl<T: Claim> Fails for T where
 /// That a table has the column.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "the table has no `failed_at` column, so its rows cannot fail",
+    message = "the table has no column for the time of a failure, so that its rows can't fail",
     label = "no `failed_at`",
-    note = "write `#[claim(failed_at = column)]`, or give the row back with `claim::release`"
+    note = "write `#[claim(failed_at = column)]`, or give the row back by `claim::release`"
 )]
 pub trait There {}
 
@@ -128,9 +128,9 @@ pub trait KeyColumns<Table> {
 /// What Diesel says of a column that always has a value: no row is found by NULL.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "a column of the key can be NULL, and NULL finds no row",
+    message = "a column of the key can be NULL, and no row is found by NULL",
     label = "the key begins here",
-    note = "make it `NOT NULL` in the table, and not `Nullable` in `diesel::table!`"
+    note = "have it `NOT NULL` in the table, and not `Nullable` in `diesel::table!`"
 )]
 pub trait NeverNull {}
 
@@ -148,8 +148,8 @@ impl<Table, C: Column<Table = Table, SqlType: SqlType<IsNull: NeverNull>>> KeyCo
 
 /// Values that Diesel takes for a key's columns: `42`, or `(matrix_id, &chunk_hash)`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a value of the key `{K}`",
-    label = "expected a value that Diesel accepts for the key's column, or a tuple for several columns"
+    message = "`{Self}` is no value of the key `{K}`",
+    label = "expected what Diesel takes for the key's columns, several as a tuple in their order"
 )]
 pub trait KeyValue<K> {
     /// The values as SQL.

@@ -3,7 +3,7 @@
 use diesel::pg::Pg;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-/// A connection on which locks can be taken: an [`AsyncPgConnection`], or one from a pool.
+/// A connection on which locks can be taken: an [`AsyncPgConnection`], or one that a pool lends.
 ///
 /// Bound generic functions by it (`C: Connection`): it implies what queries need, and gives the lock a way to cancel a
 /// statement that a dropped future leaves behind. Under the features `bb8` and `deadpool` the connections of these pools implement it,

@@ -3,7 +3,7 @@
 use diesel::connection::LoadConnection;
 use diesel::pg::{Pg, PgConnection};
 
-/// A blocking connection on which locks can be taken: a [`PgConnection`], or one from a pool.
+/// A blocking connection on which locks can be taken: a [`PgConnection`], or one that a pool lends.
 ///
 /// Under the feature `r2d2` the connections of its pools implement it, whichever manager opens them. A wrapper of your own implements it by
 /// handing out the connection inside.

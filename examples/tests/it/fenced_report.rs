@@ -1,4 +1,4 @@
-//! Is the late write of a process that was suspended refused by the fence, and does it pass without one?
+//! Is the late write of a process that stood still refused by the fence, and does it pass without one?
 
 #[test]
 fn the_late_write_of_a_process_that_stood_still_is_refused_by_the_fence() {
@@ -18,10 +18,10 @@ fn the_late_write_of_a_process_that_stood_still_is_refused_by_the_fence() {
             "first   holds both leases, and is stopped",
             "second  2026-10 written",
             "second  2026-11 written",
-            "second  learned that 0 of its leases were lost",
+            "second  was told that 0 of its leases were lost",
             "first   wakes up",
             "first   2026-10 written",
-            "first   learned that 2 of its leases were lost",
+            "first   was told that 2 of its leases were lost",
             "",
             "month    fence  author  token",
         ],

@@ -74,7 +74,7 @@ async fn a_backend_that_reads_the_call_behind_its_cancel_request_leaves_the_queu
     // Time itself is the subject: the first request is sent meanwhile, and the second one is not.
     db.run("SELECT pg_sleep(0.08)").await;
     signal("-CONT");
-    until_ended(&db, pid, "dropped while its backend was suspended").await;
+    until_ended(&db, pid, "dropped while its backend stood still").await;
     finish(held).await;
     db.until_quiet().await;
 }

@@ -1,4 +1,4 @@
-//! What others see of a lock: its key pattern behind the application name of each session that holds it or waits for it.
+//! What others see of a lock: its key pattern behind the application name of whoever holds it or waits for it.
 
 use crate::bookings::{book, database, key_of};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
