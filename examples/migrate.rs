@@ -49,7 +49,7 @@ async fn main() -> Outcome<()> {
     start(true).await
 }
 
-/// Starts the processes, shows what they do, and says what came of it.
+/// Starts the processes, shows what they do, and prints the result.
 async fn start(kills: bool) -> Outcome<()> {
     let db = Database::try_create().await?;
     let bars = MultiProgress::new();

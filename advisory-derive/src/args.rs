@@ -62,7 +62,7 @@ pub(crate) struct Args {
     pub(crate) poll: Option<Duration>,
     pub(crate) permits: Option<LitInt>,
     pub(crate) on_held: Option<TokenStream>,
-    /// Makes the function's error of the lock's.
+    /// Converts the lock's error to the function's.
     pub(crate) err: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
     /// For a lease, as are `renew`, `keep` and `pool`.
@@ -184,7 +184,7 @@ impl Args {
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
             if let Some(TokenTree::Ident(word)) = &name
-                && argument::meant(&word.to_string()) == Some("key")
+                && argument::suggestion(&word.to_string()) == Some("key")
             {
                 args.given.push(("key".to_owned(), word.span()));
             }
@@ -288,7 +288,7 @@ mod tests {
     use super::{ADVISORY_LOCK, Args};
     use crate::errors::Errors;
 
-    /// An argument that is accepted and not read would change no lock, and say nothing.
+    /// An argument that is accepted but not read would have no effect and give no error.
     #[test]
     fn every_known_argument_is_implemented() {
         for name in ADVISORY_LOCK {

@@ -31,7 +31,7 @@ struct Place {
     // The fields that differ most often come first: a thousand sites need half a million comparisons.
     line: usize,
     column: usize,
-    /// ``fn `settle` ``; distinguishes functions that one `macro_rules!` made of one span.
+    /// ``fn `settle` ``; distinguishes functions that one `macro_rules!` emits with one span.
     item: String,
     file: String,
     /// A compiler process has one crate, but some tools run several in one process.

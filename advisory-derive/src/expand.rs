@@ -168,7 +168,7 @@ fn begin(
     )
 }
 
-/// The same with a connection for each try, which is dropped before the pause behind it.
+/// The same with a connection for each try, which is dropped before the pause after it.
 fn poll(
     site: &Site,
     parts: &Parts,

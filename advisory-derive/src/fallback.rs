@@ -1,4 +1,4 @@
-//! The function as it is emitted beside the errors, so that neither its callers nor its body fail too.
+//! The function as it is emitted together with the errors, so that neither its callers nor its body fail too.
 
 use crate::args::key::KeyArg;
 use crate::args::{ADVISORY_LOCK, Args};
@@ -57,7 +57,7 @@ fn bindings(args: &Args, body: &Group, form: Form) -> TokenStream {
     let is_async = form != Form::Blocking;
     if let Some(conn) = &args.conn
         && !args.is_lease()
-        && let Some(taken) = taken(conn, is_async)
+        && let Some(taken) = connection_expression(conn, is_async)
     {
         let name = Ident::new("conn", Span::call_site());
         let result = quote_spanned!(here=>
@@ -83,7 +83,7 @@ fn bindings(args: &Args, body: &Group, form: Form) -> TokenStream {
 }
 
 /// The expression that gives the connection, with what it lacks; `None` for a place, which has its own name.
-fn taken(conn: &TokenStream, is_async: bool) -> Option<TokenStream> {
+fn connection_expression(conn: &TokenStream, is_async: bool) -> Option<TokenStream> {
     let place = without_borrow(conn);
     if names_pool(conn) {
         return Some(if is_async {

@@ -45,7 +45,7 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
         Some(other) => {
             return Err(Error::new(
                 other.span(),
-                "`#[advisory_lock]` goes on a function with a body: the PostgreSQL implementation, not the trait",
+                "`#[advisory_lock]` needs a function with a body: write it in the PostgreSQL implementation, not in the trait",
             ));
         }
         None => return Err(Error::new(Span::call_site(), NOT_A_FUNCTION)),
@@ -64,7 +64,7 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
         .iter()
         .find(|token| is_word(token, "const"));
     if let Some(constant) = constant {
-        let message = "a locked function asks the server, which a `const fn` can't do: write `fn`, or `async fn`";
+        let message = "a `const fn` cannot take a lock: write `fn` or `async fn`";
         return Err(Error::new(constant.span(), message));
     }
     let mut rest = tokens.drain(keyword..).skip(1);
@@ -108,7 +108,7 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     })
 }
 
-const NOT_A_FUNCTION: &str = "`#[advisory_lock]` goes on a function: expected `fn`";
+const NOT_A_FUNCTION: &str = "expected a function: `#[advisory_lock]` needs `fn`";
 
 /// What to say of an item that is not a function, by its first keyword.
 fn not_a_function(tokens: &[TokenTree]) -> String {
@@ -116,7 +116,7 @@ fn not_a_function(tokens: &[TokenTree]) -> String {
     if has("impl") {
         format!("{NOT_A_FUNCTION}; write it on each method that needs the lock")
     } else if has("struct") {
-        format!("{NOT_A_FUNCTION}; to declare a lock as a type write `#[derive(LockKey)]`")
+        format!("{NOT_A_FUNCTION}; to declare a lock as a type, write `#[derive(LockKey)]`")
     } else {
         NOT_A_FUNCTION.to_owned()
     }
@@ -127,7 +127,7 @@ fn hidden_async(output: &TokenStream, params: &TokenStream) -> Option<&'static s
     if mentions(output, "Future") || mentions(output, "BoxFuture") {
         return Some("returns a future");
     }
-    mentions(params, "AsyncPgConnection").then_some("is not `async`, and its connection is")
+    mentions(params, "AsyncPgConnection").then_some("has an async connection but is not `async`")
 }
 
 /// The tokens after `->`, up to a `where` clause.
@@ -146,14 +146,14 @@ fn output(written: TokenStream, name: Span) -> Result<Type, Error> {
     if written.is_empty() {
         return Err(Error::new(
             name,
-            "a locked function returns `Result`, since taking the lock can fail: write `-> QueryResult<()>`, or a `Result` \
+            "a locked function must return a `Result`, because acquiring the lock can fail: write `-> QueryResult<()>`, or a `Result` \
              with your own error type",
         ));
     }
     let ty = syn::parse2(written)?;
     if cannot_be_result(&ty) {
         let message = format_args!(
-            "a locked function returns `Result`, since taking the lock can fail: write `-> QueryResult<{}>`, or a `Result` \
+            "a locked function must return a `Result`, because acquiring the lock can fail: write `-> QueryResult<{}>`, or a `Result` \
              with your own error type",
             spelled(&ty.to_token_stream())
         );

@@ -49,7 +49,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
                 let (text, variant) = (rendered_variant(variant, errors), &variant.ident);
                 if let Some((_, other)) = texts.iter().find(|(earlier, _)| *earlier == text) {
                     let wanted = format_args!(
-                        "`{variant}` renders as `{other}` does: give each variant a text of its own"
+                        "`{variant}` and `{other}` render as the same text: write `#[key_part(\"…\")]` on one of them"
                     );
                     errors.at(variant.span(), wanted);
                 }
@@ -63,8 +63,8 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         }
         _ => {
             let wanted = format_args!(
-                "`{name}` has no one text: `KeyPart` is derived for a struct with one field and for an enum whose variants have none; \
-                 write a placeholder for each value that belongs to the key"
+                "`{name}` does not render as one text: derive `KeyPart` for a struct with one field or an enum without fields, or \
+                 write a placeholder for each value"
             );
             errors.at(name.span(), wanted);
             return None;

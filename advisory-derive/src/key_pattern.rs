@@ -52,7 +52,7 @@ impl KeyPattern {
             if let Some(odd) = placeholder.path.iter().find(|step| !is_step(step)) {
                 errors.at(
                     span,
-                    format_args!("`<{}>`: `{odd}` is no name", placeholder.source),
+                    format_args!("`<{}>`: `{odd}` is not a name", placeholder.source),
                 );
                 continue;
             }
@@ -74,7 +74,7 @@ impl KeyPattern {
             errors.at(
                 span,
                 format_args!(
-                    "`{word}` is text in this key, which is one lock for all values: write `<{word}>`, or say why it is text with \
+                    "`{word}` is plain text in this key, so all values share one lock: write `<{word}>`, or give a reason with \
                      `allow_ambiguous = \"…\"`"
                 ),
             );
@@ -89,7 +89,7 @@ impl KeyPattern {
             let help = &ambiguity.help;
             errors.at(
                 span,
-                format_args!("different values can render one key: {ambiguity}; {help}"),
+                format_args!("different values can render the same key: {ambiguity}; {help}"),
             );
         }
     }
@@ -284,7 +284,7 @@ pub(crate) fn check_with<'a>(
         if !patterns.iter().any(|pattern| pattern.has_root(name)) {
             errors.at(
                 name.span(),
-                format_args!("`{name}` stands in no key: write `<{name}>` where it belongs"),
+                format_args!("`{name}` is not used in a key: write `<{name}>` where it belongs"),
             );
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         errors.at(
             name.span(),
             format_args!(
-                "`{name}` is no struct: a declared lock is a struct with the key's values as fields"
+                "`{name}` is not a struct: declare the lock as a struct with the key's values as fields"
             ),
         );
         return None;
@@ -52,7 +52,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         errors.at(
             name.span(),
             format_args!(
-                "`{name}` has no names for its fields: write `struct {name} {{ id: … }}` and `<id>`"
+                "the fields of `{name}` have no names: write `struct {name} {{ id: … }}` and `<id>`"
             ),
         );
         return None;
@@ -72,11 +72,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         known: Some(fields.collect()),
         has_self: false,
     };
-    lock.check(
-        &names,
-        "several locks, and a declared lock is one: name a single value",
-        errors,
-    );
+    lock.check(&names, "several locks: name a single value", errors);
 
     let purpose = input.attrs.iter().map(ToTokens::to_token_stream).collect();
     let purpose = record::purpose(&purpose);
@@ -134,7 +130,7 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     };
     lock.check(
         &names,
-        "several keys, and `lock_key!` is one: call it for each element",
+        "several keys: call `lock_key!` for each element",
         errors,
     );
     let record = lock.record(Kind::Macro, "lock_key!".to_owned(), None, &names, errors);
@@ -176,7 +172,7 @@ impl PatternAndArgs {
             let text = literal.value();
             errors.at(
                 at,
-                format_args!("the pattern has no name: write `\"{text}\"` alone"),
+                format_args!("expected only the key pattern: write `\"{text}\"`"),
             );
         }
         if let Some(TokenTree::Punct(punct)) = tokens.next()
@@ -184,7 +180,7 @@ impl PatternAndArgs {
         {
             errors.at(
                 punct.span(),
-                "expected `,` and an argument behind the key pattern",
+                "expected `,` and an argument after the key pattern",
             );
         }
         let args = Args::parse(tokens.collect(), known, errors);

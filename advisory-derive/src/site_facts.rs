@@ -1,4 +1,4 @@
-//! What is known of a lock site while compiling: its record holds it, and collisions are found by it.
+//! What the macro knows about a lock site: the content of its record, compared to find collisions.
 
 use crate::args::choice::Scope;
 use crate::tokens::{first_span, split_at_commas};

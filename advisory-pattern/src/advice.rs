@@ -1,4 +1,4 @@
-//! What is to be written where two locks collide?
+//! What should the user write when two locks collide?
 //!
 //! Each option is tried before it is offered: with it, the two no longer collide, and the lock that it changes collides with no other
 //! known lock. The shape of a placeholder comes first, because it changes no key. A new word changes keys, so it is for the pattern
@@ -68,7 +68,7 @@ impl Edit {
     }
 }
 
-/// Says what to write where two locks collide; `others` are the other locks known, of which none may collide with what is written.
+/// Says what to write when two locks collide; `others` are the other locks known, of which none may collide with what is written.
 #[must_use]
 pub fn advice<'a>(
     collision: &Collision,
@@ -83,15 +83,15 @@ pub fn advice<'a>(
     };
     match collision {
         Collision::Key(_) | Collision::Lease(_) => advisor.of_keys(),
-        Collision::Name(_) => advisor.of_a_name(),
+        Collision::Name(_) => advisor.for_name(),
         Collision::Number(_) => Advice::of(
-            "if they are one lock, give both the same `name = \"…\"`; if not, take another number",
+            "if they are one lock, give both the same `name = \"…\"`; if not, use another number",
         ),
         Collision::Permits(_) => {
-            Advice::of("one name is one lock: write the same `permits` at both, or at neither")
+            Advice::of("a name is one lock: write the same `permits` at both, or at neither")
         }
         Collision::Scopes(_) => Advice::of(
-            "one name is one lock: write `scope = \"lease\"` at both or at neither, or another name",
+            "a name is one lock: write `scope = \"lease\"` at both or at neither, or another name",
         ),
     }
 }
@@ -228,7 +228,7 @@ impl Advisor<'_> {
         }
     }
 
-    /// A name for both, and where it is to be written.
+    /// A name for both, and where to write it.
     fn shared_name(&self) -> Option<(String, Vec<Edit>)> {
         let edit = |is_here: bool, name: &str| Edit {
             is_here,

@@ -1,4 +1,4 @@
-//! How do two locks collide, and what is said about it?
+//! How do two locks collide, and what does the message say?
 
 use std::fmt;
 
@@ -32,13 +32,12 @@ impl fmt::Display for Collision {
                 f,
                 "`{name}` names both, and the keys differ in text, shapes or derivation"
             ),
-            Self::Permits(name) => write!(
-                f,
-                "`{name}` names both, and they let a different number of holders in"
-            ),
+            Self::Permits(name) => {
+                write!(f, "`{name}` names both, with different numbers of permits")
+            }
             Self::Scopes(name) => write!(
                 f,
-                "`{name}` names a lease and an advisory lock, and who holds the one keeps nobody from the other"
+                "`{name}` names a lease and an advisory lock, which do not exclude each other"
             ),
         }
     }

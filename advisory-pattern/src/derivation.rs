@@ -38,7 +38,7 @@ impl Derivation {
         Self::Hashtextextended,
     ];
 
-    /// Gives the word that stands for the derivation in the attribute.
+    /// Gives the name of the derivation in the attribute.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Derivation {
         }
     }
 
-    /// Finds the derivation that a word in the attribute stands for.
+    /// Finds the derivation by its name in the attribute.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.name() == name)

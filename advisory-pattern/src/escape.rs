@@ -58,13 +58,13 @@ pub fn lower(text: &str, mut sink: impl FnMut(&str)) {
     let mut rest = text;
     while let Some(at) = rest.find(|c: char| c.is_ascii_uppercase()) {
         let (plain, upper) = rest.split_at(at);
-        let (letter, behind) = upper.split_at(1);
+        let (letter, after) = upper.split_at(1);
         if !plain.is_empty() {
             sink(plain);
         }
         let nth = usize::from(letter.as_bytes()[0] - b'A');
         sink(&LETTERS[nth..=nth]);
-        rest = behind;
+        rest = after;
     }
     if !rest.is_empty() {
         sink(rest);

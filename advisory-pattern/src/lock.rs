@@ -93,7 +93,7 @@ impl Lock {
     /// Finds out how this lock collides with one of another site. `None`: they are one lock on purpose, or always different.
     ///
     /// They are one lock when they have the same name and the same key: text, shapes, filters and, except for leases, derivation. The
-    /// names of placeholders do not matter. Two equal keys without a name collide: sharing is said, not guessed.
+    /// names of placeholders do not matter. Two equal keys without a name collide: sharing is declared, not guessed.
     #[must_use]
     pub fn collision(&self, there: &Self) -> Option<Collision> {
         let comparison = self.space.comparison(there.space);

@@ -32,8 +32,8 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
         from[*held].push(edge);
     }
     let next = |edge: usize| {
-        let behind = from[ends[edge].1].iter().copied();
-        behind.filter(move |next| !(edges[edge].asked.is_shared && edges[*next].held.is_shared))
+        let successors = from[ends[edge].1].iter().copied();
+        successors.filter(move |next| !(edges[edge].asked.is_shared && edges[*next].held.is_shared))
     };
     let mut lock_cycles = BTreeSet::new();
     let mut cycles = Vec::new();
@@ -62,8 +62,8 @@ fn shortest_cycle<I: Iterator<Item = usize>>(
     let mut before = vec![None; edges];
     let mut queue = VecDeque::from([start]);
     while let Some(edge) = queue.pop_front() {
-        for behind in next(edge) {
-            if behind == start {
+        for successor in next(edge) {
+            if successor == start {
                 let mut cycle = vec![edge];
                 while let Some(edge) = before[*cycle.last()?] {
                     cycle.push(edge);
@@ -71,9 +71,9 @@ fn shortest_cycle<I: Iterator<Item = usize>>(
                 cycle.reverse();
                 return Some(cycle);
             }
-            if before[behind].is_none() {
-                before[behind] = Some(edge);
-                queue.push_back(behind);
+            if before[successor].is_none() {
+                before[successor] = Some(edge);
+                queue.push_back(successor);
             }
         }
     }
@@ -85,11 +85,11 @@ fn shortest_cycle<I: Iterator<Item = usize>>(
 pub fn message(cycle: &[&Edge]) -> String {
     let what = match cycle {
         [one] if one.held.is_shared && !one.asked.is_shared => format!(
-            "{} is asked for exclusively while it is held shared: two calls that both do so wait for each other",
+            "{} is requested exclusively while it is held shared: two calls that both do this wait for each other",
             one.asked
         ),
         [one] => format!(
-            "{} is asked for while another key of it is held: two calls with the keys the other way round wait for each other",
+            "{} is requested while another key of it is held: two calls in opposite order wait for each other",
             one.asked
         ),
         _ => "locks are taken in more than one order: calls can wait for each other".to_owned(),

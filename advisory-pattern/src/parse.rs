@@ -49,13 +49,13 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn read(&mut self) {
         if self.text.is_empty() {
-            let message = "empty key pattern: write the key's text, `\"nightly-report\"`";
+            let message = "the key pattern is empty: write a text such as `\"nightly-report\"`";
             self.refuse("", message);
         }
         if let Some(at) = self.text.find(char::is_control) {
             // A registry and a terminal cannot show it.
             let message =
-                "a control character can't stand in a key pattern: give it as a value, `<name>`";
+                "a key pattern cannot contain a control character: pass it as a value, `<name>`";
             self.refuse(&self.text[at..], message);
         }
         let mut rest = self.text;
@@ -63,9 +63,9 @@ impl<'a> Reader<'a> {
             let (plain, special) = rest.split_at(at);
             self.literal.push_str(plain);
             let before = &self.text[..self.text.len() - special.len()];
-            rest = if let Some(behind) = special.strip_prefix("<<") {
+            rest = if let Some(after) = special.strip_prefix("<<") {
                 self.literal.push('<');
-                behind
+                after
             } else if special.starts_with('<') {
                 self.bracket(special)
             } else if let Some((whole, name)) = foreign::read(special, before) {
@@ -107,27 +107,27 @@ impl<'a> Reader<'a> {
         let inner = &from[1..];
         let Some(end) = inner.find(['<', '>']) else {
             let message = format!(
-                "`{}` is not closed: write `>` behind the name, or `<<` for `<` itself",
+                "`{}` is not closed: write `>` after the name, or `<<` for a literal `<`",
                 short(from)
             );
             self.refuse(from, message);
             return "";
         };
-        let (source, behind) = inner.split_at(end);
-        if behind.starts_with('<') {
+        let (source, after) = inner.split_at(end);
+        if after.starts_with('<') {
             let open = &from[..=end];
             let message = format!(
-                "`{}` is not closed before the next `<`: write `>` behind the name, or `<<` for `<` itself",
+                "`{}` is not closed before the next `<`: write `>` after the name, or `<<` for a literal `<`",
                 short(open)
             );
             self.refuse(open, message);
-            return behind;
+            return after;
         }
         self.end_literal();
         if let Some(placeholder) = self.placeholders.read(&from[..end + 2], source) {
             self.parts.push(Part::Placeholder(placeholder));
         }
-        &behind[1..]
+        &after[1..]
     }
 
     /// Refuses a placeholder of another language, which would be text; `name` is the value's, if it says one.
@@ -138,7 +138,10 @@ impl<'a> Reader<'a> {
         };
         self.refuse(
             whole,
-            format!("`{}` is text in a key pattern: write {name}", short(whole)),
+            format!(
+                "`{}` is plain text in a key pattern: write {name}",
+                short(whole)
+            ),
         );
     }
 

@@ -59,7 +59,7 @@ impl Filter {
     /// Every filter, in the order they are listed to users.
     pub const ALL: [Self; 4] = [Self::Trim, Self::Lower, Self::Raw, Self::Display];
 
-    /// Gives the word that stands for the filter in a pattern.
+    /// Gives the name of the filter in a pattern.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Filter {
         }
     }
 
-    /// Finds the filter that a word in a pattern stands for.
+    /// Finds the filter by its name in a pattern.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|filter| filter.name() == name)

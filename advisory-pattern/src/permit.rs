@@ -9,7 +9,7 @@ use crate::derivation::leading;
 /// Comes before what is hashed. No text in UTF-8 has this byte, so that no key pattern renders what a permit is hashed from.
 const MARK: u8 = 0xFF;
 
-/// Gives the number of a lock's second permit, or of one behind it. The first permit is the lock's own key.
+/// Gives the number of a lock's second permit, or of a later one. The first permit is the lock's own key.
 ///
 /// The first 8 bytes, big-endian, of the SHA-256 of the byte `FF` and `<permit>:<key>`, where `key` is the lock's own key in digits: `42`,
 /// `(7, 3)`. A permit does not depend on how many there are, so that the permits of one number of them are among those of a greater one.

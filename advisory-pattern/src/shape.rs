@@ -66,7 +66,7 @@ impl Shape {
         Self::Raw,
     ];
 
-    /// Gives the word that stands for the shape in a pattern.
+    /// Gives the name of the shape in a pattern.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ impl Shape {
         }
     }
 
-    /// Finds the shape that a word in a pattern stands for.
+    /// Finds the shape by its name in a pattern.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|shape| shape.name() == name)

@@ -169,9 +169,9 @@ impl fmt::Write for KeyText<'_> {
 /// assert_eq!(AccountLock { id }.key(), lock_key!("account:<id: int>", name = "account"));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no key of an advisory lock",
+    message = "`{Self}` is not a lock key",
     label = "expected an `i64`, a pair `(i32, i32)`, or a type with `#[derive(LockKey)]`",
-    note = "to lock on a text or on several values write a key pattern: `key = \"account:<id>\"`"
+    note = "to lock a text or several values, write a key pattern: `key = \"account:<id>\"`"
 )]
 pub trait LockKey {
     /// The number, or the two numbers, given to `pg_advisory_*`.

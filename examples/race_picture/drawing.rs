@@ -20,7 +20,7 @@ const ROW: f64 = 22.0;
 const HEAD: f64 = 34.0;
 const GAP: f64 = 22.0;
 
-/// Colours that people with any colour vision tell apart (<https://jfly.uni-koeln.de/color/>).
+/// Colours that people with any colour vision can distinguish (<https://jfly.uni-koeln.de/color/>).
 const STYLE: &str = "
 text { font: 13px sans-serif; fill: #24292f }
 .head { font-weight: bold }

@@ -40,7 +40,7 @@ impl Account {
         if let Some((uid, gid)) = self.other {
             command.uid(uid).gid(gid);
         }
-        // The folder that we stand in may be closed to the other user.
+        // The current folder may be closed to the other user.
         command.current_dir("/").stdin(Stdio::null());
         command
     }

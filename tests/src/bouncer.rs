@@ -1,4 +1,4 @@
-//! What stands between a program and its server where connections are pooled: a real pgbouncer.
+//! The pooler between a program and its server: a real pgbouncer.
 
 use std::env;
 use std::ffi::OsString;

@@ -37,7 +37,7 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// When there is no server to be had: the text says what to do. For tests; examples use [`Self::try_create`].
+    /// When no server is available: the text says what to do. For tests; examples use [`Self::try_create`].
     pub async fn create() -> Self {
         match Self::try_create().await {
             Ok(database) => database,
@@ -64,7 +64,7 @@ impl Database {
         })
     }
 
-    /// How long its `until_…` wait, in place of half a minute: for a state that is not to come.
+    /// How long its `until_…` wait, instead of half a minute: for a state that must not occur.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -197,7 +197,7 @@ async fn open(url: &str) -> Result<(Client, JoinHandle<()>), HarnessError> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.map_err(|error| {
         HarnessError::new(format!("connecting to PostgreSQL: {}", chain(&error)))
     })?;
-    // The connection's errors reach the client's calls too, where they are told.
+    // The connection's errors reach the client's calls too, where they are reported.
     Ok((client, tokio::spawn(async move { drop(connection.await) })))
 }
 

@@ -8,8 +8,8 @@ use tokio_postgres::SimpleQueryMessage;
 
 use crate::Database;
 
-/// How long a waiter may take to show up, and what was given up to be gone: a guard against hanging, longer than a machine with
-/// much to do stands still.
+/// How long a waiter may take to show up, and what was given up to be gone: a guard against hanging, longer than a
+/// busy machine stalls.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Between two poll at the server.
@@ -168,7 +168,7 @@ impl Database {
     /// Runs statements on the observer's connection. (Not `execute`: that is a method of every type under `RunQueryDsl`.)
     ///
     /// In a transaction that they begin, the observer sees `pg_stat_activity` as it was at its first look: what waits for a backend's
-    /// state waits in vain. Begin it on another connection.
+    /// state waits forever. Begin it on another connection.
     ///
     /// # Panics
     ///

@@ -17,7 +17,7 @@ impl OwnServer {
     ///
     /// # Panics
     ///
-    /// When there is no server to be had: the text says what to do.
+    /// When no server is available: the text says what to do.
     pub async fn start() -> Self {
         match blocking(|| Server::start("primary", None)).await {
             Ok(server) => Self(Arc::new(server)),

@@ -191,7 +191,7 @@ impl Proxy {
         });
     }
 
-    /// Breaks every connection that there is, wherever it stands; new ones are accepted.
+    /// Breaks every open connection, at any point; new ones are accepted.
     pub fn cut_all(&self) {
         self.record.cuts.send_modify(|cuts| *cuts += 1);
     }
@@ -290,7 +290,7 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
             .await
             .map(drop);
     }
-    // The start-up is answered too, and is no round trip.
+    // The start-up is answered too, and is not a round trip.
     let exchange = Mutex::new(Exchange {
         owed: VecDeque::from([false]),
         asks: false,

@@ -15,7 +15,7 @@ impl Standby {
     ///
     /// # Panics
     ///
-    /// When there is no server to be had: the text says what to do.
+    /// When no server is available: the text says what to do.
     pub async fn start() -> Self {
         let started = spawn_blocking(|| Server::start("standby", None)).await;
         match started.map_err(|error| HarnessError::new(format!("starting a standby: {error}"))) {

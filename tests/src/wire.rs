@@ -1,4 +1,4 @@
-//! How are PostgreSQL's messages told apart? The framing of protocol version 3, and where it is spoken.
+//! How are PostgreSQL's messages distinguished? The framing of protocol version 3, and where it is spoken.
 //!
 //! <https://www.postgresql.org/docs/current/protocol-message-formats.html>
 

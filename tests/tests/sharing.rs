@@ -1,4 +1,4 @@
-//! Which locks may stand side by side in one crate: that this file compiles is the test, as each pair that the macro takes for
+//! Which locks may be side by side in one crate: that this file compiles is the test, as each pair that the macro takes for
 //! a collision would be an error.
 #![allow(
     dead_code,

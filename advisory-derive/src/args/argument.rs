@@ -22,7 +22,7 @@ pub(crate) fn name_of(
     if known.contains(&word.as_str()) {
         return Some(name);
     }
-    let hint = match meant(&word).filter(|meant| known.contains(&first_word(meant))) {
+    let hint = match suggestion(&word).filter(|meant| known.contains(&first_word(meant))) {
         Some(meant) if meant.contains(' ') => format!("write `{meant}`"),
         Some(meant) => format!("did you mean `{meant}`?"),
         None => advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
@@ -37,8 +37,8 @@ pub(crate) fn name_of(
     None
 }
 
-/// The argument that a word of another library, or of PostgreSQL, means; with its value where that is the whole meaning.
-pub(crate) fn meant(word: &str) -> Option<&'static str> {
+/// The argument that corresponds to a word of another library or of PostgreSQL, with its value if the word implies one.
+pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
     Some(match word {
         "timeout" | "lock_timeout" | "wait_timeout" | "timeout_ms" | "max_wait" | "wait_for" => {
             "wait"
@@ -102,7 +102,7 @@ pub(crate) fn set<T>(slot: &mut Option<T>, name: &Ident, value: Option<T>, error
     if slot.is_some() {
         let message = match name.to_string().as_str() {
             "key" | "keys" => {
-                "the key is given twice: write `key = …` for one, `keys = […]` for several"
+                "the key is given twice: write `key = …` for one key, `keys = […]` for several"
                     .to_owned()
             }
             name => format!("`{name}` is given twice"),

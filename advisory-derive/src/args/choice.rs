@@ -80,19 +80,22 @@ pub(crate) fn choice<T: Copy, const N: usize>(
         (literal.value(), literal.span())
     } else {
         let expected = quoted(meanings.map(|(word, _)| word));
-        let wanted = format_args!("`{name}` is one of {expected}");
+        let wanted = format_args!("`{name}` must be {expected}");
         errors.at(first_span(value), wanted);
         return None;
     };
     let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == given) else {
         let words = meanings.map(|(word, _)| word);
-        let known = meant(&given).filter(|meant| words.contains(meant));
+        let known = suggestion(&given).filter(|meant| words.contains(meant));
         let close = known.or_else(|| advisory_pattern::closest(&given, words));
         let hint = close.map_or_else(
             || format!("expected {}", quoted(words)),
             |close| format!("did you mean `\"{close}\"`?"),
         );
-        errors.at(span, format_args!("unknown {name} `{given}`: {hint}"));
+        errors.at(
+            span,
+            format_args!("unknown value `{given}` for `{name}`: {hint}"),
+        );
         return None;
     };
     if unquoted.is_some() {
@@ -103,7 +106,7 @@ pub(crate) fn choice<T: Copy, const N: usize>(
 }
 
 /// The word that others use for one of these words.
-fn meant(word: &str) -> Option<&'static str> {
+fn suggestion(word: &str) -> Option<&'static str> {
     Some(match word.to_lowercase().as_str() {
         "transaction" | "tx" | "txn" | "transactional" => "xact",
         "connection" => "session",

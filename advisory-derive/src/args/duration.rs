@@ -8,7 +8,7 @@ use crate::tokens::ungrouped;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::LitStr;
-use text::{loose_time, milliseconds};
+use text::{duration_in_words, milliseconds};
 
 /// The value of `wait`.
 pub(crate) enum Wait {
@@ -63,19 +63,18 @@ const TIMES: &str = "a time such as `\"500ms\"`, `\"30s\"`, `\"2m\"` or `\"1h\"`
 
 /// `max_hold = …`.
 pub(crate) const MAX_HOLD: Messages = Messages {
-    noun: "bound",
     expected: TIMES,
     words: &[],
     of_zero: "write how long the body may run, such as `max_hold = \"30s\"`",
     longest: SERVER_TIMEOUT,
-    of_too_long: "leave `max_hold` out, then the body runs as long as it takes",
+    of_too_long: "leave it out to let the body run without a limit",
 };
 
 /// A lease's `ttl = …`.
 pub(crate) const TTL: Messages = Messages {
     longest: LEASE,
-    of_zero: "write how long a grant lasts that is not renewed, such as `ttl = \"60s\"`",
-    of_too_long: "write how soon another process may take over when this one has died, such as `ttl = \"60s\"`",
+    of_zero: "write how long the lease lasts without a renewal, such as `ttl = \"60s\"`",
+    of_too_long: "write how soon another process may take over after this one dies, such as `ttl = \"60s\"`",
     ..MAX_HOLD
 };
 
@@ -83,35 +82,33 @@ pub(crate) const TTL: Messages = Messages {
 pub(crate) const RENEW: Messages = Messages {
     longest: LEASE,
     of_zero: "write how often the lease is renewed, such as `renew = \"20s\"`",
-    of_too_long: "leave `renew` out, then it is a third of `ttl`",
+    of_too_long: "leave it out to renew after a third of `ttl`",
     ..MAX_HOLD
 };
 
 /// A lease's `keep = …`.
 pub(crate) const KEEP: Messages = Messages {
     longest: LEASE,
-    of_zero: "leave `keep` out, then the key is free when the function returns",
-    of_too_long: "write how long a second call is turned away, such as `keep = \"24h\"`",
+    of_zero: "leave it out to free the key when the function returns",
+    of_too_long: "write how long the key stays taken, such as `keep = \"24h\"`",
     ..MAX_HOLD
 };
 
 /// `poll = …`.
 pub(crate) const POLL: Messages = Messages {
-    noun: "interval",
     of_zero: "write how often to ask, such as `poll = \"250ms\"`",
-    of_too_long: "write how often to ask, such as `poll = \"250ms\"`; how long to ask is `wait`",
+    of_too_long: "write how often to ask, such as `poll = \"250ms\"`, and how long to ask as `wait`",
     ..MAX_HOLD
 };
 
 /// A claim's `ttl = …` and `renew = …`.
 const CLAIM: Messages = Messages {
-    of_zero: "write one that is, such as `\"60s\"`",
-    of_too_long: "write less, such as `\"1h\"`; a row is taken over only when its claim has expired",
+    of_zero: "write a time such as `\"60s\"`",
+    of_too_long: "write a shorter time, such as `\"1h\"`, because a row is taken over only after its claim expires",
     ..MAX_HOLD
 };
 
 const WAIT: Messages = Messages {
-    noun: "time",
     expected: "`\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
     words: &["never", "forever"],
     of_zero: "write `wait = \"never\"`",
@@ -145,8 +142,8 @@ pub(crate) fn bound(
     match messages.read(value, name, errors)? {
         Value::Time(time) => Some(time),
         Value::Word { word, span, .. } => {
-            let (word, noun) = (word.name(), messages.noun);
-            let wanted = format_args!("`{word}` is no {noun}: {}", messages.of_too_long);
+            let word = word.name();
+            let wanted = format_args!("`{name}` cannot be `{word}`: {}", messages.of_too_long);
             errors.at(span, wanted);
             None
         }
@@ -167,8 +164,6 @@ pub(crate) fn interval(value: TokenStream, name: &Ident, errors: &mut Errors) ->
 
 /// What an argument takes, and the messages about other values.
 pub(crate) struct Messages {
-    /// What the value is.
-    noun: &'static str,
     expected: &'static str,
     /// The words that it takes besides times.
     words: &'static [&'static str],
@@ -209,7 +204,7 @@ impl Word {
 
 impl Messages {
     /// What a text that is not a duration was meant as: `5 seconds`, `5`, `false`.
-    fn meant(&self, text: &str) -> Option<String> {
+    fn suggestion(&self, text: &str) -> Option<String> {
         let text = text.trim().to_lowercase();
         let word = match text.as_str() {
             "no" | "none" | "false" | "nowait" | "no_wait" | "skip" | "try" | "immediate" => {
@@ -218,7 +213,7 @@ impl Messages {
             "infinite" | "infinity" | "inf" | "unlimited" | "always" | "true" | "block" => {
                 "forever"
             }
-            text => return loose_time(text),
+            text => return duration_in_words(text),
         };
         self.words.contains(&word).then(|| word.to_owned())
     }
@@ -239,7 +234,7 @@ impl Messages {
         if second.is_none()
             && let Some(TokenTree::Ident(ident)) = &first
             && (*ident == "true" || *ident == "false" || *ident == "None")
-            && let Some(word) = self.meant(&ident.to_string())
+            && let Some(word) = self.suggestion(&ident.to_string())
         {
             errors.at(span, format_args!("write `{name} = \"{word}\"`"));
             return None;
@@ -263,8 +258,10 @@ impl Messages {
             errors.at(
                 span,
                 match milliseconds(&time) {
-                    Some(_) => format!("a time is a text with a unit: write `{name} = \"{time}\"`"),
-                    None => match self.meant(&value.to_string()) {
+                    Some(_) => format!(
+                        "expected a quoted duration with a unit: write `{name} = \"{time}\"`"
+                    ),
+                    None => match self.suggestion(&value.to_string()) {
                         Some(word) => format!("write `{name} = \"{word}\"`"),
                         None => format!("`{value}` is not a duration: expected {}", self.expected),
                     },
@@ -277,10 +274,13 @@ impl Messages {
             return Some(word);
         }
         let message = match milliseconds(&text) {
-            Some(0) => format!("`\"{text}\"` is not a duration: {}", self.of_zero),
+            Some(0) => format!("`{name}` must be longer than zero: {}", self.of_zero),
             Some(number) if number > self.longest.0 => {
                 let Longest(_, longest) = self.longest;
-                format!("`\"{text}\"` is more than {longest}: {}", self.of_too_long)
+                format!(
+                    "`\"{text}\"` is longer than {longest}: {}",
+                    self.of_too_long
+                )
             }
             Some(number) => {
                 return Some(Value::Time(Duration {
@@ -290,7 +290,7 @@ impl Messages {
             }
             None => {
                 let close = advisory_pattern::closest(&text, self.words.iter().copied());
-                let close = self.meant(&text).or(close.map(ToOwned::to_owned));
+                let close = self.suggestion(&text).or(close.map(ToOwned::to_owned));
                 close.map_or_else(
                     || format!("`\"{text}\"` is not a duration: expected {}", self.expected),
                     |close| format!("`\"{text}\"` is not a duration: write `{name} = \"{close}\"`"),
@@ -307,6 +307,6 @@ impl Messages {
 struct Longest(u64, &'static str);
 
 /// The server's time-outs are milliseconds in 31 bits.
-const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the 24 days that the server can count");
+const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the server's limit of 24 days");
 /// A lease is for work that ends; a lock that never expires is not a lease.
 const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");

@@ -25,7 +25,7 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
         let list = spelled(&list.stream());
         errors.at(
             first_span(&value),
-            format_args!("several keys are `keys`: write `keys = [{list}]`"),
+            format_args!("several keys go into `keys`: write `keys = [{list}]`"),
         );
         return None;
     }
@@ -34,7 +34,7 @@ pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
     {
         errors.at(
             name.span(),
-            "a macro is not expanded here: write the key pattern as one string literal",
+            "a macro cannot be expanded here: write the key pattern as one string literal",
         );
         return None;
     }
@@ -53,7 +53,7 @@ pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg
             if keys.is_empty() {
                 errors.at(
                     list.span(),
-                    "`keys` names no key: write `keys = [\"account:<from>\", \"account:<to>\"]`",
+                    "`keys` is empty: write `keys = [\"account:<from>\", \"account:<to>\"]`",
                 );
             }
             Some(keys)

@@ -10,7 +10,7 @@ pub(crate) fn string(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     let word: Option<Ident> = syn::parse2(value.clone()).ok();
     let wanted = match word {
         Some(word) => format!("write `{name} = \"{word}\"`"),
-        None => format!("`{name}` is a string literal: write `{name} = \"…\"`"),
+        None => format!("`{name}` takes a string literal: write `{name} = \"…\"`"),
     };
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
 }
@@ -29,7 +29,7 @@ pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
         let wanted = digits.filter(|digits| *digits > 0).unwrap_or(128);
         errors.at(
             span,
-            format_args!("`{name}` is a number of at least 1: write `{name} = {wanted}`"),
+            format_args!("`{name}` must be a number, at least 1: write `{name} = {wanted}`"),
         );
     }
     literal
@@ -47,7 +47,7 @@ pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> 
     });
     if literal.is_none() {
         let wanted =
-            format_args!("`{name}` is a number from 1 to {MOST_PERMITS}: write `{name} = 3`");
+            format_args!("`{name}` must be a number from 1 to {MOST_PERMITS}: write `{name} = 3`");
         errors.at(span, wanted);
     }
     literal
@@ -58,7 +58,7 @@ pub(crate) fn reason(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     if reason.value().trim().is_empty() {
         errors.at(
             reason.span(),
-            format_args!("`{name}` says why: write `{name} = \"keys of the old service\"`"),
+            format_args!("`{name}` needs a reason: write `{name} = \"keys of the old service\"`"),
         );
     }
     Some(reason)
@@ -78,7 +78,7 @@ pub(crate) fn tables(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     {
         errors.at(
             written.span(),
-            format_args!("`{name}` names tables: write `{name} = \"bookings\"`, or `{name} = \"bookings, shop.blocks\"`"),
+            format_args!("`{name}` takes the names of tables: write `{name} = \"bookings\"`, or `{name} = \"bookings, shop.blocks\"`"),
         );
     }
     Some(tables)
@@ -87,7 +87,7 @@ pub(crate) fn tables(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
 /// A name that the body can use.
 pub(crate) fn ident(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
     let wanted = quoted_ident(&value).map_or_else(|| "lock".to_owned(), |word| word.to_string());
-    let wanted = format!("`{name}` is a name for the body: write `{name} = {wanted}`");
+    let wanted = format!("`{name}` takes a variable name: write `{name} = {wanted}`");
     let span = first_span(&value);
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
 }
@@ -97,7 +97,7 @@ pub(crate) fn returned(value: TokenStream, errors: &mut Errors) -> Option<TokenS
     let is_word = |word: &syn::Lit| matches!(word, syn::Lit::Str(_) | syn::Lit::Bool(_));
     if syn::parse2::<syn::Lit>(value.clone()).is_ok_and(|literal| is_word(&literal)) {
         let wanted =
-            "`on_held` is what the function returns: write `on_held = Ok(…)` or `on_held = Err(…)`";
+            "`on_held` takes the value to return: write `on_held = Ok(…)` or `on_held = Err(…)`";
         errors.at(first_span(&value), wanted);
         return None;
     }
@@ -127,7 +127,7 @@ pub(crate) fn conversion(value: TokenStream, errors: &mut Errors) -> Option<Toke
         return Some(value);
     }
     let wanted = format_args!(
-        "`err` makes the function's error of the lock's: write `err = |error| {}`",
+        "`err` takes a function that converts the lock's error: write `err = |error| {}`",
         spelled(&value)
     );
     errors.at(first_span(&value), wanted);

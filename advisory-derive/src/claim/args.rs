@@ -75,8 +75,7 @@ impl ClaimArgs {
             && let Some((renew, span)) = renew.milliseconds()
             && renew > ttl / 2
         {
-            let wanted =
-                "a claim is renewed at least twice within its `ttl`: write at most half of it";
+            let wanted = "`renew` must be at most half of `ttl`: write a shorter time";
             errors.at(span, wanted);
         }
         args
@@ -120,7 +119,7 @@ fn key(value: TokenStream, errors: &mut Errors) -> Option<Vec<Ident>> {
     let columns: Vec<Ident> = columns
         .into_iter()
         .filter_map(|column| {
-            let wanted = "the key is columns: write `key = id` or `key = (matrix_id, chunk_hash)`";
+            let wanted = "`key` takes columns: write `key = id` or `key = (matrix_id, chunk_hash)`";
             let span = first_span(&column);
             syn::parse2(column)
                 .map_err(|_| errors.at(span, wanted))
@@ -143,7 +142,7 @@ fn order(value: TokenStream, errors: &mut Errors) -> Option<Vec<Order>> {
     let Ok(literal) = syn::parse2::<LitStr>(value) else {
         errors.at(
             span,
-            "`order` is a text: write `order = \"priority desc, created_at\"`",
+            "`order` takes a string: write `order = \"priority desc, created_at\"`",
         );
         return None;
     };
@@ -154,7 +153,7 @@ fn order(value: TokenStream, errors: &mut Errors) -> Option<Vec<Order>> {
             let order = order_of(part, literal.span());
             if order.is_none() {
                 let wanted = format_args!(
-                    "`{}` is no column to order by: write its name, and behind it `asc` or `desc`, `nulls first` or `nulls last`",
+                    "cannot order by `{}`: write a column, then optionally `asc` or `desc`, and `nulls first` or `nulls last`",
                     part.trim()
                 );
                 errors.at(literal.span(), wanted);
@@ -189,7 +188,7 @@ fn order_of(part: &str, span: Span) -> Option<Order> {
 
 fn column(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Ident> {
     let wanted = quoted_ident(&value).unwrap_or_else(|| name.clone());
-    let wanted = format!("`{name}` is a column: write `{name} = {wanted}`");
+    let wanted = format!("`{name}` takes a column: write `{name} = {wanted}`");
     let span = first_span(&value);
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
 }

@@ -31,21 +31,21 @@ impl<'i> Row<'i> {
         };
         let args = ClaimArgs::parse(written, errors);
         let Data::Struct(data) = &input.data else {
-            let wanted =
-                format_args!("`{name}` is no struct: a row is a struct with its columns as fields");
+            let wanted = format_args!(
+                "`{name}` is not a struct: derive `Claim` for a struct whose fields are columns"
+            );
             errors.at(name.span(), wanted);
             return None;
         };
         let Fields::Named(fields) = &data.fields else {
-            let wanted = format_args!(
-                "`{name}` has no names for its fields: a row's fields are its columns"
-            );
+            let wanted =
+                format_args!("the fields of `{name}` have no names: name them after the columns");
             errors.at(name.span(), wanted);
             return None;
         };
         if let Some(lifetime) = input.generics.lifetimes().next() {
             let wanted = format_args!(
-                "a claim's row owns its columns, for it outlives the answer that it came in: write `String` for `&str`, and leave `{}` out",
+                "a claimed row outlives its query, so it cannot borrow: write `String` instead of `&str`, and remove `{}`",
                 lifetime.lifetime
             );
             errors.at(lifetime.lifetime.span(), wanted);
@@ -56,7 +56,7 @@ impl<'i> Row<'i> {
         let table = given.or_else(|| diesel_argument(&input.attrs, "table_name"));
         if table.is_none() {
             let wanted =
-                format_args!("which table is `{name}` a row of? write `#[diesel(table_name = …)]`");
+                format_args!("the table of `{name}` is missing: write `#[diesel(table_name = …)]`");
             errors.at(name.span(), wanted);
         }
         let key = key(&args, name, &fields, errors);

@@ -1,4 +1,4 @@
-//! What the body calls the lock, and the declared locks that its witnesses are of.
+//! The body's handle of the lock, and the declared locks whose witnesses it gives.
 //!
 //! The keys live as long as the body only where the body can ask for a witness: everywhere else they are dropped before the wait, and
 //! the expansion is shorter.

@@ -1,4 +1,4 @@
-//! The expansion for a lease: acquire, run the body beside its renewal, finish.
+//! The expansion for a lease: acquire, run the body while the lease is renewed, finish.
 //!
 //! The lease gives the body no connection, so the body runs with the function's own names.
 

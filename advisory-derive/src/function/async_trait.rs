@@ -1,4 +1,4 @@
-//! The function that `#[async_trait]` makes of an `async fn`: it returns `Box::pin(async move { … })`.
+//! The function that `#[async_trait]` generates from an `async fn`: it returns `Box::pin(async move { … })`.
 //!
 //! `#[async_trait]` is on the `impl`, so it expands before the attributes on the functions.
 

@@ -21,7 +21,7 @@ impl Names<'_> {
         if root == "self" {
             let fits = self.has_self || self.known.is_none();
             return (!fits).then(|| {
-                format!("`<{source}>`: there is no `self` here; write a parameter's name")
+                format!("`<{source}>`: there is no `self` here: write a parameter's name")
             });
         }
         let known = self.known.as_ref()?;
@@ -45,7 +45,7 @@ impl Names<'_> {
             },
             |close| format!("did you mean `<{close}>`?"),
         );
-        Some(format!("`<{source}>`: `{root}` is no {of}; {hint}"))
+        Some(format!("`<{source}>`: `{root}` is not a {of}: {hint}"))
     }
 
     /// Whether a value that can be part of a key has this name.

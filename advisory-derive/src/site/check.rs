@@ -29,7 +29,7 @@ pub(crate) fn pattern_arguments(args: &Args, keys: &SiteKeys, errors: &mut Error
     {
         errors.at(
             max.span(),
-            "`max_keys` is for a slice, `<ids*>`: leave it out",
+            "`max_keys` is only for a slice such as `<ids*>`: leave it out",
         );
     }
     let only_expressions = keys
@@ -44,7 +44,7 @@ pub(crate) fn pattern_arguments(args: &Args, keys: &SiteKeys, errors: &mut Error
                 && !is_reported
             {
                 let wanted = format_args!(
-                    "`{name}` is for a key pattern, and this key has none: write it where the key is declared"
+                    "`{name}` needs a key pattern, and this key is an expression: write it where the key is declared"
                 );
                 errors.at(span, wanted);
             }
@@ -59,12 +59,15 @@ pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
         if !args.has("wait") {
             errors.at(
                 span,
-                format_args!(
-                    "without an end of the wait there is nothing for `on_held` to do: add {end}"
-                ),
+                format_args!("`on_held` needs a wait that ends: add {end}"),
             );
         } else if matches!(args.wait, Some(Wait::Forever)) {
-            errors.at(span, format_args!("`wait = \"forever\"` never gives up, so there is nothing for `on_held` to do: write {end}"));
+            errors.at(
+                span,
+                format_args!(
+                    "`on_held` needs a wait that ends: replace `wait = \"forever\"` with {end}"
+                ),
+            );
         }
     }
     if let Some(span) = args.span("poll")
@@ -76,11 +79,11 @@ pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
         let unfit = [
             (
                 "isolation",
-                "`isolation` is for a transaction, and `scope = \"session\"` begins none: leave it out",
+                "`isolation` needs a transaction, and `scope = \"session\"` does not begin one: leave it out",
             ),
             (
                 "nested",
-                "`nested` is for a transaction, and `scope = \"session\"` is always refused inside one: leave it out",
+                "`scope = \"session\"` is always refused inside a transaction: leave `nested` out",
             ),
         ];
         args.refuse(&unfit, errors);
@@ -89,7 +92,7 @@ pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
         && args.is_shared()
         && !args.is_lease()
     {
-        let wanted = "`queue` has calls ask one after the other, and `mode = \"shared\"` is for calls that run together: leave \
+        let wanted = "`queue` admits one call at a time, and `mode = \"shared\"` several: leave \
                       `queue` out";
         errors.at(span, wanted);
     }
@@ -99,7 +102,7 @@ pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
 fn poll(args: &Args, span: Span, errors: &mut Errors) {
     let wait = match &args.wait {
         Some(Wait::Never) => {
-            let wanted = "`wait = \"never\"` asks once, so there is nothing for `poll` to do: write a time such as `wait = \"5m\"`, or \
+            let wanted = "`wait = \"never\"` asks only once: write a time such as `wait = \"5m\"`, or \
                           leave `poll` out";
             return errors.at(span, wanted);
         }
@@ -111,7 +114,7 @@ fn poll(args: &Args, span: Span, errors: &mut Errors) {
         && poll >= wait
     {
         let wanted = format_args!(
-            "`poll` is how often the call asks within its `wait`: write a shorter time, such as `poll = \"{}ms\"`",
+            "`poll` must be shorter than `wait`: write a shorter time, such as `poll = \"{}ms\"`",
             (wait / 10).max(1)
         );
         errors.at(span, wanted);
@@ -130,7 +133,7 @@ pub(crate) fn queue(
     {
         let get = function.get();
         let wanted = format_args!(
-            "`queue` has calls wait before they take a connection, and `{root}{fields}` is one already: write where it comes \
+            "with `queue` a call waits before it takes a connection, but `{root}{fields}` is already one: write where it comes \
              from, such as `conn = self.pool{get}`"
         );
         errors.at(span, wanted);
@@ -152,7 +155,7 @@ pub(crate) fn handle(
     let is_connection = matches!(connection, Connection::Expression(_)) && handle == "conn";
     if is_param || is_connection {
         let wanted = format_args!(
-            "`{handle}` has a meaning in `{}` already: write another name, such as `handle = lock`",
+            "`{handle}` is already used in `{}`: write another name, such as `handle = lock`",
             function.name
         );
         errors.at(handle.span(), wanted);
@@ -180,18 +183,16 @@ pub(crate) fn connection_shadowing(
     let instead = match connection {
         Connection::Place { .. } => {
             format!(
-                "remove this line, or write `conn = {from}` into the attribute in place of the parameter"
+                "remove this line, or replace the parameter with `conn = {from}` in the attribute"
             )
         }
         Connection::Expression(_) | Connection::Pool(_) => {
-            "remove this line, the attribute has taken the connection".to_owned()
+            "remove this line, because the attribute has already taken the connection".to_owned()
         }
     };
     errors.at(
         binding.span,
-        format_args!(
-            "this `{name}` does not hold the lock, the one from before the body does: {instead}"
-        ),
+        format_args!("this `{name}` is not the connection that holds the lock: {instead}"),
     );
 }
 
@@ -202,8 +203,7 @@ pub(crate) fn self_in_text(connection: &Connection, function: &Function, errors:
         && root == "self"
         && let Some(literal) = text_with_self(function.body.stream())
     {
-        let wanted =
-            "the text can't name `self` here: write `\"{}\", self` in place of `\"{self}\"`";
+        let wanted = "a format string cannot capture `self` here: write `\"{}\", self` instead of `\"{self}\"`";
         errors.at(literal.span(), wanted);
     }
 }

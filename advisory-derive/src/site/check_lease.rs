@@ -15,25 +15,19 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
         return;
     }
     let unfit = [
-        (
-            "keys",
-            "`keys` is several locks, and a lease is one: write `key = …`",
-        ),
-        (
-            "mode",
-            "a lease has one holder, whatever the `mode`: leave it out",
-        ),
+        ("keys", "a lease has one key: write `key = …`"),
+        ("mode", "a lease has one holder: leave `mode` out"),
         (
             "isolation",
-            "`isolation` is for a transaction, and `scope = \"lease\"` begins none: leave it out",
+            "`isolation` needs a transaction, and `scope = \"lease\"` does not begin one: leave it out",
         ),
         (
             "nested",
-            "`nested` is for a transaction, and `scope = \"lease\"` begins none: leave it out",
+            "`nested` needs a transaction, and `scope = \"lease\"` does not begin one: leave it out",
         ),
         (
             "poll",
-            "a lease asks again and again already while it waits: leave `poll` out",
+            "a lease already polls while it waits: leave `poll` out",
         ),
         (
             "permits",
@@ -41,15 +35,15 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
         ),
         (
             "queue",
-            "`queue` is for locks whose waiters each keep a connection, and a lease's keep none: leave it out",
+            "a call that waits for a lease keeps no connection: leave `queue` out",
         ),
         (
             "derivation",
-            "`derivation` makes a number of a key, and a lease's key stays a text: leave it out",
+            "the key of a lease is its text, not a number: leave `derivation` out",
         ),
         (
             "guards",
-            "`guards` is for locks that a session holds, and a lease is a row: leave it out, and check its fencing token in the write",
+            "a trigger cannot see who holds a lease: leave `guards` out, and check the fencing token in the write",
         ),
     ];
     args.refuse(&unfit, errors);
@@ -58,7 +52,7 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
         for pattern in keys.patterns() {
             if let Some(slice) = pattern.slice() {
                 let wanted = format_args!(
-                    "`<{}>` would be several leases, and a lease is one: name a single value",
+                    "`<{}>` would be several leases: name a single value",
                     slice.source
                 );
                 errors.at(pattern.literal.span(), wanted);
@@ -70,7 +64,7 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
     {
         let (ttl, whose) = match &args.ttl {
             Some(ttl) => (ttl.milliseconds().map(|(ttl, _)| ttl), ""),
-            None => (Some(DEFAULT_TTL), ", which is `\"60s\"` unless it is given"),
+            None => (Some(DEFAULT_TTL), ", by default after `60s`"),
         };
         if let Some(ttl) = ttl.filter(|ttl| often >= *ttl)
             && let Some(span) = args.span("renew")
@@ -78,7 +72,7 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
             // Two renewals can fail, and the lease is still held.
             let third = written(ttl / 3);
             let wanted = format_args!(
-                "a lease is renewed before its `ttl` is over{whose}: write a shorter time, such as `renew = \"{third}\"`, or \
+                "a lease must be renewed before its `ttl` ends{whose}: write a shorter time, such as `renew = \"{third}\"`, or \
                  leave it out"
             );
             errors.at(span, wanted);
@@ -97,7 +91,7 @@ pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
     let name = &function.name;
     if function.is_blocking() {
         let wanted = format_args!(
-            "a lease is renewed beside the body, and `{name}` is no `async fn`: write `async fn {name}`, or \
+            "only an `async fn` can renew a lease while its body runs: write `async fn {name}`, or \
              `scope = \"session\"`"
         );
         errors.at(name.span(), wanted);
@@ -106,8 +100,8 @@ pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
     if let Some(span) = args.span("conn") {
         let wanted = match pool(args, function) {
             _ if args.has("pool") => "leave `conn` out".to_owned(),
-            Some(pool) => format!("write `pool = {pool}` in its place"),
-            None => format!("{} in its place", parameter()),
+            Some(pool) => format!("write `pool = {pool}` instead of `conn`"),
+            None => format!("{} instead of `conn`", parameter()),
         };
         let wanted = format_args!("a lease takes its connections from `pool`: {wanted}");
         errors.at(span, wanted);
@@ -116,9 +110,7 @@ pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
             Some(pool) => format!("write `pool = {pool}`"),
             None => parameter(),
         };
-        let wanted = format_args!(
-            "`pool` is missing: a lease takes a connection when it is acquired, renewed and released; {wanted}"
-        );
+        let wanted = format_args!("a lease needs a `pool` for its connections: {wanted}");
         errors.at(args.span("scope").unwrap_or_else(Span::call_site), wanted);
     }
 }
@@ -140,7 +132,7 @@ fn lease_only_arguments(args: &Args, function: &Function, errors: &mut Errors) {
         );
         let get = function.get();
         let wanted = format_args!(
-            "`pool` is for a lease: write `scope = \"lease\"`, or for a connection out of it `conn = {pool}{get}`"
+            "`pool` is for a lease: write `scope = \"lease\"`, or take a connection with `conn = {pool}{get}`"
         );
         errors.at(span, wanted);
     }

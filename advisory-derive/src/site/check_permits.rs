@@ -13,15 +13,15 @@ pub(crate) fn check(args: &Args, keys: &SiteKeys, function: &Function, errors: &
         return;
     };
     if !args.has("poll") && !matches!(args.wait, Some(Wait::Never)) {
-        let wanted = "each permit is a key of its own, and a session can wait at the server for one key at a time: write \
+        let wanted = "a session cannot wait at the server for several permits at once: write \
                       `wait = \"never\"`, or add `poll = \"250ms\"`";
         errors.at(span, wanted);
     }
     if args.has("keys") {
-        errors.at(span, "`permits` is for one key: write `key = …`");
+        errors.at(span, "`permits` needs a single key: write `key = …`");
     } else if let Some(slice) = keys.patterns().find_map(KeyPattern::slice) {
         let wanted = format_args!(
-            "`permits` is for one key, and `<{}>` is several: name a single value",
+            "`permits` needs a single key, and `<{}>` gives several: name a single value",
             slice.source
         );
         errors.at(span, wanted);
@@ -29,17 +29,17 @@ pub(crate) fn check(args: &Args, keys: &SiteKeys, function: &Function, errors: &
     if let Some(mode) = args.span("mode").filter(|_| args.is_shared()) {
         errors.at(
             mode,
-            "each permit is held by one: leave `mode = \"shared\"` out",
+            "a permit has one holder: leave `mode = \"shared\"` out",
         );
     }
     let unfit = [
         (
             "queue",
-            "`queue` lets one call of this process ask at a time, and `permits` are for several at once: leave `queue` out",
+            "`queue` admits one call at a time, and `permits` several: leave `queue` out",
         ),
         (
             "guards",
-            "a permit does not keep the others out of a table: leave `guards` out",
+            "holders of other permits can write to the table too: leave `guards` out",
         ),
     ];
     args.refuse(&unfit, errors);
@@ -52,8 +52,8 @@ pub(crate) fn check(args: &Args, keys: &SiteKeys, function: &Function, errors: &
         && mentions(&function.body.stream(), "holding")
     {
         let wanted = format_args!(
-            "a permit is no proof that the lock is held by nobody else, so `{handle}` has no `holding`: leave `permits` out, or call \
-             what needs no witness"
+            "a permit is not exclusive, so `{handle}` has no `holding`: leave `permits` out, or call \
+             a function that needs no witness"
         );
         errors.at(handle.span(), wanted);
     }

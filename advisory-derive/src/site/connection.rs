@@ -38,7 +38,9 @@ fn expression(
         } else {
             "db"
         };
-        let wanted = format_args!("`conn` is a place or an expression: write `conn = {name}`");
+        let wanted = format_args!(
+            "`conn` takes a place or an expression, without quotes: write `conn = {name}`"
+        );
         errors.at(literal.span(), wanted);
         return None;
     }
@@ -51,7 +53,7 @@ fn expression(
             .map_or_else(Span::call_site, |token| token.span());
         let get = function.get();
         let wanted =
-            format_args!("a pool gives a connection or an error: write `conn = {pool}{get}`");
+            format_args!("taking a connection from a pool can fail: write `conn = {pool}{get}`");
         errors.at(span, wanted);
         return None;
     }
@@ -80,7 +82,7 @@ pub(crate) fn find(
         let (span, written) = (first_span(&given), spelled(&given));
         let pool = spelled(&without_borrow(&given));
         let wanted = format_args!(
-            "`{written}` is a pool, and a lock is held on one connection: write `conn = {pool}{}`",
+            "`{written}` is a pool, and a lock needs one connection: write `conn = {pool}{}`",
             function.get()
         );
         errors.at(span, wanted);
@@ -89,7 +91,7 @@ pub(crate) fn find(
     let bare = without_borrow(&given);
     if starts_with_sign(&given) && is_place(&bare) {
         let wanted = format_args!(
-            "`conn` names the place, and the lock borrows it: write `conn = {}`",
+            "`conn` takes a place, not a reference: write `conn = {}`",
             spelled(&bare)
         );
         errors.at(first_span(&given), wanted);
@@ -113,7 +115,7 @@ pub(crate) fn find(
             errors.at(
                 root.span(),
                 format_args!(
-                    "`{given}` can't be used through `&self`: write `&mut self`, or take a connection from a pool, \
+                    "`{given}` cannot be borrowed mutably through `&self`: write `&mut self`, or take a connection from a pool, \
                      `conn = self.pool{}`",
                     function.get()
                 ),
@@ -140,7 +142,7 @@ pub(crate) fn find(
         );
         errors.at(
             root.span(),
-            format_args!("`{name}` is no parameter of `{}`: {hint}", function.name),
+            format_args!("`{name}` is not a parameter of `{}`: {hint}", function.name),
         );
         return None;
     };
@@ -157,7 +159,7 @@ fn place(
     let root = param.names.iter().find(|bound| *bound == name)?.clone();
     if !function.is_blocking() && fields.is_empty() && mentions(&param.ty, "PgConnection") {
         let wanted = format_args!(
-            "`{}` is `async`, and its connection is not: write `{name}: &mut AsyncPgConnection`, or `fn {}`",
+            "`{}` is `async`, but its connection is blocking: write `{name}: &mut AsyncPgConnection`, or `fn {}`",
             function.name, function.name
         );
         errors.at(root.span(), wanted);
@@ -166,7 +168,7 @@ fn place(
     let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
         _ if fields.is_empty() && param.is_pool() => {
             let wanted = format_args!(
-                "`{name}` is a pool: write `conn = {name}{}`, which gives a connection",
+                "`{name}` is a pool: take a connection with `conn = {name}{}`",
                 function.get()
             );
             errors.at(root.span(), wanted);
@@ -175,7 +177,7 @@ fn place(
         (true, false) => {
             errors.at(
                 root.span(),
-                format_args!("the lock needs `{name}` mutably: write `{name}: &mut …`"),
+                format_args!("the lock needs `{name}` to be mutable: write `{name}: &mut …`"),
             );
             return None;
         }
@@ -253,7 +255,7 @@ fn no_connection(function: &Function) -> String {
     if let Some(binding) = function.body_binding("conn") {
         let from = binding.value;
         return format!(
-            "the lock needs the connection before the body runs: write `conn = {from}` into the attribute and remove `let … \
+            "the lock needs the connection before the body runs: write `conn = {from}` in the attribute, and remove `let … \
              conn = {from};` from `{name}`"
         );
     }
@@ -263,14 +265,14 @@ fn no_connection(function: &Function) -> String {
     });
     if let Some(param) = candidate.and_then(|param| param.names.first()) {
         return format!(
-            "`{name}` has no parameter `conn`: write `conn = {param}` into the attribute"
+            "`{name}` has no parameter `conn`: write `conn = {param}` in the attribute"
         );
     }
     let get = function.get();
     let pool = function.params.iter().find(|param| param.is_pool());
     if let Some(pool) = pool.and_then(|param| param.names.first()) {
         return format!(
-            "`{name}` has no parameter `conn`: write `conn = {pool}{get}` into the attribute"
+            "`{name}` has no parameter `conn`: write `conn = {pool}{get}` in the attribute"
         );
     }
     let ty = if function.is_blocking() {
@@ -284,7 +286,7 @@ fn no_connection(function: &Function) -> String {
         "pool"
     };
     format!(
-        "`{name}` has no connection: add a parameter `conn: &mut {ty}`, or write where it comes from into the attribute, such \
+        "`{name}` has no connection: add a parameter `conn: &mut {ty}`, or write in the attribute where it comes from, such \
          as `conn = {pool}{get}`"
     )
 }

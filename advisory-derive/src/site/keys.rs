@@ -83,7 +83,7 @@ impl SiteKeys {
         }
     }
 
-    /// Whether a key is made of this name's value.
+    /// Whether a key contains this name's value.
     pub(crate) fn use_name(&self, name: &Ident) -> bool {
         let mut with = self.with.iter();
         let is_in_key = |key: &SiteKey| match key {

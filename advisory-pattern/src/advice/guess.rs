@@ -1,4 +1,4 @@
-//! Which shape is to be written for a placeholder that is taken for text?
+//! Which shape should a placeholder have that is compared as text?
 
 use super::{Advisor, Edit, Guess};
 use crate::shape::Shape;
@@ -52,7 +52,7 @@ impl Advisor<'_> {
         options.push(edits);
         let shaped = shaped.join(", and ");
         Some(format!(
-            "the macro sees only the names of types, and takes unknown ones for any text: write the shapes, {shaped}"
+            "the macro sees only the names of types, and compares unknown ones as any text: write the shapes, {shaped}"
         ))
     }
 }

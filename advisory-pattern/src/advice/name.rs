@@ -1,4 +1,4 @@
-//! What is to be written where one name is given to two keys?
+//! What should the user write when two keys have one name?
 
 use super::{Advice, Advisor, Edit, Guess, Side, patterns};
 use crate::pattern::{Part, Pattern, Placeholder};
@@ -6,19 +6,19 @@ use crate::shape::Shape;
 
 impl Advisor<'_> {
     /// One name has two keys: the shapes that make them one, if only shapes differ.
-    pub(super) fn of_a_name(&self) -> Advice {
+    pub(super) fn for_name(&self) -> Advice {
         let (here, there) = (self.here, self.there);
         let Some((one, other)) = patterns(here, there) else {
-            return Advice::of("one name is one key: write the same key at both, or another name");
+            return Advice::of("a name is one lock: write the same key at both, or another name");
         };
         if one.same_form(other) {
             return Advice::of(
-                "one name is one number: write the same `derivation` at both, or another name",
+                "a name is one lock: write the same `derivation` at both, or another name",
             );
         }
         let Some(shapes) = common_shapes(here, there) else {
             return Advice::of(
-                "one name is one text with the same shapes and filters: write the same key at both, or another name",
+                "a name is one lock, so shapes and filters must be the same: write the same key at both, or another name",
             );
         };
         let mut edits = Vec::new();
@@ -40,12 +40,12 @@ impl Advisor<'_> {
         }
         if !self.solves(&edits) {
             return Advice::of(
-                "one name is one text with the same shapes: write them at every site of this name, or another name",
+                "a name is one lock, so shapes must be the same: write them at every site of this name, or another name",
             );
         }
         Advice {
             text: format!(
-                "one name is one text with the same shapes: {}",
+                "a name is one lock, so shapes must be the same: {}",
                 parts.join(", and ")
             ),
             options: vec![edits],

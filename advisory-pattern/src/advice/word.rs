@@ -1,4 +1,4 @@
-//! With which word can a key start, so that it differs from another?
+//! Which first word makes a key differ from another?
 
 use super::Side;
 use crate::pattern::{Part, Pattern};
@@ -13,13 +13,13 @@ pub(super) fn first(side: &Side<'_>) -> Option<String> {
     (!word.is_empty()).then(|| word.to_owned())
 }
 
-/// Keys that the side could have in its place, the best first.
+/// Keys that the side could have instead, the best first.
 pub(super) fn keys(side: &Side<'_>) -> Vec<String> {
     let Some(pattern) = side.lock.pattern() else {
         return Vec::new();
     };
     let (first, written) = (first(side), side.written);
-    let own = side.word.map(own_word);
+    let own = side.word.map(word_of);
     let mut keys = Vec::new();
     if let Some(own) = own.filter(|own| first.as_ref() != Some(own)) {
         keys.push(format!("{own}:{written}"));
@@ -36,7 +36,7 @@ pub(super) fn keys(side: &Side<'_>) -> Vec<String> {
         keys.push(format!("{values}:{written}"));
     }
     // Two words and three, for a program in which another key has as many parts and no word either.
-    let own = side.word.map_or_else(|| "lock".to_owned(), own_word);
+    let own = side.word.map_or_else(|| "lock".to_owned(), word_of);
     keys.push(format!("{own}:key:{written}"));
     keys.push(format!("{own}:key:of:{written}"));
     keys.extend((2..9).map(|nth| format!("{own}-{nth}:{written}")));
@@ -46,7 +46,7 @@ pub(super) fn keys(side: &Side<'_>) -> Vec<String> {
 /// Names that both locks could have, the best first.
 pub(super) fn names(side: &Side<'_>) -> Vec<String> {
     let values = side.lock.pattern().map(values).unwrap_or_default();
-    let names = [first(side), Some(values), side.word.map(own_word)];
+    let names = [first(side), Some(values), side.word.map(word_of)];
     let names: Vec<String> = names
         .into_iter()
         .flatten()
@@ -58,7 +58,7 @@ pub(super) fn names(side: &Side<'_>) -> Vec<String> {
 }
 
 /// A function's name, or a type's without `Lock` in lower case: `AccountTransferLock` gives `account-transfer`.
-fn own_word(name: &str) -> String {
+fn word_of(name: &str) -> String {
     let name = name.trim_start_matches("r#");
     let bare = name.strip_suffix("Lock").filter(|bare| !bare.is_empty());
     let mut word = String::new();

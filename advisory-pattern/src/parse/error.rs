@@ -1,4 +1,4 @@
-//! What is wrong with a pattern, where, and what is to be written instead?
+//! What is wrong with a pattern, where, and what to write instead?
 
 use std::{fmt, ops::Range};
 

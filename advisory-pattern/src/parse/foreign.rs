@@ -21,16 +21,16 @@ pub(super) fn read<'a>(from: &'a str, before: &str) -> Option<(&'a str, Option<&
             (is_number || name.is_some()).then_some((&from[..=word.len()], name))
         }
         b'%' => printf(from, rest),
-        // Behind a `/` or nothing: elsewhere `:` separates.
+        // After a `/` or at the start: elsewhere `:` separates.
         b':' if before.is_empty() || before.ends_with('/') => {
             let word = word(rest);
             path::read(word).map(|_| (&from[..=word.len()], Some(word)))
         }
         b'?' => {
-            let stands_alone =
+            let is_separate =
                 |next: Option<char>| next.is_none_or(|next| matches!(next, ':' | '/' | '-' | '_'));
             let (last, next) = (before.chars().last(), rest.chars().next());
-            (stands_alone(last) && stands_alone(next)).then_some((&from[..1], None))
+            (is_separate(last) && is_separate(next)).then_some((&from[..1], None))
         }
         _ => None,
     }
@@ -51,8 +51,8 @@ fn brace<'a>(from: &'a str, inner: &'a str) -> Option<(&'a str, Option<&'a str>)
 /// `%s`, `%d`, `%ld`, `%(name)s`.
 fn printf<'a>(from: &'a str, rest: &'a str) -> Option<(&'a str, Option<&'a str>)> {
     if let Some(named) = rest.strip_prefix('(') {
-        let (name, behind) = named.split_once(')')?;
-        let fits = behind.starts_with(['s', 'd', 'i', 'u']) && path::read(name).is_some();
+        let (name, after) = named.split_once(')')?;
+        let fits = after.starts_with(['s', 'd', 'i', 'u']) && path::read(name).is_some();
         return fits.then(|| (&from[..name.len() + 4], Some(name)));
     }
     let word = word(rest);

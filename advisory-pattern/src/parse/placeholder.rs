@@ -50,7 +50,7 @@ impl<'a> PlaceholderReader<'a> {
             self.errors.at(
                 whole,
                 format!(
-                    "`{}` is the second slice: a key pattern has at most one `*`",
+                    "`{}` is a second slice: write at most one `*` in a key pattern",
                     short(whole)
                 ),
             );
@@ -74,7 +74,7 @@ impl<'a> PlaceholderReader<'a> {
         };
         if let Some(second) = second {
             let (first, second_short) = (short(first), short(second));
-            let message = format!("shape given twice: write `{first}` or `{second_short}`");
+            let message = format!("the shape is given twice: write `{first}` or `{second_short}`");
             self.errors.at(second, message);
         }
         let shape = Shape::from_name(first);
@@ -95,7 +95,7 @@ impl<'a> PlaceholderReader<'a> {
                 let shape = shape.trim();
                 let shape = short(shape);
                 let message =
-                    format!("`: {shape}` stands behind a filter: write it before the first `|`");
+                    format!("`: {shape}` comes after a filter: write it before the first `|`");
                 self.errors.at(word, message);
                 continue;
             }
@@ -106,8 +106,10 @@ impl<'a> PlaceholderReader<'a> {
                 continue;
             };
             if filters.contains(&filter) {
-                self.errors
-                    .at(word, format!("filter `{word}` given twice: write it once"));
+                self.errors.at(
+                    word,
+                    format!("filter `{word}` is given twice: write it once"),
+                );
                 continue;
             }
             if let Some(shape) = shape.filter(|&shape| !filter.takes(shape)) {
@@ -129,7 +131,7 @@ impl<'a> PlaceholderReader<'a> {
             {
                 self.errors.at(
                     written,
-                    format!("`{written}` has its `*` in front: write `<{name}*>`"),
+                    format!("`{written}` has its `*` in the wrong place: write `<{name}*>`"),
                 );
             } else if let Some(keyword) = path::keyword(written) {
                 self.errors.at(
@@ -147,7 +149,7 @@ impl<'a> PlaceholderReader<'a> {
         self.errors.at(
             whole,
             format!(
-                "`{}` names no value: write a parameter's name, `<tenant_id>`",
+                "`{}` is empty: write a parameter's name, such as `<tenant_id>`",
                 short(whole)
             ),
         );

@@ -1,4 +1,4 @@
-//! Is a text written into a key so that it can be told from every other text?
+//! Is a text written into a key so that no other text is written the same way?
 
 use advisory_pattern::escape::{escape, escape_into, lower, trim, unescape};
 use proptest::prelude::*;

@@ -68,31 +68,31 @@ fn doubled_bracket_is_text_and_so_is_a_lone_closing_one() {
 const MISTAKES: &[(&str, &str)] = &[
     (
         "",
-        "empty key pattern: write the key's text, `\"nightly-report\"`",
+        "the key pattern is empty: write a text such as `\"nightly-report\"`",
     ),
     (
         "a:<>",
-        "`<>` names no value: write a parameter's name, `<tenant_id>`",
+        "`<>` is empty: write a parameter's name, such as `<tenant_id>`",
     ),
     (
         "<  >",
-        "`<  >` names no value: write a parameter's name, `<tenant_id>`",
+        "`<  >` is empty: write a parameter's name, such as `<tenant_id>`",
     ),
     (
         "<: uuid>",
-        "`<: uuid>` names no value: write a parameter's name, `<tenant_id>`",
+        "`<: uuid>` is empty: write a parameter's name, such as `<tenant_id>`",
     ),
     (
         "<*>",
-        "`<*>` names no value: write a parameter's name, `<tenant_id>`",
+        "`<*>` is empty: write a parameter's name, such as `<tenant_id>`",
     ),
     (
         "a:<day",
-        "`<day` is not closed: write `>` behind the name, or `<<` for `<` itself",
+        "`<day` is not closed: write `>` after the name, or `<<` for a literal `<`",
     ),
     (
         "<a<b>>",
-        "`<a` is not closed before the next `<`: write `>` behind the name, or `<<` for `<` itself",
+        "`<a` is not closed before the next `<`: write `>` after the name, or `<<` for a literal `<`",
     ),
     (
         "<a+b>",
@@ -127,7 +127,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "`a.self` is not a path: compute it in `with(name = …)` and write `<name>`",
     ),
     ("<type>", "`type` is a Rust keyword: write `r#type`"),
-    ("<*ids>", "`*ids` has its `*` in front: write `<ids*>`"),
+    (
+        "<*ids>",
+        "`*ids` has its `*` in the wrong place: write `<ids*>`",
+    ),
     ("<a: uid>", "unknown shape `uid`: did you mean `uuid`?"),
     ("<a: Uuid>", "unknown shape `Uuid`: did you mean `uuid`?"),
     ("<a: i64>", "unknown shape `i64`: did you mean `int`?"),
@@ -154,7 +157,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "<a|trim|lower|trim>",
-        "filter `trim` given twice: write it once",
+        "filter `trim` is given twice: write it once",
     ),
     (
         "<a: int|trim>",
@@ -172,26 +175,29 @@ const MISTAKES: &[(&str, &str)] = &[
         "<a: date|raw>",
         "filter `raw` does not fit the shape `date`: leave it out",
     ),
-    ("<a: int: uuid>", "shape given twice: write `int` or `uuid`"),
+    (
+        "<a: int: uuid>",
+        "the shape is given twice: write `int` or `uuid`",
+    ),
     (
         "<a|trim: text>",
-        "`: text` stands behind a filter: write it before the first `|`",
+        "`: text` comes after a filter: write it before the first `|`",
     ),
     (
         "<a*>:<b*>",
-        "`<b*>` is the second slice: a key pattern has at most one `*`",
+        "`<b*>` is a second slice: write at most one `*` in a key pattern",
     ),
     (
         "{tenant_id}:x",
-        "`{tenant_id}` is text in a key pattern: write `<tenant_id>`",
+        "`{tenant_id}` is plain text in a key pattern: write `<tenant_id>`",
     ),
     (
         "{req.day:?}",
-        "`{req.day:?}` is text in a key pattern: write `<req.day>`",
+        "`{req.day:?}` is plain text in a key pattern: write `<req.day>`",
     ),
     (
         "{}",
-        "`{}` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+        "`{}` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
     ),
 ];
 
@@ -285,45 +291,48 @@ fn placeholders_of_other_languages_are_refused() {
     for (text, message) in [
         (
             "user:$plan",
-            "`$plan` is text in a key pattern: write `<plan>`",
+            "`$plan` is plain text in a key pattern: write `<plan>`",
         ),
         (
             "user:${plan}:x",
-            "`${plan}` is text in a key pattern: write `<plan>`",
+            "`${plan}` is plain text in a key pattern: write `<plan>`",
         ),
         (
             "user:#{plan}",
-            "`#{plan}` is text in a key pattern: write `<plan>`",
+            "`#{plan}` is plain text in a key pattern: write `<plan>`",
         ),
         (
             "user:%(plan)s",
-            "`%(plan)s` is text in a key pattern: write `<plan>`",
+            "`%(plan)s` is plain text in a key pattern: write `<plan>`",
         ),
-        ("/users/:id", "`:id` is text in a key pattern: write `<id>`"),
-        (":id", "`:id` is text in a key pattern: write `<id>`"),
+        (
+            "/users/:id",
+            "`:id` is plain text in a key pattern: write `<id>`",
+        ),
+        (":id", "`:id` is plain text in a key pattern: write `<id>`"),
         (
             "<a>:%s",
-            "`%s` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+            "`%s` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
         ),
         (
             "user:%d:x",
-            "`%d` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+            "`%d` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
         ),
         (
             "user:$1",
-            "`$1` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+            "`$1` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
         ),
         (
             "user:?",
-            "`?` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+            "`?` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
         ),
         (
             "?",
-            "`?` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+            "`?` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
         ),
         (
             "user:{}",
-            "`{}` is text in a key pattern: write the value's name, such as `<tenant_id>`",
+            "`{}` is plain text in a key pattern: write the value's name, such as `<tenant_id>`",
         ),
     ] {
         let errors = parse(text).expect_err(text);

@@ -1,4 +1,4 @@
-//! Are a site's records found in whatever bytes they stand in, and nothing else?
+//! Are a site's records found in any bytes around them, and nothing else?
 
 use advisory_pattern::{
     LockedKey, MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key, encode_key,

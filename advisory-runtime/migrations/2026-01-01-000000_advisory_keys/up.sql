@@ -4,13 +4,13 @@
 -- name and signature is there already, perhaps a recipe's own: see what it computes and who calls it, then drop it or rename it.
 -- Nothing is ever replaced.
 --
--- Nobody but the owner and superusers may call them. Grant each to whoever needs it; one needs no other:
+-- Nobody but the owner and superusers may call them. Grant each to the roles that need it; one needs no other:
 --     GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;
 -- PUBLIC is refused because HTTP gateways publish every function that their role may call, and who may take a lock on any key can
 -- stop those who need it. Where ALTER DEFAULT PRIVILEGES grants new functions to a gateway's roles, revoke that as well.
 --
 -- Why they look as they do:
--- * Each stands alone. With the `search_path` pinned none could name another without knowing its schema.
+-- * Each is independent. With the `search_path` pinned none could name another without knowing its schema.
 -- * NULL raises 22004. pg_try_advisory_lock(NULL) takes no lock and returns NULL, and `IF NOT NULL` goes on as if it were held.
 -- * convert_to() is STABLE, because a superuser can replace a conversion, and these are IMMUTABLE, so that an index or a generated
 --   column can hold a key. In a UTF8 database it converts nothing; elsewhere a replaced conversion would change keys.
@@ -143,7 +143,7 @@ $$;
 -- is not enough: others can hold it too. A session that only waits for the lock does not hold it.
 --
 -- PostgreSQL has no function that looks up one lock, so this reads all locks of the server: 20 to 30 µs while there are few, 0.2 to
--- 0.4 ms with a thousand, 2 to 3 ms with ten thousand. `pg_lock_status` stands in the select list because there its rows are not stored
+-- 0.4 ms with a thousand, 2 to 3 ms with ten thousand. `pg_lock_status` is in the select list because there its rows are not stored
 -- first: with many locks that takes half to three quarters of the time of the view `pg_locks`, which calls it. OFFSET 0 keeps the
 -- planner from calling it for each column.
 -- VOLATILE: a STABLE function with a constant argument is called once a statement, perhaps before the statement takes the lock.

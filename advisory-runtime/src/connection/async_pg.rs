@@ -35,7 +35,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 #[cfg_attr(
     not(all(feature = "bb8", feature = "deadpool")),
     diagnostic::on_unimplemented(
-        note = "for a pooled connection switch on the feature `bb8` or `deadpool` of `advisory-runtime`"
+        note = "for a pooled connection, enable the feature `bb8` or `deadpool` of `advisory-runtime`"
     )
 )]
 pub trait Connection: AsyncConnection<Backend = Pg> {

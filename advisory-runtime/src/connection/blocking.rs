@@ -17,7 +17,7 @@ use diesel::pg::{Pg, PgConnection};
 #[cfg_attr(
     not(feature = "r2d2"),
     diagnostic::on_unimplemented(
-        note = "for a pooled connection switch on the feature `r2d2` of `advisory-runtime`"
+        note = "for a pooled connection, enable the feature `r2d2` of `advisory-runtime`"
     )
 )]
 pub trait Connection: LoadConnection<Backend = Pg> {

@@ -6,9 +6,9 @@
 )]
 
 #[diagnostic::on_unimplemented(
-    message = "a locked function returns `Result`, and this one returns `{Self}`",
+    message = "a locked function must return a `Result`, and this one returns `{Self}`",
     label = "expected `Result<_, _>`",
-    note = "taking the lock can fail; write `-> QueryResult<{Self}>`, or a `Result` with your own error type"
+    note = "acquiring the lock can fail: write `-> QueryResult<{Self}>`, or a `Result` with your own error type"
 )]
 pub trait Fallible {
     type Error;

@@ -148,7 +148,7 @@ otherwise! {
     message = "`{Self}` can't be made from an error of the lock or of the database",
     label = "this function can fail to take its lock or to commit",
     note = "if `{Self}` is a type of this crate, write `impl From<diesel::result::Error> for {Self}`, or `impl From<advisory_runtime::Error> for {Self}`, or both",
-    note = "if it is a type of another crate, write into the attribute how it is made: `err = |error| …`, where `error` is an `advisory_runtime::Error`"
+    note = "if it is a type of another crate, convert the error in the attribute: `err = |error| …`, where `error` is an `advisory_runtime::Error`"
 )]
 pub trait FromLockError {
     const NEVER: std::convert::Infallible;

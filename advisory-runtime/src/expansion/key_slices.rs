@@ -66,9 +66,9 @@ impl Keys {
 
 /// The values of `<ids*>`.
 #[diagnostic::on_unimplemented(
-    message = "`<…*>` takes a slice, and `{Self}` is none",
+    message = "`<…*>` takes a slice, and `{Self}` is not one",
     label = "expected a slice, an array or a `Vec`",
-    note = "for one value write the placeholder without its `*`; for a set `with(ids = set.iter().copied().collect::<Vec<_>>())`"
+    note = "for one value, write the placeholder without `*`; for a set, write `with(ids = set.iter().copied().collect::<Vec<_>>())`"
 )]
 pub trait Elements {
     type Element;

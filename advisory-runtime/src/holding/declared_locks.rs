@@ -9,7 +9,7 @@ use crate::key::LockKey;
 #[diagnostic::on_unimplemented(
     message = "there is no `Holding` of `{Self}`",
     label = "expected a declared lock, or a tuple (of two to eight), an array, a slice or a `Vec` of them",
-    note = "a type becomes a declared lock by `#[derive(LockKey)]`; of more than eight write `keys = <an iterator>`"
+    note = "a type becomes a declared lock by `#[derive(LockKey)]`; for more than eight, write `keys = <an iterator>`"
 )]
 pub trait DeclaredLocks {
     /// The witnesses of exclusive locks.

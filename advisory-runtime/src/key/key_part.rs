@@ -35,9 +35,9 @@ use std::num::NonZero;
     message = "`{Self}` can't be part of an advisory lock key",
     label = "a placeholder of the key pattern renders this value",
     note = "a type of `uuid`, `chrono`, `time` or `jiff` needs the feature of that name: `advisory-runtime = {{ …, features = [\"uuid\"] }}`",
-    note = "a key can hold integers, `bool`, `char` and strings; for a newtype or a field-less enum of your own write `#[derive(KeyPart)]`",
-    note = "an `Option` has no one text: write both, `<is_known>:<owner>` with `with(is_known = owner.is_some(), owner = owner.unwrap_or_default())`. With `unwrap_or(0)` alone, `None` and `Some(0)` would be one lock",
-    note = "a float has no one text either: write a whole number, such as `with(cents = (price * 100.0).round() as i64)`"
+    note = "a key can hold integers, `bool`, `char` and strings; for a newtype or a field-less enum of your own, write `#[derive(KeyPart)]`",
+    note = "an `Option` does not render as one text: write both, `<is_known>:<owner>` with `with(is_known = owner.is_some(), owner = owner.unwrap_or_default())`. With `unwrap_or(0)` alone, `None` and `Some(0)` would be one lock",
+    note = "a float does not render as one text either: write a whole number, such as `with(cents = (price * 100.0).round() as i64)`"
 )]
 pub trait KeyPart {
     /// The set of texts that [`render`](Self::render) can write.

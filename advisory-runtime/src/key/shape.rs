@@ -13,9 +13,9 @@ pub trait Shape: sealed::Sealed {
 
 /// Every text of the shape `Self` is a text of the shape `S`.
 #[diagnostic::on_unimplemented(
-    message = "this value renders as `{Self}`, and the key pattern takes it for `{S}`",
-    label = "the shape was read off the type's name, or is written in the pattern",
-    note = "write the shape that the value has behind the placeholder's name: `: text` fits every value"
+    message = "this value renders as `{Self}`, but the key pattern expects `{S}`",
+    label = "the shape comes from the type's name or from the pattern",
+    note = "write the value's shape after the placeholder's name: `: text` fits every value"
 )]
 pub trait Within<S: Shape>: Shape {}
 

@@ -9,12 +9,12 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` gives a lease no connections",
     label = "expected a pool of bb8 or deadpool, or `advisory_runtime::lease::Leases`",
-    note = "for a pool of your own write `Leases::new(pool)`"
+    note = "for a pool of your own, write `Leases::new(pool)`"
 )]
 #[cfg_attr(
     not(all(feature = "bb8", feature = "deadpool")),
     diagnostic::on_unimplemented(
-        note = "for these pools switch on the feature `bb8` or `deadpool` of `advisory-runtime`"
+        note = "for these pools, enable the feature `bb8` or `deadpool` of `advisory-runtime`"
     )
 )]
 pub trait Source {

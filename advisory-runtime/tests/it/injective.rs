@@ -274,7 +274,7 @@ proptest! {
                 write(&mut key, value, placeholder);
                 let text = key.into_text();
                 let shape = placeholder.rendered_shape(shape_of);
-                prop_assert!(reads(shape.atoms(), &text), "{:?} is no {:?}", text, shape);
+                prop_assert!(reads(shape.atoms(), &text), "{:?} is not {:?}", text, shape);
             }
             let key = rendered(&pattern, list);
             prop_assert!(reads(language.atoms(), &key), "{} renders {:?}", pattern, key);

@@ -1,4 +1,4 @@
-//! Does a request get 409 while another one works on its address, and does none of them keep an address for ever?
+//! Does a request get 409 while another one works on its address, and does none of them keep an address forever?
 
 #[test]
 fn an_address_is_worked_on_by_one_request_at_a_time_and_not_for_ever() {

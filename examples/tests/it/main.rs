@@ -57,7 +57,7 @@ fn printed_by(example: &str, flags: &[&str]) -> String {
     printed
 }
 
-/// The line that begins so, and there is one of: what stands behind.
+/// What follows in the only line that begins like this.
 fn line<'p>(printed: &'p str, begin: &str) -> &'p str {
     let mut lines = printed.lines().filter_map(|line| line.strip_prefix(begin));
     match (lines.next(), lines.next()) {

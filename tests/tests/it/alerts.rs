@@ -166,7 +166,7 @@ fn selectors(text: &str) -> Vec<(&str, &str)> {
     starts.map(selector).collect()
 }
 
-/// What stands in `by (…)` and in `label_values(…, …)`.
+/// What is in `by (…)` and in `label_values(…, …)`.
 fn groups(text: &str) -> Vec<&str> {
     let inside = |rest: &'_ str, end: char| rest.find(end).unwrap_or(0);
     let by = text.match_indices("by (").map(|(at, word)| {

@@ -1,6 +1,6 @@
 //! What the attribute's arguments do, each on a function as users write it.
 //!
-//! The lines of `queue` are the process's, whichever database a key is of: tests that stand in line have keys of their own.
+//! The lines of `queue` are the process's, whichever database a key is of: tests that queue have keys of their own.
 
 use crate::bookings::{committed, database, execute, insert, key_of};
 use advisory_runtime::{Error, Key, Request, Wait, advisory_lock, xact};
@@ -227,7 +227,7 @@ async fn a_queue_takes_one_connection_for_a_key_and_refuses_who_comes_too_many()
         assert_eq!(
             repository.0.status().size,
             1,
-            "who stands in line has no connection"
+            "a queued call has no connection"
         );
         let refused = repository.book_in_line(7001, &until).await.unwrap_err();
         assert!(
@@ -363,7 +363,7 @@ async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
     db.until_quiet().await;
 }
 
-/// In debug builds only; it looks at the body that is running, so calls beside each other are none.
+/// In debug builds only; it looks at the body that is running, so calls at the same time are not nested.
 #[tokio::test]
 async fn a_call_that_waits_for_its_own_task_is_told_so() {
     if !debug_checks_are_on() {

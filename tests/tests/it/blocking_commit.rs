@@ -1,4 +1,4 @@
-//! Blocking Diesel: an `Ok` is committed, or the caller is told that it is not; an error is the body's own.
+//! Blocking Diesel: an `Ok` is committed, or the caller learns that it is not; an error is the body's own.
 
 use crate::blocking::{book, execute, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
@@ -44,7 +44,7 @@ fn refuse(conn: &mut PgConnection, room: i64) -> Result<(), AppError> {
     Err(AppError::Refused)
 }
 
-/// The error is found, nothing is left behind when the call returns, and the connection goes on.
+/// The error is found, nothing is left behind when the call returns, and the connection stays usable.
 async fn found(sql: &str) -> (Error, i64) {
     let db = database().await;
     let mut conn = db.establish();
@@ -53,7 +53,7 @@ async fn found(sql: &str) -> (Error, i64) {
     db.until_quiet().await;
     assert!(
         book(&mut conn, 8, "Grace").unwrap(),
-        "the connection goes on"
+        "the connection stays usable"
     );
     assert_eq!(committed(&db, 8).await, 1);
     (error.into(), committed(&db, 7).await)
@@ -204,7 +204,10 @@ async fn a_deferred_constraint_is_reported_as_what_it_is() {
         "{error:?}"
     );
     db.until_quiet().await;
-    assert!(book(&mut conn, 7, "Ada").unwrap(), "the connection goes on");
+    assert!(
+        book(&mut conn, 7, "Ada").unwrap(),
+        "the connection stays usable"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,7 +238,7 @@ async fn a_connection_cut_during_commit_is_an_unknown_outcome() {
     }
 }
 
-/// What became of the connection, by the next call on it.
+/// What happened to the connection, by the next call on it.
 fn is_broken(conn: &mut PgConnection) -> bool {
     let next = book(conn, 99, "Ada");
     let error = next.as_ref().err().and_then(|error| Error::find(error));
@@ -329,7 +332,10 @@ async fn a_transaction_begun_by_plain_sql_is_refused_and_not_committed() {
         );
         execute(&mut conn, "COMMIT").unwrap();
         assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
-        assert!(book(&mut conn, 8, "Ada").unwrap(), "the connection goes on");
+        assert!(
+            book(&mut conn, 8, "Ada").unwrap(),
+            "the connection stays usable"
+        );
     }
 }
 

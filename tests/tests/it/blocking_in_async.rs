@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 
 type Connections = Pool<ConnectionManager<PgConnection>>;
 
-/// Says that it holds the lock, and goes on when it is told.
+/// Says that it holds the lock, and continues on a signal.
 #[advisory_lock(
     key = "room:<room>",
     name = "room",

@@ -280,7 +280,7 @@ async fn a_guard_that_is_unwound_rolls_back_and_releases() {
     }
 }
 
-/// What a thread knows of the locks that it stands under ends with the body, also by a panic.
+/// What a thread knows about the locks that it runs under ends with the body, also by a panic.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_panic_the_thread_stands_under_no_lock() {
     let db = database().await;

@@ -1,5 +1,5 @@
 //! Blocking Diesel: who waits for whom inside this process. Calls queue for a key before they take a connection, and one that
-//! would wait for its own thread is told. The lines are the process's, whichever database a key is of: each test that stands in
+//! would wait for its own thread is reported. The lines are the process's, whichever database a key is of: each test that waits in
 //! one has rooms of its own.
 
 use crate::blocking::{book, book_unlocked, execute, finish};
@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 type Pool = diesel::r2d2::Pool<ConnectionManager<PgConnection>>;
 
-/// Holds the key until it is told to go on.
+/// Holds the key until a signal.
 #[advisory_lock(key = "queued:<room>", name = "queued", queue = 8, conn = pool.get()?)]
 fn first(
     pool: &Pool,
@@ -69,10 +69,10 @@ async fn calls_of_one_key_take_one_connection_of_the_pool_and_too_many_are_refus
         let pool = pool.clone();
         move || queued(&pool, 7)
     });
-    // The one in line is seen by what the next is told.
+    // The queued call shows in what the next one gets.
     let end = Instant::now() + Duration::from_secs(30);
     loop {
-        assert!(Instant::now() < end, "nobody stands in line");
+        assert!(Instant::now() < end, "nobody is in the queue");
         let error = second_in_line(&pool, 7).unwrap_err();
         match lock_error(&error) {
             Error::NotAvailable { .. } => tokio::task::yield_now().await,
@@ -125,7 +125,7 @@ async fn a_panic_gives_the_turn_and_the_only_connection_on() {
     db.until_quiet().await;
 }
 
-/// Books under the lock that the body stands under, on another connection.
+/// Books under the lock that the body runs under, on another connection.
 #[advisory_lock(key = "room:<room>", name = "room")]
 fn on_two_connections(
     conn: &mut PgConnection,

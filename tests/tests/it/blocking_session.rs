@@ -1,4 +1,4 @@
-//! Blocking Diesel: session-level locks are released on every way out, and a lock that was lost on the way is told.
+//! Blocking Diesel: session-level locks are released on every way out, and a lock that was lost on the way is reported.
 
 use crate::blocking::{book, execute, held_by, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
@@ -11,7 +11,7 @@ use diesel::result::Error as DieselError;
 use diesel::{Connection, QueryResult};
 use tokio::task::spawn_blocking;
 
-/// Holds the lock around the statements, each a message of its own, and ends as it is told.
+/// Holds the lock around the statements, each a message of its own, and ends as requested.
 #[advisory_lock(key = "room:<room>", name = "room", scope = "session")]
 fn hold(
     conn: &mut PgConnection,

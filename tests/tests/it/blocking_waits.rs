@@ -1,4 +1,4 @@
-//! Blocking Diesel: how long a call waits, that every end of a wait is told apart, and what is returned instead.
+//! Blocking Diesel: how long a call waits, that every end of a wait has its own error, and what is returned instead.
 
 use crate::blocking::{book, execute, finish, held_by, insert, pid_of, setting};
 use crate::bookings::{committed, database, key_of};

@@ -75,7 +75,7 @@ impl Pool {
 pub(crate) async fn dropped<T>(future: impl Future<Output = T>, reached: impl Future<Output = ()>) {
     tokio::select! {
         biased;
-        _ = future => panic!("the future was to be dropped, and it finished"),
+        _ = future => panic!("the future should be dropped, and it finished"),
         () = reached => {}
     }
 }

@@ -12,7 +12,7 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Lasts for longer than a busy machine stands still.
+/// Lasts for longer than a busy machine stalls.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
 #[claim(ttl = "4s", renew = "100ms")]
@@ -112,7 +112,7 @@ async fn a_completion_without_an_answer_is_not_called_lost() {
     let (pool, mut conn, mut other) = (db.bb8(4).await, db.connect().await, db.connect().await);
     let job = brief(&mut conn).await;
     let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
-        // Whoever has the row keeps it for longer than the claim lasts.
+        // The worker that has the row keeps it for longer than the claim lasts.
         other
             .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
             .await?;
@@ -198,7 +198,7 @@ async fn work_whose_completion_was_rolled_back_is_dropped_when_its_claim_is_take
     let ended = tokio::time::timeout(Duration::from_secs(60), async {
         tokio::join!(work, taken_over)
     });
-    let (kept, ()) = ended.await.expect("the work goes on for ever");
+    let (kept, ()) = ended.await.expect("the work continues forever");
     assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Two workers never have one job: beside each other, behind waits, and under whatever a role or a `search_path` says.
+//! Two workers never have one job: at the same time, after waits, and under whatever a role or a `search_path` says.
 
 use crate::claims::{SyncJob, assert_lost, database, expire, next, row, state_of};
 use advisory_runtime::Error;
@@ -8,7 +8,7 @@ use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
-/// The same table, under claims that do not last long; for longer than a busy machine stands still.
+/// The same table, under claims that do not last long; for longer than a busy machine stalls.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
 #[claim(ttl = "3s")]
@@ -76,7 +76,7 @@ async fn stricter_levels_of_a_role_change_nothing() {
 async fn a_row_that_somebody_has_locked_is_passed_over() {
     let db = database(2).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    // Nor is it waited for. Not where workers write beside each other: who makes a table longer has the others wait, too.
+    // Nor is it waited for. Not where workers write at the same time: who makes a table longer has the others wait, too.
     execute(&mut conn, "SET lock_timeout = '1ms'").await;
     execute(&mut other, "BEGIN").await;
     execute(

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
-/// The same table, under claims that do not last long; for longer than a busy machine stands still.
+/// The same table, under claims that do not last long; for longer than a busy machine stalls.
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = crate::claims::sync_jobs)]
 #[claim(ttl = "4s", renew = "100ms")]
@@ -159,7 +159,7 @@ impl Pool for Counted {
 async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     let db = database(1).await;
     let (pool, mut conn) = (Counted(db.bb8(1).await), db.connect().await);
-    // The pool's only connection is lent for good, and it opens none beside.
+    // The pool's only connection is in use for good, and it opens no other.
     let lent = pool.connection().await.unwrap();
     let claimed = Instant::now();
     let job = brief(&mut conn).await;
@@ -176,7 +176,7 @@ async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     let held = *dropped.get().unwrap() - claimed;
     assert!(held > Duration::from_millis(3500), "{held:?}, too soon");
-    // Nothing is dropped while the machine stands still: how late another alarm of this thread rings tells for how long.
+    // Nothing is dropped while the machine stalls: how late another alarm of this thread rings tells for how long.
     let late = rung - alarm;
     assert!(
         held < Duration::from_secs(4) + late,

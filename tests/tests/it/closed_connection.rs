@@ -55,7 +55,7 @@ async fn no_query_of_the_next_connection_is_cancelled_in_the_place_of_a_dropped_
     assert_eq!(committed(&db, 7).await, 0);
 }
 
-/// A function that goes on behind a dropped call cannot commit, and is told so.
+/// A function that goes on behind a dropped call cannot commit, and learns so.
 #[tokio::test]
 async fn a_dropped_nested_call_takes_the_outer_one_with_it() {
     #[advisory_lock(key = "outer", name = "outer", scope = "xact")]

@@ -1,4 +1,4 @@
-//! An `Ok` is committed, or the caller is told that it is not.
+//! An `Ok` is committed, or the caller learns that it is not.
 
 use crate::bookings::{book, committed, database, execute, insert};
 use advisory_runtime::{Error, advisory_lock, xact};
@@ -17,7 +17,7 @@ async fn book_then(conn: &mut AsyncPgConnection, room: i64, sql: &str) -> QueryR
     Ok(())
 }
 
-/// The error is found, nothing is left behind, and the connection goes on.
+/// The error is found, nothing is left behind, and the connection stays usable.
 async fn found(sql: &str) -> (Error, i64) {
     let db = database().await;
     let mut conn = db.connect().await;
@@ -25,7 +25,7 @@ async fn found(sql: &str) -> (Error, i64) {
     db.until_quiet().await;
     assert!(
         book(&mut conn, 8, "Grace").await.unwrap(),
-        "the connection goes on"
+        "the connection stays usable"
     );
     assert_eq!(committed(&db, 8).await, 1);
     let rows = committed(&db, 7).await;
@@ -169,7 +169,7 @@ async fn a_deferred_constraint_is_reported_as_what_it_is() {
     db.until_quiet().await;
     assert!(
         book(&mut conn, 7, "Ada").await.unwrap(),
-        "the connection goes on"
+        "the connection stays usable"
     );
 }
 

@@ -84,7 +84,7 @@ async fn a_locked_call_with_a_cached_query_has_three_round_trips_from_the_second
     }
 }
 
-/// A pool asks each connection whether it lives before it lends it, unless it is told not to; a begin finds out by itself.
+/// A pool asks each connection whether it lives before it hands it out, unless it is configured not to; a begin finds out by itself.
 #[tokio::test]
 async fn the_check_of_a_pool_is_a_round_trip_that_a_locked_call_can_do_without() {
     let db = Database::create().await;
@@ -143,7 +143,7 @@ fn a_locked_call_allocates_less_than_one_by_hand() {
     }
 }
 
-/// A call with `pool = …` makes its table anew: its statements and its holder's name are those of the process.
+/// A call with `pool = …` makes its table again: its statements and its holder's name are those of the process.
 #[test]
 fn a_calls_table_of_leases_allocates_nothing() {
     drop(advisory_runtime::lease::Table::new());

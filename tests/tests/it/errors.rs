@@ -118,7 +118,9 @@ async fn a_lock_outcome_takes_the_locks_own_conversion_where_there_is_one() {
         Error::find(&*wrapped).is_some_and(|error| error.is_busy()),
         "{wrapped:?}"
     );
-    insert(conn, 8, "the connection goes on").await.unwrap();
+    insert(conn, 8, "the connection stays usable")
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

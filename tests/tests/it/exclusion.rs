@@ -48,7 +48,7 @@ async fn an_error_rolls_back_and_frees_the_lock() {
     assert_eq!(committed(&db, 7).await, 0);
     assert!(
         book(&mut conn, 7, "Grace").await.unwrap(),
-        "the connection goes on"
+        "the connection stays usable"
     );
 }
 

@@ -9,7 +9,7 @@ use diesel::QueryResult;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
-/// What another program makes of a text that a locked function makes a `sha256` key of: PostgreSQL's `hashtext`.
+/// The key that another program derives from a text whose `sha256` a locked function uses: PostgreSQL's `hashtext`.
 const OLD: &str = "hashtext('booking:7')";
 
 /// A number that other code computes.

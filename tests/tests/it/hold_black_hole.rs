@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 /// A third of a second, a tenth for the rollback, a second for the session's end; the rest is for a machine with much to do.
 const A_FEW_SECONDS: Duration = Duration::from_secs(8);
 
-/// Where the body stands when everything is swallowed.
+/// Where the body is when everything is swallowed.
 #[derive(Clone, Copy, Debug)]
 enum Body {
     Idles,
@@ -115,7 +115,7 @@ async fn a_call_into_a_black_hole_returns_within_a_few_seconds() {
     }
 }
 
-/// The wait for the lock is not part of `max_hold`: `wait` bounds it, and whoever drops the call is not held up.
+/// The wait for the lock is not part of `max_hold`: `wait` bounds it, and the task that drops the call is not held up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_dropped_into_a_black_hole_holds_up_nobody() {
     let db = database().await;

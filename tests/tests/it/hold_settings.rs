@@ -7,7 +7,7 @@ use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
-/// Of a call inside another one; no busy machine takes so long for two statements.
+/// Of a call inside another one; no busy machine takes that long for two statements.
 const INNER: Duration = Duration::from_millis(7500);
 const AN_HOUR: Duration = Duration::from_secs(3600);
 

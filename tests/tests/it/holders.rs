@@ -78,7 +78,7 @@ async fn a_call_that_gave_up_tells_who_holds_it() {
             "{line}"
         );
     }
-    // Of another room nobody is told.
+    // Another room is not reported.
     let error = book(&mut conn, 7, SHORT).await.unwrap_err();
     let mut other = db.connect().await;
     let beside = xact::begin(&mut other, RoomLock { room: 8 }).await.unwrap();

@@ -1,4 +1,4 @@
-//! `CREATE INDEX CONCURRENTLY` under a lock that other instances want too. It waits for every older snapshot, and so for whoever waits
+//! `CREATE INDEX CONCURRENTLY` under a lock that other instances want too. It waits for every older snapshot, and so for every session that waits
 //! at the server for the lock that its own session holds.
 
 use crate::bookings::{database, execute};
@@ -10,7 +10,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Tells that the lock is held, and goes on when it is told to.
+/// Signals that the lock is held, and continues on a signal.
 struct Turn {
     held: oneshot::Sender<()>,
     go_on: oneshot::Receiver<()>,

@@ -229,7 +229,7 @@ async fn no_duplicate_and_no_serialization_failure_on_one_key_at_any_level() {
     db.until_quiet().await;
 }
 
-/// On keys of their own, calls under SERIALIZABLE can still fail for what they read beside each other. How often is printed.
+/// On keys of their own, calls under SERIALIZABLE can still fail for what they read at the same time. How often is printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_many_keys_there_is_no_duplicate_and_the_rate_of_serialization_failures_is_reported() {
     let db = database().await;

@@ -1,4 +1,4 @@
-//! `scope = "lease"`: what the attribute makes of a lease.
+//! `scope = "lease"`: what the attribute generates for a lease.
 
 use crate::lease::{database, expire};
 use advisory_runtime::lease::{FencingToken, Leases, Table};

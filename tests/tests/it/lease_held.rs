@@ -31,7 +31,7 @@ async fn until_held(db: &Database, count: i64) {
         .await;
 }
 
-/// What was told of, in words.
+/// What was reported, in words.
 fn told(leases: DeadpoolLeases) -> (DeadpoolLeases, Arc<Mutex<Vec<String>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let leases = leases.observed({
@@ -96,7 +96,7 @@ async fn a_drop_and_a_panic_release() {
 #[tokio::test]
 async fn a_body_runs_longer_than_the_ttl_while_the_pool_is_exhausted() {
     let db = database().await;
-    // Lent without a question to the server: a release that got no answer to it would give the connection up.
+    // Handed out without a query: a release that got no answer to it would give the connection up.
     let mut config = ManagerConfig::default();
     config.recycling_method = RecyclingMethod::Fast;
     let manager = AsyncDieselConnectionManager::new_with_config(db.url(), config);

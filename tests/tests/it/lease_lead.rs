@@ -79,7 +79,7 @@ async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
     let mut conn = db.connect().await;
     let late = conn.transaction(async |conn| old.fence(conn).await);
     assert!(matches!(late.await, Err(Error::LockLost { .. })));
-    // Whoever leads gives it up, and says so when it is free.
+    // The leader gives it up, and says so when it is free.
     first.stop().await;
     second.stop().await;
     assert_eq!(Leases::new(pool(&db)).list().await.unwrap(), []);

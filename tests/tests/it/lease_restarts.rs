@@ -42,7 +42,7 @@ async fn own_server() -> Option<OwnServer> {
     Some(server)
 }
 
-/// Looks at the clock each millisecond, until it is told to stop or dropped.
+/// Looks at the clock each millisecond, until it is stopped or dropped.
 async fn look(run: usize, runs: &Runs, mut stop: watch::Receiver<bool>, at_most: Duration) {
     let mut tick = interval(Duration::from_millis(1));
     let since = Instant::now();
@@ -129,7 +129,7 @@ async fn until(is_so: impl Fn() -> bool) {
     let mut tick = interval(Duration::from_millis(5));
     let since = Instant::now();
     while !is_so() {
-        assert!(since.elapsed() < Duration::from_secs(60), "waited in vain");
+        assert!(since.elapsed() < Duration::from_secs(60), "waited too long");
         tick.tick().await;
     }
 }

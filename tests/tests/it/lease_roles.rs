@@ -215,7 +215,7 @@ async fn a_wait_counts_for_the_pool_too_also_at_its_end() {
     let mut other = db.connect().await;
     Table::new().acquire(&mut other, key("k")).await.unwrap();
     let pool = db.deadpool(1);
-    // Open already: the wait counts for that too, and there is to be a try in it on a slow machine as well.
+    // Open already: the wait counts for that too, and a slow machine needs time for a try as well.
     drop(pool.get().await.unwrap());
     let leases = Leases::new(pool.clone());
     let wait = Duration::from_secs(3);
@@ -225,7 +225,7 @@ async fn a_wait_counts_for_the_pool_too_also_at_its_end() {
     // Refused, and then somebody has the only connection until long after.
     let conn = pool.get().await.unwrap();
     let error = tokio::time::timeout(Duration::from_secs(30), asked).await;
-    let error = error.expect("it waits for the pool for ever").unwrap();
+    let error = error.expect("it waits for the pool forever").unwrap();
     let Err(Error::TimedOut { waited, .. }) = error else {
         panic!("{error:?}");
     };

@@ -1,4 +1,4 @@
-//! What becomes of a lease whose holder's process is killed, or stopped and resumed, also inside a fenced transaction.
+//! What happens to a lease whose holder's process is killed, or stopped and resumed, also inside a fenced transaction.
 //!
 //! The holder is this program once more, as in `stopped`.
 
@@ -231,7 +231,7 @@ async fn a_holder_that_is_stopped_in_a_fenced_transaction_keeps_others_out_until
             Err(error) => panic!("{error:?}"),
         }
         slowest = slowest.max(tried.elapsed());
-        assert!(since.elapsed() < GENEROUS, "it keeps others out for ever");
+        assert!(since.elapsed() < GENEROUS, "it keeps others out forever");
     };
     eprintln!(
         "refused {refused} times, the slowest took {slowest:.1?}; taken over after {:.1?} of {TTL:?}",

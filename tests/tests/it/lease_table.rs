@@ -1,4 +1,4 @@
-//! The lease table itself: its migration, other names, what nobody may do with it, and what stands first on the `search_path`.
+//! The lease table itself: its migration, other names, what nobody may do with it, and what comes first on the `search_path`.
 
 use crate::bookings::execute;
 use crate::lease::{database, key};
@@ -127,7 +127,7 @@ async fn two_that_set_it_up_at_once_make_it_once() {
     assert!(Table::new().holds(&mut conn, &lease).await.unwrap());
 }
 
-/// Twins of what the statements use, in a schema that stands before all others; a table among them.
+/// Twins of what the statements use, in a schema that comes before all others; a table among them.
 const HOSTILE: &str = "
     CREATE SCHEMA hostile;
     CREATE TABLE hostile.advisory_lease (LIKE public.advisory_lease);

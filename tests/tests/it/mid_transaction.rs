@@ -216,7 +216,7 @@ async fn a_transaction_whose_snapshot_is_older_is_refused_and_goes_on() {
     }
     assert_eq!(committed(&db, 1).await, 2);
 
-    // What the transaction has held since before its snapshot is no new lock.
+    // What the transaction has held since before its snapshot is not a new lock.
     let mut conn = db.connect().await;
     let request = Request::new(key_of(7)).isolation(Isolation::Serializable);
     let mut held = xact::begin(&mut conn, request).await.unwrap();
@@ -262,7 +262,7 @@ async fn behind_a_failed_statement_it_says_so() {
     });
     let error = result.await.unwrap_err();
     assert!(error.to_string().contains("`room:<room>`"), "{error}");
-    insert(&mut conn, 1, "the connection goes on")
+    insert(&mut conn, 1, "the connection stays usable")
         .await
         .unwrap();
 }

@@ -292,7 +292,7 @@ async fn blocking_diesel_sees_and_ends_the_same() {
     drop(waiting.await.unwrap());
 }
 
-/// The lock that no session has: its transaction was prepared, and whoever was to commit it has died.
+/// The lock that no session has: its transaction was prepared, and the client that should commit it has died.
 #[tokio::test]
 async fn a_prepared_transaction_is_shown_as_the_holder() {
     let db = Database::create().await;

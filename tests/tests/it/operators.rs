@@ -1,4 +1,4 @@
-//! What whoever runs the server sees of many calls: a constant number of entries in `pg_stat_statements`, and nothing in the log where a
+//! What the operators of a server see of many calls: a constant number of entries in `pg_stat_statements`, and nothing in the log where a
 //! try finds its lock held.
 
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};

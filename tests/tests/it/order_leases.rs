@@ -93,7 +93,7 @@ async fn what_is_not_waited_for_or_is_another_tables_is_not_told_so() {
     other.set_up(&mut db.connect().await).await.unwrap();
     let other = Leases::new(db.deadpool(2)).table(other);
     twice(&leases, &other, 1, Wait::Forever).await.unwrap();
-    // Nor what the body does not stand under.
+    // Nor a lock that the body does not run under.
     let held = leases.acquire(Request::text("own-lease:2")).await.unwrap();
     let error = leases.acquire(Request::text("own-lease:2").wait(Duration::from_millis(30)));
     assert!(matches!(error.await, Err(Error::TimedOut { .. })));

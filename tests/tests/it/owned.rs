@@ -311,7 +311,7 @@ async fn a_release_of_a_lock_that_was_held_too_long_says_so() {
     drop(failed);
 }
 
-/// Its body loses the lock where it is told to.
+/// Its body loses the lock on request.
 #[advisory_lock(key = "room:<room>", name = "room", handle = lock, scope = "session")]
 async fn checked(conn: &mut AsyncPgConnection, room: i64, loses: bool) -> Result<(), Error> {
     lock.check(conn).await?;

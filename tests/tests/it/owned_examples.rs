@@ -163,7 +163,7 @@ async fn a_worker_hands_its_lock_to_another_task() {
     });
     printer.await.unwrap().unwrap();
     assert_eq!(held(&db).await, []);
-    // The printer is gone: what was to be sent is dropped, and its lock with it.
+    // The printer is gone: unsent data is dropped, and its lock with it.
     let lock = session::acquire_owned(db.connect().await, REPORT).await;
     drop(reports.send(lock.unwrap()).await.unwrap_err());
     db.until_no_locks().await;

@@ -244,7 +244,7 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
     db.until_quiet().await;
 }
 
-/// Not all at the first, which would be held by the first of them and asked for by all others in vain.
+/// Not all at the first, which would be held by the first of them and refused to all others.
 #[tokio::test]
 async fn a_try_begins_at_a_random_permit() {
     let db = Database::create().await;

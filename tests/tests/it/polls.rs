@@ -182,7 +182,7 @@ async fn the_last_try_is_at_the_end_of_the_wait() {
         let mut call = Box::pin(take(&mut conn, scope, request));
         miss(&db, pid, call.as_mut()).await;
         finish(held).await;
-        // A machine that stands still for a second leaves nothing to see.
+        // A machine that stalls for a second leaves nothing to see.
         let is_in_time = started.elapsed() < wait;
         let taken = call.await;
         assert!(taken.is_ok() || !is_in_time, "{scope}: {taken:?}");

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// What pools of two connections, and two plain blocking ones, say to an address. Twice, since a pooler with more backends
-/// lends another each time.
+/// assigns another one each time.
 async fn verify(url: &str) -> Vec<Result<(), Error>> {
     let mut said = Vec::new();
     for _ in 0..2 {
@@ -351,7 +351,7 @@ async fn at_once(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
     Ok(conn.batch_execute(&unless_booked(room)).await?)
 }
 
-/// The pooler tracks no prepared statements, and lends another backend each time.
+/// The pooler tracks no prepared statements, and assigns another backend each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn behind_a_pooler_in_transaction_mode_who_does_not_wait_is_told_at_once() {
     let db = database().await;
@@ -459,7 +459,7 @@ async fn a_dropped_call_closes_its_connection_and_leaves_the_pooler_to_the_other
         };
         tokio::select! {
             biased;
-            _ = call => panic!("it was to be dropped"),
+            _ = call => panic!("it should be dropped"),
             () = reached => {}
         }
         let error = xact::begin(&mut conn, 9).await.unwrap_err();

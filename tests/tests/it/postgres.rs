@@ -5,7 +5,7 @@ use advisory_tests::Database;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
-/// A session without Diesel, whose SQLSTATEs are to be seen.
+/// A session without Diesel, whose SQLSTATEs are visible.
 pub(crate) struct Session {
     client: Client,
     connection: JoinHandle<Result<(), Error>>,

@@ -1,4 +1,4 @@
-//! The SQL means what it says whatever stands first on the `search_path`.
+//! The SQL means what it says whatever comes first on the `search_path`.
 
 use crate::bookings::{book, committed, database, execute, key_of};
 use crate::every_poll::until_ended;

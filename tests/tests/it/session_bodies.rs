@@ -1,4 +1,4 @@
-//! The body of a session-level lock stands in no transaction: it may run several, and one that it leaves open is undone.
+//! The body of a session-level lock runs without a transaction: it may run several, and one that it leaves open is undone.
 
 use crate::bookings::{committed, database, execute, insert};
 use crate::session::held;
@@ -56,7 +56,7 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_relea
                     .await,
                 1
             );
-            // The connection goes on.
+            // The connection stays usable.
             conn.transaction(async |conn| insert(conn, 9, "next").await)
                 .await
                 .unwrap();

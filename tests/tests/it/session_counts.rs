@@ -29,7 +29,7 @@ async fn a_session_that_holds_it_gets_it_again_and_releases_it_as_often() {
     db.until_quiet().await;
 }
 
-/// The lock around it goes with it, and its call is told so.
+/// The lock around it goes with it, and its call learns so.
 #[tokio::test]
 async fn a_dropped_call_inside_another_one_takes_that_with_it() {
     let db = database().await;
@@ -136,7 +136,7 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
         session::release(theirs, Ok::<_, Error>(())).await.unwrap();
         db.until_no_locks().await;
     }
-    // Held shared by hand and by another session: to ask for it alone is in vain, and the share stays.
+    // Held shared by hand and by another session: an exclusive request fails, and the share stays.
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     execute(&mut conn, "SELECT pg_advisory_lock_shared(1)")
         .await

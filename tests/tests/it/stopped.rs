@@ -131,8 +131,8 @@ impl Player {
         Self(command.spawn().unwrap())
     }
 
-    /// Until it has said that it holds the lock. Not until the lock is seen: whoever is put aside for a while can miss all that the
-    /// server grants, for it is taken away soon.
+    /// Until it has said that it holds the lock. Not until the lock is seen: a process that is suspended for a while can miss all that the
+    /// server grants, because it is taken away soon.
     async fn until_held(&mut self) {
         let said = BufReader::new(self.0.stdout.take().unwrap());
         let mut lines = said.lines().map_while(Result::ok);

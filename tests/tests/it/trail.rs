@@ -1,6 +1,6 @@
-//! What a lock leaves for whoever watches: spans, events, counters and histograms.
+//! What a lock leaves for observers: spans, events, counters and histograms.
 //!
-//! Each in a process of its own: whether a span is wanted is remembered for the whole process, by whoever comes to it first.
+//! Each in a process of its own: whether a span is wanted is remembered for the whole process, by the first call.
 
 use crate::bookings::{database, insert};
 use crate::lease;
@@ -27,7 +27,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
 
-/// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events stood.
+/// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events were.
 #[derive(Clone, Default)]
 pub(crate) struct Heard {
     /// As most programs are run.
@@ -100,7 +100,7 @@ impl Subscriber for Heard {
     }
 }
 
-/// How often each metric was told, by name and labels.
+/// How often each metric was reported, by name and labels.
 #[derive(Default)]
 struct Counted(Mutex<HashMap<String, Arc<Told>>>);
 
@@ -260,7 +260,7 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
     for text in [
         "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\"",
         "DEBUG in 0 message=acquired",
-        // The body's own events stand in the span.
+        // The body's own events are in the span.
         "INFO in 1 message=running",
         "record outcome=\"done\"",
         "record outcome=\"failed\"",

@@ -1,4 +1,4 @@
-//! How long a call waits, and that every end of a wait is told apart, whatever language the server speaks.
+//! How long a call waits, and that every end of a wait has its own error, whatever language the server speaks.
 
 use crate::bookings::{database, execute, in_transaction};
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, session, xact};
@@ -111,7 +111,7 @@ async fn the_budget_is_for_all_keys_together() {
         let request = Request::all([1, 2]).wait(Duration::from_secs(2));
         xact::begin(&mut conn, request).await.map(drop)
     });
-    // Or has waited: whoever is put aside for longer than the budget sees no waiter.
+    // Or has waited: a process that is suspended for longer than the budget sees no waiter.
     let waits_or_has = async |key| {
         let waited_for = |lock: &AdvisoryLock| lock.key == LockedKey::Bigint(key) && !lock.granted;
         while !waiter.is_finished() && !db.locks().await.iter().any(waited_for) {
@@ -125,7 +125,7 @@ async fn the_budget_is_for_all_keys_together() {
     }
     finish(held_first).await;
     waits_or_has(2).await;
-    // Again a second and a half, in small steps: where all stands still at once, the server's clock does not run out alone.
+    // Again a second and a half, in small steps: where everything stalls at once, the server's clock does not run out alone.
     let mut steps = interval(Duration::from_millis(10));
     steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for _ in 0..150 {
@@ -370,7 +370,7 @@ async fn both_key_spaces_are_tried() {
     finish(held).await;
 }
 
-/// A body, or whoever shares the connection, may forget every prepared statement and setting of the session.
+/// A body, or other users of the connection, may forget every prepared statement and setting of the session.
 #[tokio::test]
 async fn every_call_works_behind_deallocate_all_and_discard_all() {
     let db = database().await;

@@ -3,12 +3,14 @@
 //! a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
 
 mod dependencies;
+mod map;
 mod packages;
+mod prose;
 mod suggestions;
 
 use std::path::{Path, PathBuf};
 
-/// Our words stand between the compiler's own, which change with its releases: the files hold those of this one.
+/// Our words are among the compiler's own, which change with its releases: the files hold those of this one.
 const WRITTEN_BY: &str = "rustc 1.95.";
 
 #[test]

@@ -66,8 +66,8 @@ impl Case {
                 let (name, _) = shaped.split_once(':').expect("a shape");
                 let key = key.replace(&format!("{name}>"), &shaped);
                 ways.push(self.with(&[(at, Some(&key), "")]));
-            } else if advice.contains("same shapes: write `") {
-                let key = quoted(advice, "same shapes: write `");
+            } else if advice.contains("must be the same: write `") {
+                let key = quoted(advice, "must be the same: write `");
                 ways.push(self.with(&[(self.side(advice), Some(&key), "")]));
             } else if let Some((_, key)) = advice.split_once("own word") {
                 let key = key.rsplit('`').nth(1).expect("a key in backticks");
@@ -92,7 +92,7 @@ impl Case {
         literal[..literal.find('"').expect("its end")].to_owned()
     }
 
-    /// The source with other keys, and arguments behind them.
+    /// The source with other keys, and arguments after them.
     fn with(&self, edits: &[(At, Option<&str>, &str)]) -> String {
         let mut edits = edits.to_vec();
         edits.sort_unstable_by_key(|edit| std::cmp::Reverse(edit.0));

@@ -1,7 +1,7 @@
 //! Which duration does a text spell: `5s`, or in other words `5 seconds`?
 
 /// A duration that is spelled otherwise, as this crate spells it: `5 seconds`, `5`, `1 day`, `0.5s`, `PT5S`.
-pub(super) fn loose_time(text: &str) -> Option<String> {
+pub(super) fn duration_in_words(text: &str) -> Option<String> {
     let text = text.strip_prefix("pt").unwrap_or(text);
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
@@ -53,7 +53,7 @@ pub(super) fn milliseconds(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{loose_time, milliseconds};
+    use super::{duration_in_words, milliseconds};
 
     #[test]
     fn a_time_in_other_words_is_understood() {
@@ -67,11 +67,11 @@ mod tests {
             ("pt5s", "5s"),
             ("250 millis", "250ms"),
         ] {
-            assert_eq!(loose_time(text).as_deref(), Some(meant), "{text}");
+            assert_eq!(duration_in_words(text).as_deref(), Some(meant), "{text}");
             assert!(milliseconds(meant).is_some(), "{meant}");
         }
         for text in ["", "s", "0", "-5s", "five", "1.25s", "5 fortnights"] {
-            assert_eq!(loose_time(text), None, "{text}");
+            assert_eq!(duration_in_words(text), None, "{text}");
         }
     }
 

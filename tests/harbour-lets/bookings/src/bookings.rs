@@ -1,4 +1,4 @@
-//! Stays: booked, moved, cancelled. Each function stands in a transaction of its caller's as well as in one of its own.
+//! Stays: booked, moved, cancelled. Each function runs in its caller's transaction or in one of its own.
 
 use advisory_runtime::{Connection, advisory_lock};
 use chrono::NaiveDate;
@@ -132,7 +132,7 @@ async fn occupy(
     Ok(())
 }
 
-/// Cancelled once, whoever clicks twice; gives back what was paid.
+/// Cancelled once, even if two clerks click; gives back what was paid.
 #[advisory_lock(key = StayLock { booking }, wait = "5s")]
 pub async fn cancel<C: Connection>(conn: &mut C, booking: BookingId) -> Result<Cents> {
     let found = find(conn, booking).await?;

@@ -34,7 +34,7 @@ pub async fn ask(conn: &mut AsyncPgConnection, request: &ChangeRequest) -> Resul
 
 /// Gives the guest the new address, if nobody has it by now.
 ///
-/// The guest and the address in one step: two guests who ask for each other's address do not wait for each other for ever.
+/// The guest and the address in one step: two guests who ask for each other's address do not wait for each other forever.
 #[advisory_lock(
     keys = [GuestLock { guest: request.guest }, EmailLock { address: request.new_email.clone() }],
     wait = "5s",

@@ -23,7 +23,7 @@ pub struct Guests {
 }
 
 impl Guests {
-    /// One guest an address: who comes back is found again.
+    /// One guest per address: a guest who returns is found again.
     #[advisory_lock(
         key = EmailLock { address: email.to_owned() },
         conn = self.pool.get().await?,

@@ -1,4 +1,4 @@
-//! Bookings in memory, for tests of what stands on them. No lock: one mutex is enough here.
+//! Bookings in memory, for tests of code that uses them. No lock: one mutex is enough here.
 
 use crate::bookings::Booking;
 use crate::repository::BookingRepository;

@@ -8,7 +8,7 @@ use lets_domain::{Cents, Nights, PropertyId, Season};
 use lets_store::schema::prices;
 use lets_store::{Refusal, Result};
 
-/// Quotes run beside each other; none sees half of a new price list.
+/// Quotes run at the same time; none sees half of a new price list.
 #[advisory_lock(key = PriceList { property, season }, mode = "shared", wait = "2s")]
 pub async fn night<C: Connection>(
     conn: &mut C,

@@ -1,4 +1,4 @@
-//! Bookings behind a trait, so that what stands on them is tested without a database.
+//! Bookings behind a trait, so that code that uses them is tested without a database.
 
 use crate::bookings::{self, Booking};
 use advisory_runtime::advisory_lock;
@@ -75,7 +75,7 @@ impl BookingRepository for PgBookings {
         Ok(())
     }
 
-    /// A clerk who clicks twice gives one discount: the second is told that it is being done.
+    /// A clerk who clicks twice gives one discount: the second gets an error.
     #[advisory_lock(
         key = StayLock { booking },
         conn = self.pool.get().await?,

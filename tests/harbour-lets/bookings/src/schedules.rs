@@ -8,7 +8,7 @@ use lets_domain::ScheduleId;
 use lets_store::schema::{schedule_events, schedules};
 use lets_store::{Refusal, Result};
 
-/// Makes a schedule's events up to a day. Who comes while it is being done is told to come again, as its client does by itself.
+/// Makes a schedule's events up to a day. A call that comes while this runs gets an error, and its client tries again by itself.
 ///
 /// The number is what the service before us computes: the first half of the id's MD5.
 #[advisory_lock(

@@ -1,4 +1,4 @@
-//! Amounts, in cents: a float is no amount.
+//! Amounts, in cents: a float is not an amount.
 
 use std::fmt;
 use std::iter::Sum;

@@ -1,4 +1,4 @@
-//! Exchange rates: fetched by whoever first needs them, from a provider that counts our calls.
+//! Exchange rates: fetched by the first call that needs them, from a provider that counts our calls.
 
 use crate::provider::Provider;
 use advisory_runtime::advisory_lock;
@@ -7,7 +7,7 @@ use diesel_async::RunQueryDsl;
 use lets_store::schema::exchange_rates;
 use lets_store::{Pool, Result};
 
-/// Fetches a currency's rate; who comes meanwhile uses the old one.
+/// Fetches a currency's rate; calls in the meantime use the old one.
 #[advisory_lock(
     key = "rate:<currency|trim|lower>",
     scope = "lease",

@@ -1,4 +1,4 @@
-//! A storm: all stays of a guest move on by some days, as far as there is room. Stands on the trait, so a mock is enough to test it.
+//! A storm: all stays of a guest move on by some days, as far as there is room. Uses the trait, so a mock is enough to test it.
 
 use lets_bookings::BookingRepository;
 use lets_domain::{GuestId, Nights};
@@ -8,7 +8,7 @@ pub struct Rebooking<R> {
     pub bookings: R,
 }
 
-/// What became of the stays.
+/// What happened to the stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub moved: usize,

@@ -13,7 +13,7 @@ pub enum Error {
     Lock(advisory_runtime::Error),
     /// No connection could be had.
     Pool(Box<dyn std::error::Error + Send + Sync>),
-    /// What was asked for cannot be: the caller is told why.
+    /// What was asked for cannot be: the caller learns why.
     Refused(Refusal),
 }
 

@@ -9,7 +9,7 @@ use lets_domain::PropertyId;
 use lets_store::Result;
 use lets_store::schema::{bookings, outbox, rooms, runs as done};
 
-/// What is to be reminded of: a house, and the day that its guests arrive.
+/// What the reminder is about: a house, and the day that its guests arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrivals {
     pub property: PropertyId,

@@ -9,7 +9,7 @@ use lets_store::schema::{quotes, runs as table};
 use lets_store::{Pool, Result};
 use std::future::Future;
 
-/// One tick. Whoever comes while it goes on has nothing to do.
+/// One tick. An instance that comes while it runs has nothing to do.
 #[advisory_lock(
     key = "scheduler",
     scope = "session",

@@ -1,4 +1,4 @@
-//! What stands on the traits, without a database.
+//! Code that uses the traits, without a database.
 
 use crate::lets::{day, refused};
 use advisory_runtime::lease::Leases;
