@@ -135,18 +135,7 @@ fn path(table: &TokenStream, column: &Ident) -> TokenStream {
 fn order_step(order: &Order, table: &TokenStream, claim: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let column = path(table, &order.column);
-    let direction = Ident::new(
-        if order.is_descending {
-            "descending"
-        } else {
-            "ascending"
-        },
-        here,
-    );
-    let nulls = order.nulls_first.map(|first| {
-        let nulls = if first { "nulls_first" } else { "nulls_last" };
-        let nulls = Ident::new(nulls, here);
-        quote_spanned!(here=> .#nulls())
-    });
-    quote_spanned!(here=> #claim::Order::#direction::<#column>()#nulls)
+    let is_descending = order.is_descending;
+    let nulls_first = order.nulls_first.unwrap_or(is_descending);
+    quote_spanned!(here=> #claim::Order::by::<#column>(#is_descending, #nulls_first))
 }

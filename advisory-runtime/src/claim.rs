@@ -1,8 +1,8 @@
-//! Claims on the rows of tables that users have: jobs, checkpoints, outboxes, with columns that say until when a row is taken.
+//! Claims on rows of your tables, such as jobs, checkpoints and outbox entries, by columns that say until when a row is taken.
 //!
-//! A claim is an `UPDATE` of the row, so it needs no table of this crate's, no session and no connection that stays open: it
-//! works with any pool. It ends when its holder says so, or when it expires: a program that dies loses its rows to the next one.
-//! For a lock on what is no row use the attribute; for a lease on a key without a table `lease`.
+//! A claim is an `UPDATE` of the row: it needs no table of this crate, no session and no open connection. It ends when its holder
+//! finishes it, or when it expires, so a worker that dies loses its rows to the next one. To lock something that is not a row, use
+//! [`advisory_lock`](macro@crate::advisory_lock) or a [`lease`](crate::lease).
 //!
 //! ```no_run
 //! # #[cfg(feature = "bb8")]
@@ -16,7 +16,6 @@
 //! diesel::table! {
 //!     sync_jobs (id) {
 //!         id -> BigInt,
-//!         priority -> Integer,
 //!         created_at -> Timestamptz,
 //!         locked_until -> Nullable<Timestamptz>,
 //!         locked_by -> Nullable<Text>,
@@ -28,34 +27,27 @@
 //!
 //! #[derive(Queryable, Selectable, Claim)]
 //! #[diesel(table_name = sync_jobs)]
-//! #[claim(order = "priority desc, created_at", ttl = "5m", renew = "1m")]
+//! #[claim(order = "created_at", ttl = "5m", renew = "1m")]
 //! struct SyncJob {
 //!     id: i64,
-//!     priority: i32,
 //! }
 //!
-//! /// Works until there is nothing to do.
 //! async fn work(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
 //!     loop {
 //!         let job = claim::next::<SyncJob, _>(&mut pool.connection().await?, "worker-7").await?;
 //!         let Some(job) = job else { return Ok(()) };
-//!         // Renewed once a minute. Completed on `Ok`; on `Err` it failed, with the error's text as its message.
+//!         // Renews the claim every minute, and ends it as the work ends.
 //!         if let Err(error) = claim::run(pool, &job, OnErr::Fail, sync(&job)).await {
 //!             eprintln!("job {}: {error}", job.id);
 //!         }
 //!     }
 //! }
-//!
-//! async fn sync(job: &SyncJob) -> Result<(), Error> {
-//! #   let _ = (job.id, job.priority);
-//!     // …
-//!     Ok(())
-//! }
+//! # async fn sync(_: &SyncJob) -> Result<(), Error> { Ok(()) }
 //! # }
 //! ```
 //!
-//! The guide's page on [claims](crate::guide::claims) has rows that are done over and over, what keeps two workers apart, the columns,
-//! and what lease columns written by hand become.
+//! The guide's page on [claims](crate::guide::claims) has the columns in SQL, rows that are done over and over, and what keeps two
+//! workers apart.
 
 mod claimed;
 mod count;

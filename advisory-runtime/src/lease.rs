@@ -1,11 +1,11 @@
 //! Leases: locks that expire, with fencing tokens.
 //!
-//! A lease is a row of a table, held until it is released or its ttl is over, by no connection and no transaction: for work that
-//! outlives both, such as a payout run or a report. Guard a single transaction with [`xact`](crate::xact) instead. The attribute's
-//! `scope = "lease"` uses this module; without it, [`Leases::acquire`] renews in the background and releases what is dropped,
-//! [`lead`] keeps one process of several the leader, and [`Table`] has each step as one round trip.
+//! A lease is a row of a table. No connection or transaction holds it; it lasts until it is released or its ttl is over. Use it for
+//! work that outlives a transaction, such as a payout run or a report, and [`xact`](crate::xact) for a single transaction. Without
+//! the attribute's `scope = "lease"`, [`Leases::acquire`] renews in the background and releases on drop, [`lead`] elects a leader,
+//! and [`Table`] has each step as one round trip.
 //!
-//! The guide explains [leases](crate::guide::leases), their promises and their table, and
+//! The guide explains [leases](crate::guide::leases), what they promise and their table, and
 //! [leader election](crate::guide::leadership).
 //!
 //! ```
@@ -14,25 +14,25 @@
 //! use advisory_runtime::{Error, advisory_lock};
 //! use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
 //!
-//! /// Sends the month's report. The instances that tick at the same time, or late, do nothing.
+//! /// Sends the month's report. Instances that start during the day after it do nothing.
 //! #[advisory_lock(key = "report:<month>", scope = "lease", pool = pool, keep = "24h", wait = "never", on_held = Ok(()))]
 //! async fn send_report(pool: &Pool<AsyncPgConnection>, month: &str) -> Result<(), Error> {
-//!     // Nobody else sends it meanwhile. After `Ok` the key stays taken for a day; after an error it is free for the next try.
+//!     // After `Ok` the key stays taken for a day; after an error it is free for the next try.
 //!     Ok(())
 //! }
 //! # }
 //! ```
 //!
-//! This is *at least once*: if the process dies after its work and before the end of the call, the work runs again when the ttl is
-//! over. [`Lease::complete`] makes it *once*, for work that ends in a transaction of this database.
+//! This is *at least once*: if the process dies between the work and the end of the call, the work runs again after the ttl.
+//! [`Lease::complete`] makes it *once* for work that ends in a transaction of this database.
 
 mod backoff;
+mod body_leases;
 mod event;
 mod fence;
 mod grant;
 mod held;
 mod holding;
-mod keeper;
 mod lead;
 mod leases;
 #[cfg(feature = "testing")]
@@ -40,13 +40,13 @@ mod memory;
 mod queries;
 mod request;
 mod row;
-mod running;
 mod source;
 mod sql;
 mod statement;
 mod steps;
 mod store;
 mod table;
+mod task;
 
 pub use event::Event;
 pub use fence::IsCurrent;
@@ -58,7 +58,7 @@ pub use lead::{lead, lead_until};
 pub use leases::Leases;
 #[cfg(feature = "testing")]
 pub use memory::InMemory;
-pub use request::{LONGEST_KEY, Request};
+pub use request::Request;
 pub use row::Row;
 #[doc(hidden)]
 pub use source::acquire_at;

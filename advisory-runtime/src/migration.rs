@@ -1,27 +1,24 @@
 //! Gives other programs the numbers that this crate locks, as a Diesel migration.
 //!
-//! [`ADVISORY_KEYS_UP`] and [`ADVISORY_KEYS_DOWN`] are the two sides. The SQL is for whatever shares a lock and is not Rust:
-//! another service, a `psql` script, a trigger. Between Rust programs share a declared lock (`#[derive(LockKey)]`) instead.
-//! PostgreSQL 15 to 18, no extension.
+//! Use it if a lock is shared with a program that is not Rust: another service, a `psql` script, a trigger. Rust programs share a
+//! declared lock (`#[derive(LockKey)]`) instead. PostgreSQL 15 to 18, no extension.
 //!
-//! | function | gives | the same in Rust |
+//! | function | returns | the same in Rust |
 //! | --- | --- | --- |
-//! | `advisory_key(rendered text)` → `bigint` | the number of a rendered key | every pattern, unless it says `derivation = "…"` |
-//! | `advisory_escape(value text)` → `text` | a text as a placeholder renders it: `%` as `%25`, `:` as `%3A` | `<value>` |
+//! | `advisory_key(rendered text)` → `bigint` | the number of a rendered key | every pattern without `derivation = "…"` |
+//! | `advisory_escape(value text)` → `text` | the text as a placeholder renders it: `%` as `%25`, `:` as `%3A` | `<value>` |
 //! | `email_to_lock_id(p_email text)` → `bigint` | the number of an address | `"<email\|trim\|lower\|raw>"` |
 //! | `generate_lock_id(p_namespace text, p_key text)` → `bigint` | the number of `namespace:key` | `"cleanup:<email\|trim\|lower\|raw>"` for the namespace `cleanup` |
 //! | `acquire_cleanup_lock(p_email text)` → `boolean` | whether it took the lock on `email_to_lock_id(p_email)` | |
-//! | `release_cleanup_lock(p_email text)` → `boolean` | whether it released it | |
+//! | `release_cleanup_lock(p_email text)` → `boolean` | whether it released that lock | |
 //! | `advisory_holds(key bigint)` → `boolean` | whether this session holds the lock exclusively | |
-//! | `advisory_require(key bigint, lock text)` → `void` | an error, with the lock's name, unless it does | |
+//! | `advisory_require(key bigint, lock text)` → `void` | an error with the lock's name unless this session holds it exclusively | |
 //!
-//! So `advisory_key('booking:' || advisory_escape(guest))` is what `"booking:<guest>"` locks. Integers, dates and UUIDs need no
-//! escape; SQL must write them as [`KeyPart`](crate::KeyPart) does, which `uuid::text` and, for the years 1 to 9999 under
-//! `DateStyle = ISO`, `date::text` do.
+//! For example, `advisory_key('booking:' || advisory_escape(guest))` is what `"booking:<guest>"` locks. Integers, dates and UUIDs
+//! need no escape if SQL writes them as [`KeyPart`](crate::KeyPart) does: `uuid::text` does, and so does `date::text` for the years 1
+//! to 9999 under `DateStyle = ISO`.
 //!
 //! # Adding it
-//!
-//! `cargo advisory migration keys` prints the migration, and with `--down` its other side:
 //!
 //! ```sh
 //! diesel migration generate advisory_keys
@@ -29,67 +26,52 @@
 //! cargo advisory migration keys --down -o migrations/*_advisory_keys/down.sql
 //! ```
 //!
-//! Or run the constants in a transaction. The functions are made in the first schema of the `search_path`, and then granted to
-//! whoever calls them:
+//! Or run [`ADVISORY_KEYS_UP`] in a transaction. The functions are created in the first schema of the `search_path`. Grant each to the
+//! roles that call it:
 //!
 //! ```sql
 //! GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;
 //! ```
 //!
-//! PUBLIC may not, for HTTP gateways publish what their role may call, and who may take a lock on any key can stop those who need
-//! it. Each function stands alone: a grant on one is enough. They run with the caller's rights and a pinned `search_path`.
+//! PUBLIC has no right to call them: HTTP gateways publish what their role may call, and whoever can lock any key can stop those who
+//! need it. The functions run with the caller's rights and a pinned `search_path`, and do not call each other.
 //!
 //! # Locking
 //!
-//! `acquire_cleanup_lock` is `pg_try_advisory_lock`: exclusive, session-level, without waiting. The lock is held until the same
-//! session has released it as often as it took it, or ends; a rollback does not free it. `release_cleanup_lock` is
-//! `pg_advisory_unlock`. Neither raises a `NOTICE`, as the recipe that they come from does: the number is an unsalted hash, and who
-//! has the log can check a guessed address against it. (So can who reads `pg_locks` while the lock is held.) The others lock
-//! nothing.
+//! `acquire_cleanup_lock` is `pg_try_advisory_lock`: exclusive, session-level, without waiting. The session holds the lock until it
+//! has released it as often as it took it, or ends; a rollback does not release it. `release_cleanup_lock` is `pg_advisory_unlock`.
+//! Neither raises a `NOTICE`: the number is an unsalted hash, by which a reader of the log could check a guessed address.
 //!
-//! `advisory_holds` and `advisory_require` take nothing. They look for a lock of this session, transaction-level or session-level, in
-//! exclusive mode; a shared lock is not enough. [`guarded_tables`](crate::guide::guarded_tables) has what they cost, and a trigger
-//! that needs neither.
+//! `advisory_holds` and `advisory_require` look for an exclusive lock of this session, transaction-level or session-level, and take
+//! none. [`guarded_tables`](crate::guide::guarded_tables) has their cost, and a trigger that needs neither.
 //!
 //! # Errors
 //!
 //! - 55000: `advisory_require` found that this session does not hold the lock.
-//! - 22004: an argument is NULL; the message says which. A plain `pg_try_advisory_lock(NULL)` locks nothing and returns NULL, and
-//!   `IF NOT NULL` goes on as if it were held.
+//! - 22004: an argument is NULL. A plain `pg_try_advisory_lock(NULL)` locks nothing and returns NULL, and `IF NOT NULL` goes on as if
+//!   the lock were held.
 //! - 42501: the role has no `EXECUTE`.
-//! - 42723, when the migration runs: there is such a function already, perhaps a recipe's own. Nothing is replaced: see what it
-//!   computes and who calls it, then drop or rename it.
-//! - 2BP01, when the migration is reverted: an index or a view uses one. Nothing is dropped. A generated column is refused likewise
-//!   from PostgreSQL 15 on; 14 drops the column with the function.
+//! - 42723, from the migration: a function of this name exists, and nothing is replaced. Check what it computes and who calls it, then
+//!   drop or rename it.
+//! - 2BP01, from the down migration: an index or a view uses a function, and nothing is dropped.
 //! - 01000, a warning: `release_cleanup_lock` found that this session does not hold the lock, and returned `false`.
 //!
 //! # What the recipes get wrong
 //!
-//! Four of the functions bear the names of a recipe in circulation, so that its callers go on working. They compute what it
-//! computes, with one exception: `lower` changes only A to Z, where the recipe follows the database's locale. Under most of them
-//! `É` becomes `é`, under a Turkish one `I` becomes `ı`; here they become `É` and `i`. Keys must not change with a release of Unicode's
-//! tables. A program that uses both, or JavaScript's `toLowerCase().trim()`, must give ASCII, or text that is lower-case and
-//! trimmed already.
+//! Four functions have the names of a recipe in circulation, so that its callers keep working. They compute the same numbers, except
+//! that `lower` changes only A to Z, while the recipe follows the database's locale. A program that uses both, or JavaScript's
+//! `toLowerCase().trim()`, must pass ASCII, or text that is already lower-case and trimmed.
 //!
-//! | a recipe in circulation says | what is so |
+//! | the recipe says | in fact |
 //! | --- | --- |
 //! | `digest()`, so `CREATE EXTENSION pgcrypto` | `sha256()` is built in since PostgreSQL 11 |
-//! | `IF v_lock_id > 9223372036854775807` makes the number signed | it is never true: that is the greatest `bigint`, and the shift has set the sign already |
-//! | `classid = 0` in `pg_locks` finds session-level locks, and `objid` is the key | `classid` is the upper half of a `bigint` key and `objid` the lower; `objsubid` is 1 for `bigint` keys and 2 for pairs; [nothing there](https://www.postgresql.org/docs/current/view-pg-locks.html) tells session-level from transaction-level. Read `(classid::bigint << 32) \| objid::bigint` |
+//! | `IF v_lock_id > 9223372036854775807` makes the number signed | the condition is never true: the shift has already set the sign |
 //! | `pg_advisory_lock` has an optional timeout | it has none; set `lock_timeout` |
-//! | the lock expires after 30 seconds | no advisory lock expires. A timeout beside the work, as `Promise.race` is one, releases the lock while the work goes on |
-//! | acquire in one request to an HTTP gateway, release in another | each may reach another session of its pool. Then the release returns `false`, the lock stays, and a second caller on the first's session gets it too. Use a transaction-level lock in one request |
-//! | `hashtext` is a CRC32 | it is a variant of [lookup3](https://github.com/postgres/postgres/blob/REL_18_STABLE/src/common/hashfn.c), of 32 bits, and promised to nobody |
-//! | `substr(md5(…), 1, 16)` is the first 16 bytes | it is 16 hexadecimal digits, which are 8 bytes: all that a `bigint` holds |
-//! | with 32-bit FNV-1a a collision among 1,000 keys has a probability of 0.00000012 % | 0.012 %, a hundred thousand times as much |
-//!
-//! What 32 bits cost, that two of so many different keys are one lock:
-//!
-//! | keys | `hashtext`, `fnv1a32` | `sha256`, `md5`, `hashtextextended` |
-//! | ---: | --- | --- |
-//! | 1,000 | 1 in 8,600 | 1 in 37 million million |
-//! | 77,000 | 1 in 2 | 1 in 6 thousand million |
-//! | 1,000,000 | certain | 1 in 37 million |
+//! | the lock expires after 30 seconds | no advisory lock expires; a timeout beside the work releases it while the work goes on |
+//! | acquire in one request to an HTTP gateway, release in another | they may use two sessions, and the lock stays; use a transaction-level lock in one request |
+//! | `hashtext` is a CRC32 | it is a 32-bit variant of [lookup3](https://github.com/postgres/postgres/blob/REL_18_STABLE/src/common/hashfn.c), and undocumented |
+//! | `substr(md5(…), 1, 16)` is the first 16 bytes | it is 16 hexadecimal digits, so 8 bytes: all that a `bigint` holds |
+//! | with 32-bit FNV-1a, two of 1,000 keys collide with a probability of 0.00000012 % | with 0.012 %; among 77,000 keys with 50 %, while with the 64 bits of SHA-256 two of a million collide with 1 in 37 million |
 //!
 //! # Examples
 //!
@@ -107,8 +89,8 @@
 //! assert_eq!(EmailLock { email: " User@X.com " }.key(), Key::BigInt(-3508133180453765740));
 //! ```
 //!
-//! An address and nothing else can be any other key of the database, so beside other locks the macros report a collision: answer
-//! with `allow_overlap("email", "…")` there, or better give the key a word of its own, as `generate_lock_id` does.
+//! An address alone can equal any other key of the database, so the macros report a collision with other locks. Answer with
+//! `allow_overlap("email", "…")`, or better give the key a word of its own, as `generate_lock_id` does:
 //!
 //! ```
 //! use advisory_runtime::{Key, lock_key};
@@ -121,25 +103,12 @@
 //! let guest = "1";
 //! assert_eq!(lock_key!("booking:<guest>"), Key::BigInt(3878245474506011689));
 //! ```
-//!
-//! The odds of the table above:
-//!
-//! ```
-//! use advisory_pattern::Derivation;
-//!
-//! let one_in = |derivation: Derivation, keys| 1.0 / derivation.collision_odds(keys);
-//! assert_eq!((one_in(Derivation::Hashtext, 1_000) / 100.0).round(), 86.0);
-//! assert_eq!(one_in(Derivation::Fnv1a32, 77_000).round(), 2.0);
-//! assert_eq!((one_in(Derivation::Sha256, 1_000) / 1e12).round(), 37.0);
-//! assert_eq!((one_in(Derivation::Md5, 77_000) / 1e9).round(), 6.0);
-//! assert_eq!((one_in(Derivation::Hashtextextended, 1_000_000) / 1e6).round(), 37.0);
-//! ```
 
-/// Makes the functions: the migration's `up.sql`, for `batch_execute` in a transaction.
+/// Creates the functions: the migration's `up.sql`, for `batch_execute` in a transaction.
 ///
 /// # Errors
 ///
-/// 42723 when there is such a function already; then nothing is made.
+/// 42723 if a function of one of these names exists; then nothing is created.
 ///
 /// # Examples
 ///
@@ -158,12 +127,10 @@
 pub const ADVISORY_KEYS_UP: &str =
     include_str!("../migrations/2026-01-01-000000_advisory_keys/up.sql");
 
-/// Drops the functions that [`ADVISORY_KEYS_UP`] made, and nothing else: the migration's `down.sql`.
-///
-/// Locks that are held stay held until their sessions release them or end.
+/// Drops the functions of [`ADVISORY_KEYS_UP`] and nothing else: the migration's `down.sql`.
 ///
 /// # Errors
 ///
-/// 42883 when one of the functions is gone, 2BP01 when something uses one; then nothing is dropped.
+/// 42883 if one of the functions is gone, 2BP01 if something uses one; then nothing is dropped.
 pub const ADVISORY_KEYS_DOWN: &str =
     include_str!("../migrations/2026-01-01-000000_advisory_keys/down.sql");

@@ -1,7 +1,7 @@
 //! Diesel's migrations, run by one process at a time.
 //!
-//! Diesel runs migrations without a lock. Where several processes start at once, each finds the same migrations pending, and all but
-//! one fail. [`run()`] takes an advisory lock first, and says for whom it waits:
+//! Diesel runs migrations without a lock: if several processes start at once, each finds the same migrations pending, and all but
+//! one fail. [`run()`] takes an advisory lock first:
 //!
 //! ```no_run
 //! # #[cfg(feature = "diesel-async")]
@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! A builder, [`Migrator`], has the rest: another key, how long to wait, and a callback for each [`Step`]. The guide's page
-//! [`migrations`](crate::guide::migrations) tells why each of these matters.
+//! [`Migrator`] adds a key, a limit for the wait, and a callback for each [`Step`]. See the guide's page on
+//! [migrations](crate::guide::migrations).
 
 #[cfg(feature = "postgres")]
 pub mod blocking;
@@ -42,13 +42,13 @@ use diesel::pg::Pg;
 use std::fmt;
 use std::time::Duration;
 
-/// The key of the lock, unless [`Migrator::key`] says another one: the SHA-256 of `diesel_migrations`, as every key of that text.
+/// The default key of the lock: that of the text `diesel_migrations`. It never changes.
 ///
-/// Locks are each database's own, so that programs with databases of their own do not meet. In SQL it is
-/// `('x' || encode(substring(sha256('diesel_migrations') FOR 8), 'hex'))::bit(64)::bigint`. It never changes.
+/// In SQL: `('x' || encode(substring(sha256('diesel_migrations') FOR 8), 'hex'))::bit(64)::bigint`. Locks belong to a database, so
+/// programs with databases of their own do not wait for each other.
 pub const KEY: i64 = 8_120_370_389_078_587_295;
 
-/// What the lock is called where the server shows a query.
+/// The name of the lock where the server shows a query.
 const NAME: &str = "diesel_migrations";
 
 /// Runs the pending migrations, one process at a time, with the defaults of [`Migrator`].
@@ -64,10 +64,6 @@ const NAME: &str = "diesel_migrations";
 /// # Cancel safety
 ///
 /// As [`Migrator::run`].
-///
-/// # Examples
-///
-/// See [the module](self).
 #[cfg(feature = "diesel-async")]
 pub async fn run<S>(url: &str, migrations: S) -> Result<Report, Error>
 where
@@ -76,13 +72,13 @@ where
     Migrator::new(migrations).run(url).await
 }
 
-/// What a run has done.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The migrations that this run has applied, in their order. None, if none was pending once the lock was held.
+    /// The migrations that this run applied, in their order.
     pub applied: Vec<String>,
-    /// How long it waited for the lock. Zero where nothing was pending in the first place: then it takes no lock.
+    /// How long it waited for the lock. Zero if nothing was pending: then it takes no lock.
     pub waited: Duration,
 }
 
@@ -104,7 +100,7 @@ pub struct Report {
 /// }
 /// # }
 /// ```
-#[must_use = "it runs nothing by itself: call `run`"]
+#[must_use = "a migrator does nothing until `run` is called"]
 pub struct Migrator<S> {
     source: S,
     request: Request,
@@ -113,7 +109,7 @@ pub struct Migrator<S> {
 }
 
 impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
-    /// A run of these migrations, such as those of `embed_migrations!()`, under [`KEY`], that waits without end.
+    /// Makes a run of these migrations, such as those of `embed_migrations!()`, under [`KEY`] and without a limit for the wait.
     pub fn new(migrations: S) -> Self {
         Self {
             source: migrations,
@@ -123,22 +119,22 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
         }
     }
 
-    /// Locks another key. All processes that run migrations in the same database use the same one; it is also how to exclude another
-    /// tool, which has a number of its own.
+    /// Locks another key, such as that of another tool that migrates the database. All processes that run migrations in one database
+    /// must use the same key.
     pub fn key(mut self, key: impl LockKey) -> Self {
         self.request = Request::new(key);
         self
     }
 
-    /// Gives up when another process has held the lock for so long ([`Error::TimedOut`]). Zero asks once.
+    /// Gives up with [`Error::TimedOut`] after this time. Zero tries once.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Calls this for each [`Step`], in their order. Under diesel-async the steps under the lock come from a thread that may block.
+    /// Calls this for each [`Step`]. Under diesel-async the steps under the lock come from a thread for blocking work.
     ///
-    /// With the feature `tracing` each step is an event as well.
+    /// With the feature `tracing` each step is also an event.
     pub fn on_step(mut self, on_step: impl FnMut(&Step) + Send + 'static) -> Self {
         self.on_step.callback = Some(Box::new(on_step));
         self
@@ -146,30 +142,30 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
 
     /// Runs the pending migrations, one process at a time.
     ///
-    /// The connection is opened for the run, without TLS, and closed at its end. For TLS see [`run_on`](Self::run_on).
+    /// The connection is opened for the run, without TLS, and closed at its end. With TLS use [`run_on`](Self::run_on).
     ///
     /// # Locking
     ///
-    /// If nothing is pending, none. Otherwise a session-level lock on the key, by `pg_try_advisory_lock` again and again: a session that
-    /// waits at the server would deadlock with `CREATE INDEX CONCURRENTLY`. Once it is held, the list of pending migrations is read
-    /// again. Each migration then runs as Diesel runs it, in a transaction of its own, or in none if its `metadata.toml` says so. The
-    /// lock is released behind the last one, and on every error; if the process dies, the server releases it.
+    /// None if nothing is pending. Otherwise a session-level lock on the key, polled with `pg_try_advisory_lock`: a session that waits
+    /// in the server would deadlock with `CREATE INDEX CONCURRENTLY`. Under the lock, the list of pending migrations is read again, and
+    /// each runs as Diesel runs it, in a transaction of its own unless its `metadata.toml` says otherwise. The lock is released after
+    /// the last one and after an error; if the process dies, the server releases it.
     ///
     /// # Errors
     ///
-    /// [`Error`]. After one, run the migrations again when its cause is mended: what is applied is skipped.
+    /// [`Error`]. Fix the cause and run the migrations again: those that are applied are skipped.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: to drop the future while it waits leaves nothing behind. Later, the migration that runs is carried on to its end
-    /// on a thread of its own; no other follows, and the lock is released.
+    /// Not cancel safe: a migration that runs goes on to its end on its thread. No other follows, and the lock is released. Cancelling
+    /// the wait for the lock leaves nothing behind.
     #[cfg(feature = "diesel-async")]
     pub async fn run(self, url: &str) -> Result<Report, Error> {
         let conn: diesel_async::AsyncPgConnection = run::connect(url).await?;
         run::migrate(conn, self).await
     }
 
-    /// Runs the pending migrations on a connection of yours, such as one with TLS, which is closed at the end. Not one of a pool.
+    /// Runs the pending migrations on a connection of yours, such as one with TLS, and closes it. Do not pass one of a pool.
     ///
     /// # Locking
     ///
@@ -177,8 +173,8 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run). [`Error::Pooler`] behind a pooler of any mode, unless
-    /// [`session::verify`](crate::session::verify) has shown that it keeps sessions.
+    /// As [`run`](Self::run). [`Error::Pooler`] behind any pooler, unless [`session::verify`](crate::session::verify) was called on the
+    /// connection.
     ///
     /// # Cancel safety
     ///
@@ -204,17 +200,17 @@ type Callback = dyn FnMut(&Step) + Send;
 #[derive(Default)]
 struct OnStep {
     callback: Option<Box<Callback>>,
-    /// When the event said last for whom the run waits, and for whom.
+    /// The holders in the last event, and its time.
     #[cfg(feature = "tracing")]
     waiting: Option<(Vec<i32>, std::time::Instant)>,
 }
 
-/// How often an event says for whom a run waits, while that does not change.
+/// How often an event repeats the same holders.
 #[cfg(feature = "tracing")]
 const EVENT: Duration = Duration::from_secs(30);
 
 impl OnStep {
-    fn say(&mut self, step: &Step) {
+    fn report(&mut self, step: &Step) {
         #[cfg(feature = "tracing")]
         self.record(step);
         if let Some(callback) = &mut self.callback {
@@ -228,11 +224,10 @@ impl OnStep {
         match step {
             Step::Waiting { holders } => {
                 let pids: Vec<i32> = holders.iter().map(|holder| holder.pid).collect();
-                let is_known = self
-                    .waiting
-                    .as_ref()
-                    .is_some_and(|(known, said)| *known == pids && said.elapsed() < EVENT);
-                if !is_known {
+                let is_repeated = |(known, at): &(Vec<i32>, std::time::Instant)| {
+                    *known == pids && at.elapsed() < EVENT
+                };
+                if !self.waiting.as_ref().is_some_and(is_repeated) {
                     tracing::info!(pids = ?pids, "{step}");
                     self.waiting = Some((pids, std::time::Instant::now()));
                 }

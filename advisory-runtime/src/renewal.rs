@@ -1,7 +1,7 @@
-//! How does a row with an expiry stay held while work goes on under it?
+//! Keeps a row with an expiry held while work runs under it, for leases and claims.
 //!
-//! One engine for leases and claims: [`hold`] knows until when, [`task`] renews, [`watch`] stops the work before the expiry, and
-//! [`round_trip`] finds a connection for each statement.
+//! [`hold`] knows how long the row is held, [`task`] renews it, [`watch`] stops the work before the expiry, and [`round_trip`] finds
+//! a connection for each statement.
 
 mod expiry;
 mod hold;
@@ -17,22 +17,22 @@ pub(crate) use watch::{Stop, watch};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::time::Duration;
 
-/// How long a grant lasts unless the program says otherwise.
+/// How long a grant lasts by default.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(60);
-/// The shortest ttl that can be renewed in time on a machine that is busy.
+/// The shortest ttl that a busy machine can renew in time.
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// A column that makes the commit wait for the disk whatever the session's setting is.
+/// A column that makes the commit wait for the disk, whatever the session's `synchronous_commit` is.
 pub(crate) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
      ANY (CAST('{off,local,remote_write}' AS pg_catalog.text[])) \
      THEN pg_catalog.set_config('synchronous_commit','on',true) END";
 
-/// How long before the expiry work is stopped: it needs time to end what it has begun.
+/// How long before the expiry work is stopped.
 pub(crate) fn margin(ttl: Duration) -> Duration {
     (ttl / 10).min(Duration::from_secs(1))
 }
 
-/// Whether somebody else wrote the row at the same moment, which only stricter levels than READ COMMITTED say.
+/// Whether another session wrote the row at the same moment, which is an error at levels stricter than READ COMMITTED.
 pub(crate) const fn is_conflict(error: &DieselError) -> bool {
     matches!(
         error,

@@ -1,16 +1,10 @@
-//! For tests of locked functions, against a database of their own: what holds a lock, what waits for it, and two calls in a chosen
-//! interleaving.
+//! Tests of locked functions: who holds a lock, who waits for it, and two calls in a chosen interleaving.
 //!
-//! The feature `testing`, for `[dev-dependencies]`. An [`Observer`] looks at `pg_locks` on a connection beside those under test, so
-//! nothing here waits for a time and hopes. Give each test its own keys, or its own database: whoever else takes the key is seen too.
+//! Enable the feature `testing` in `[dev-dependencies]`. An [`Observer`] reads `pg_locks` on a connection of its own and waits for
+//! states, not for times. Give each test its own keys or its own database: the observer sees every session that uses a key.
 //!
-//! A function under a lease needs no database: [`Leases::in_memory`](crate::lease::Leases::in_memory). For transaction-level and
-//! session-level locks there is no such stand-in, since their bodies hold a connection of PostgreSQL and nothing honest can be put in
-//! its place. Test what stands around them with a mock of the trait, on whose PostgreSQL implementation the attribute is; test
-//! their bodies on a database, in `begin_test_transaction`. What a session-level lock guards and needs no database, such as a
-//! scheduler's tick, goes into a function of its own, which the locked one calls.
-//!
-//! Whether locks are taken in one order is asserted by [`inventory::assert_lock_order`](crate::inventory::assert_lock_order).
+//! A function under a lease can run without a database, on [`Leases::in_memory`](crate::lease::Leases::in_memory). The guide's page
+//! on [testing](crate::guide::testing) has the rest: test transactions, mocks, and the assertions that every program should have.
 
 mod pool;
 
@@ -28,14 +22,9 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Makes the witness of a lock that nobody holds, so that a function that takes a [`Holding`] is tested without a database.
+/// Makes a witness without a lock, to test a function that takes a [`Holding`] without a database.
 ///
-/// For unit tests only: what it gives shows nothing. `holding(&key).shared()` is one for a function that takes a
-/// `Holding<'_, Shared<…>>`.
-///
-/// # Locking
-///
-/// None.
+/// It proves nothing: use it in unit tests only. For a `Holding<'_, Shared<…>>` write `holding(&key).shared()`.
 ///
 /// # Examples
 ///
@@ -59,12 +48,12 @@ pub fn holding<K: DeclaredLock>(key: &K) -> Holding<'_, K::Lock> {
     Holding::new(key.lock())
 }
 
-/// Between two looks at the server.
+/// The time between two reads of `pg_locks`.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Looks at the advisory locks of a database, on a connection of its own that no call under test uses.
+/// Watches the advisory locks of a database on a connection of its own.
 ///
-/// Its methods are assertions: they panic where a state does not come within the patience (10 seconds unless it is said), and where
+/// Its methods are assertions: they panic if a state does not come within 10 seconds, or within [`patience`](Self::patience), and if
 /// the server does not answer.
 #[derive(Debug)]
 pub struct Observer<C> {
@@ -72,7 +61,7 @@ pub struct Observer<C> {
     patience: Duration,
 }
 
-/// A key, and what messages call it.
+/// A key and its name in messages.
 struct Watched {
     key: Key,
     name: String,
@@ -91,24 +80,24 @@ impl Watched {
 }
 
 impl<C: Connection> Observer<C> {
-    /// Looks through this connection.
+    /// Makes an observer that uses this connection.
     pub const fn new(conn: C) -> Self {
         let patience = Duration::from_secs(10);
         Self { conn, patience }
     }
 
-    /// Waits for so long for a state to come.
+    /// Sets how long to wait for a state.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Whether a session holds the lock on the key now, in whatever mode.
+    /// Whether a session holds the lock on the key now, in any mode.
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// If the server does not answer.
     ///
     /// # Cancel safety
     ///
@@ -121,7 +110,7 @@ impl<C: Connection> Observer<C> {
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// If the server does not answer.
     ///
     /// # Cancel safety
     ///
@@ -134,7 +123,7 @@ impl<C: Connection> Observer<C> {
     ///
     /// # Panics
     ///
-    /// When none does in time.
+    /// If none does in time.
     ///
     /// # Cancel safety
     ///
@@ -147,7 +136,7 @@ impl<C: Connection> Observer<C> {
     ///
     /// # Panics
     ///
-    /// When one still does.
+    /// If one still does.
     ///
     /// # Cancel safety
     ///
@@ -156,31 +145,15 @@ impl<C: Connection> Observer<C> {
         self.until(key, true, false, "somebody still holds").await;
     }
 
-    /// Waits until a session waits for the lock on the key.
+    /// Waits until a session waits for the lock on the key. Run a blocking call beside it with `spawn_blocking`.
     ///
     /// # Panics
     ///
-    /// When none does in time.
+    /// If none does in time.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # use advisory_runtime::{advisory_lock, testing::Observer};
-    /// # use diesel::{QueryResult, PgConnection};
-    /// # use diesel_async::AsyncPgConnection;
-    /// // A blocking call waits on a thread of its own.
-    /// # #[cfg(feature = "postgres")]
-    /// # async fn f(mut observer: Observer<AsyncPgConnection>, mut conn: PgConnection) {
-    /// let call = tokio::task::spawn_blocking(move || book(&mut conn));
-    /// observer.until_waiting(42).await;
-    /// # drop(call);
-    /// # }
-    /// # fn book(_: &mut PgConnection) -> QueryResult<()> { Ok(()) }
-    /// ```
     pub async fn until_waiting(&mut self, key: impl LockKey) {
         self.until(key, false, true, "nobody waits for").await;
     }
@@ -196,18 +169,18 @@ impl<C: Connection> Observer<C> {
         }
     }
 
-    /// Asserts that a call holds the lock on the key while it runs, and gives what it returned.
+    /// Asserts that a call holds the lock on the key while it runs, and returns its result.
     ///
-    /// It looks each time the call waits for something, and does not let it go on meanwhile. So a body has to wait at least once
-    /// under its lock, such as for a query, and must not hold what the observer needs.
+    /// It looks whenever the call waits for something, and does not poll the call meanwhile. So the body must wait at least once under
+    /// its lock, such as for a query, and must not hold what the observer needs.
     ///
     /// # Panics
     ///
-    /// When the call ends and was never seen to hold it; when somebody holds it before.
+    /// If the call ends and was not seen to hold the lock, or if another session held it before.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the call.
+    /// Cancel safe: the call is dropped.
     ///
     /// # Examples
     ///
@@ -232,65 +205,58 @@ impl<C: Connection> Observer<C> {
         let watched = Watched::new(key);
         let mut call = pin!(call);
         self.assert_free(&watched).await;
-        self.run_until(&watched, true, call.as_mut()).await;
+        let conn = self.conn.pg();
+        run_until(conn, &watched, true, call.as_mut(), self.patience).await;
         call.await
     }
 
-    /// Asserts that a call waits while somebody else holds the lock on the key, and gives what it returned afterwards.
+    /// Asserts that a call waits while another session holds the lock on the key, and returns its result.
     ///
     /// # Locking
     ///
-    /// Holds the key on the observer's connection as a session-level lock until the call is seen to wait.
+    /// The observer's connection holds the key as a session-level lock until the call waits.
     ///
     /// # Panics
     ///
-    /// When the call ends and was never seen to wait; when it does not wait in time. The observer's connection is closed then.
+    /// If the call ends and was not seen to wait, or does not wait in time. Then the observer's connection is closed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the call, and closes both connections.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # use advisory_runtime::testing::Observer;
-    /// # use diesel::QueryResult;
-    /// # use diesel_async::AsyncPgConnection;
-    /// # async fn f(mut observer: Observer<AsyncPgConnection>, mut conn: AsyncPgConnection) {
-    /// observer.assert_waits(42, clean_up(&mut conn)).await.unwrap();
-    /// # }
-    /// # async fn clean_up(_: &mut AsyncPgConnection) -> QueryResult<()> { Ok(()) }
-    /// ```
+    /// Cancel safe: the call is dropped, and both connections are closed.
     pub async fn assert_waits<F: Future>(&mut self, key: impl LockKey, call: F) -> F::Output {
         let watched = Watched::new(key);
-        let end = Instant::now() + self.patience;
-        let request = Request::new(watched.key).wait(self.patience);
-        let mut call = pin!(call);
+        let (mut call, patience) = (pin!(call), self.patience);
+        let request = Request::new(watched.key).wait(patience);
         let mut held = match session::acquire(&mut self.conn, request).await {
             Ok(held) => held,
-            Err(error) => fail(&format!("the observer takes {}: {error}", watched.name)),
+            Err(error) => fail(&format!(
+                "the observer could not lock {}: {error}",
+                watched.name
+            )),
         };
-        run_until(held.conn().pg(), &watched, false, call.as_mut(), end).await;
+        run_until(held.conn().pg(), &watched, false, call.as_mut(), patience).await;
         if let Err(error) = session::release(held, Ok::<_, crate::Error>(())).await {
-            fail(&format!("the observer releases {}: {error}", watched.name));
+            fail(&format!(
+                "the observer could not unlock {}: {error}",
+                watched.name
+            ));
         }
         call.await
     }
 
-    /// Runs two calls so that the second waits for the lock on the key while the first holds it: the first runs until it holds it,
-    /// then the second until it waits, then both to their ends.
+    /// Runs two calls so that the second waits for the lock on the key while the first holds it, then both to their ends.
     ///
-    /// So whatever the first reads and writes under its lock happens after the second has begun, and before it goes on: the moment
-    /// at which a missing lock shows. The first has to wait at least once under its lock, such as for a query.
+    /// The second has begun before the first reads or writes under its lock, and goes on only afterwards: the moment at which a
+    /// missing lock shows. The first must wait at least once under its lock, such as for a query.
     ///
     /// # Panics
     ///
-    /// When the first ends and was never seen to hold it, when the second ends and was never seen to wait, and when somebody else
-    /// holds it before.
+    /// If the first ends and was not seen to hold the lock, if the second ends and was not seen to wait for it, or if another session
+    /// held it before.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops both calls.
+    /// Cancel safe: both calls are dropped.
     ///
     /// # Examples
     ///
@@ -313,29 +279,23 @@ impl<C: Connection> Observer<C> {
         let watched = Watched::new(key);
         let (mut first, mut second) = (pin!(first), pin!(second));
         self.assert_free(&watched).await;
-        self.run_until(&watched, true, first.as_mut()).await;
-        self.run_until(&watched, false, second.as_mut()).await;
-        let (mut one, mut other) = (None, None);
-        poll_fn(|context| {
-            if one.is_none()
-                && let Poll::Ready(result) = first.as_mut().poll(context)
-            {
-                one = Some(result);
-            }
-            if other.is_none()
+        let (conn, patience) = (self.conn.pg(), self.patience);
+        run_until(conn, &watched, true, first.as_mut(), patience).await;
+        run_until(conn, &watched, false, second.as_mut(), patience).await;
+        let mut of_second = None;
+        let of_first = poll_fn(|context| {
+            if of_second.is_none()
                 && let Poll::Ready(result) = second.as_mut().poll(context)
             {
-                other = Some(result);
+                of_second = Some(result);
             }
-            match (one.take(), other.take()) {
-                (Some(one), Some(other)) => Poll::Ready((one, other)),
-                (left, right) => {
-                    (one, other) = (left, right);
-                    Poll::Pending
-                }
-            }
+            first.as_mut().poll(context)
         })
-        .await
+        .await;
+        match of_second {
+            Some(of_second) => (of_first, of_second),
+            None => (of_first, second.await),
+        }
     }
 
     async fn assert_free(&mut self, watched: &Watched) {
@@ -346,26 +306,17 @@ impl<C: Connection> Observer<C> {
             ));
         }
     }
-
-    async fn run_until<F: Future>(
-        &mut self,
-        watched: &Watched,
-        is_granted: bool,
-        call: Pin<&mut F>,
-    ) {
-        let end = Instant::now() + self.patience;
-        run_until(self.conn.pg(), watched, is_granted, call, end).await;
-    }
 }
 
-/// Polls the call until its lock is held, or waited for; it stands still whenever the server is asked.
+/// Polls the call until its lock is held, or waited for. The call is not polled while the server is asked.
 async fn run_until<F: Future>(
     conn: &mut AsyncPgConnection,
     watched: &Watched,
     is_granted: bool,
     mut call: Pin<&mut F>,
-    end: Instant,
+    patience: Duration,
 ) {
+    let end = Instant::now() + patience;
     let state = if is_granted { "hold" } else { "wait for" };
     let name = &watched.name;
     loop {
@@ -392,7 +343,7 @@ async fn is_seen(conn: &mut AsyncPgConnection, key: Key, is_granted: bool) -> bo
         .await
     {
         Ok(count) => count.is_some_and(|count| count != "0"),
-        Err(error) => fail(&format!("the observer reads pg_locks: {error}")),
+        Err(error) => fail(&format!("the observer could not read pg_locks: {error}")),
     }
 }
 

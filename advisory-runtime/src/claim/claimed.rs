@@ -1,4 +1,4 @@
-//! A row that this program has claimed, and until when it may act on it.
+//! A claimed row, and how long this process may act on it.
 
 use super::table::{Claim, ttl};
 use crate::Error;
@@ -13,12 +13,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A row that is claimed. It reads as the row does; dropping it leaves the claim to expire.
-#[must_use = "a claim that nobody finishes keeps its row from everybody until it expires"]
-pub struct Claimed<T>(Arc<Claimant<T>>);
+/// A claimed row. It dereferences to the row. If it is dropped, the claim expires.
+#[must_use = "an unfinished claim keeps its row from others until it expires"]
+pub struct Claimed<T>(Arc<Shared<T>>);
 
-/// What a claim has in common with the task that renews it.
-struct Claimant<T> {
+/// Shared with the task that renews the claim.
+struct Shared<T> {
     row: T,
     locked_by: String,
     ttl: Duration,
@@ -28,7 +28,7 @@ struct Claimant<T> {
 impl<T: Claim> Claimed<T> {
     pub(super) fn new(returned: Returned<T>, sent: Instant) -> Self {
         let ttl = ttl::<T>();
-        Self(Arc::new(Claimant {
+        Self(Arc::new(Shared {
             row: returned.row,
             locked_by: returned.locked_by,
             ttl,
@@ -36,7 +36,7 @@ impl<T: Claim> Claimed<T> {
         }))
     }
 
-    /// The value of `locked_by`: the worker's name, `#`, and a UUID that no other claim has.
+    /// The value of `locked_by`: the worker's name, `#`, and the UUID of this claim.
     #[must_use]
     pub fn locked_by(&self) -> &str {
         &self.0.locked_by
@@ -48,15 +48,14 @@ impl<T: Claim> Claimed<T> {
         self.0.ttl
     }
 
-    /// When the work has to have stopped, by this process's clock: the ttl after the claim or its last renewal was *sent*, less a
-    /// tenth of it, at most a second. The server counts from a later moment, so the row is nobody else's before.
+    /// When the work must have stopped, by this process's clock: a tenth of the ttl, at most a second, before the claim expires. The
+    /// expiry counts from when the claim or its last renewal was *sent*, so on the server it is later.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.0.hold.deadline().into_std()
     }
 
-    /// Whether it was completed, failed or released by this value. Where that was in a transaction that was rolled back, a renewal
-    /// finds it out.
+    /// Whether this value was completed, failed or released. If the transaction that did so is rolled back, a renewal notices.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         matches!(self.0.hold.end(), End::Inside(_) | End::Done)
@@ -66,7 +65,6 @@ impl<T: Claim> Claimed<T> {
         &self.0.hold
     }
 
-    /// The same claim, for the task that renews it.
     pub(super) fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -78,7 +76,7 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
-    /// The error when a statement that ends it was not answered.
+    /// The error when the statement that ends the claim was not answered.
     pub(super) fn unknown(&self, source: DieselError) -> Error {
         Error::CommitUnknown {
             lock: self.name().into(),
@@ -86,15 +84,14 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
-    /// Its name in errors.
     fn name(&self) -> String {
         format!("{} ({})", super::index::table_name::<T>(), self.0.locked_by)
     }
 }
 
-/// As if the connection was lost: it is closed then.
+/// The connection counts as lost, and is closed.
 pub(super) fn no_answer() -> DieselError {
-    let message = "no answer came while the claim lasted".to_owned();
+    let message = "the server did not answer before the claim expired".to_owned();
     DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(message))
 }
 
@@ -115,7 +112,7 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
-/// What a statement that claims returns: `locked_by`, and then the row.
+/// A row of the answer: `locked_by`, then the claimed row.
 pub(super) struct Returned<T> {
     locked_by: String,
     row: T,

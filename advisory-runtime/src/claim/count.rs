@@ -5,25 +5,23 @@ use super::state::State;
 use super::table::Claim;
 use crate::{Connection, Error};
 use diesel::QueryResult;
-use diesel::pg::Pg;
-use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::query_builder::SqlQuery;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::RunQueryDsl;
-use std::marker::PhantomData;
 
 /// How many rows of a table are in which state, by the server's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Rows that nobody has claimed.
+    /// Rows that are not claimed.
     pub available: u64,
     /// Rows whose claim has not expired.
     pub running: u64,
-    /// Rows that were claimed, and neither renewed nor finished in time.
+    /// Rows whose claim was neither renewed nor finished in time.
     pub expired: u64,
     /// Rows that are done.
     pub completed: u64,
-    /// Rows that failed.
+    /// Rows that failed for good.
     pub failed: u64,
 }
 
@@ -36,69 +34,45 @@ pub struct Counts {
 /// # Cancel safety
 ///
 /// Cancel safe: it only reads.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::claim::{self, Claim};
-/// use diesel_async::AsyncPgConnection;
-///
-/// async fn waits<T: Claim>(conn: &mut AsyncPgConnection) -> Result<u64, advisory_runtime::Error> {
-///     let counts = claim::counts::<T, _>(conn).await?;
-///     Ok(counts.available + counts.expired)
-/// }
-/// ```
 pub async fn counts<T: Claim, C: Connection>(conn: &mut C) -> Result<Counts, Error> {
-    let statement = Count::<T>(PhantomData);
-    let rows = RunQueryDsl::load(statement, conn.pg()).await;
-    Ok(Counts::of(rows.map_err(Error::Database)?))
+    Counts::of(RunQueryDsl::load(query::<T>(), conn.pg()).await)
 }
 
 /// [`counts`] on a connection of Diesel's own.
 #[cfg(feature = "postgres")]
 pub(crate) fn counts_blocking<T: Claim>(conn: &mut diesel::PgConnection) -> Result<Counts, Error> {
-    let rows = diesel::RunQueryDsl::load(Count::<T>(PhantomData), conn);
-    Ok(Counts::of(rows.map_err(Error::Database)?))
+    Counts::of(diesel::RunQueryDsl::load(query::<T>(), conn))
+}
+
+#[derive(diesel::QueryableByName)]
+#[diesel(check_for_backend(diesel::pg::Pg))]
+struct Group {
+    #[diesel(sql_type = Text)]
+    state: State,
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+fn query<T: Claim>() -> SqlQuery {
+    diesel::sql_query(format!(
+        "SELECT state, pg_catalog.count(*) FROM (SELECT {} AS state FROM {}) AS advisory_claim GROUP BY state",
+        sql::state::<T>(),
+        sql::table::<T>()
+    ))
 }
 
 impl Counts {
-    fn of(rows: Vec<(State, i64)>) -> Self {
+    fn of(groups: QueryResult<Vec<Group>>) -> Result<Self, Error> {
         let mut counts = Self::default();
-        for (state, rows) in rows {
-            let count = match state {
+        for Group { state, count } in groups.map_err(Error::Database)? {
+            *match state {
                 State::Available => &mut counts.available,
                 State::Running => &mut counts.running,
                 State::Expired => &mut counts.expired,
                 State::Completed => &mut counts.completed,
                 State::Failed => &mut counts.failed,
-            };
-            *count = rows.unsigned_abs();
+            } = count.unsigned_abs();
         }
-        counts
+        Ok(counts)
     }
 }
-
-struct Count<T>(PhantomData<fn() -> T>);
-
-impl<T: Claim> QueryFragment<Pg> for Count<T> {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql(&format!(
-            "SELECT state, pg_catalog.count(*) FROM (SELECT {} AS state FROM {}) AS advisory_claim GROUP BY state",
-            sql::state::<T>(),
-            sql::table::<T>()
-        ));
-        Ok(())
-    }
-}
-
-impl<T: Claim> Query for Count<T> {
-    type SqlType = (Text, BigInt);
-}
-
-impl<T: Claim> QueryId for Count<T> {
-    type QueryId = Self;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-#[cfg(feature = "postgres")]
-impl<T: Claim, C> diesel::RunQueryDsl<C> for Count<T> {}

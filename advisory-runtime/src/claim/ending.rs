@@ -1,4 +1,4 @@
-//! How is a job ended when its work is over, however long it takes to reach the server?
+//! How does a claim end when its work is over, even if the server is slow to reach?
 
 use super::claimed::{Claimed, no_answer};
 use super::finish::finish;
@@ -10,17 +10,17 @@ use crate::{Error, Pool};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout_at};
 
-/// Between two tries.
+/// The time between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Ends the job, and tries again if the pool gives no connection or the connection is lost, until the claim expires as of now:
-/// renewals could go on for ever.
+/// Ends the claim. If the pool has no connection or the connection is lost, it tries again until the claim's present deadline:
+/// renewals could postpone the expiry without end.
 pub(super) async fn end<T: Claim, P: Pool>(
     pool: &P,
     job: &Claimed<T>,
     how: How<'_>,
 ) -> Result<(), Error> {
-    // An answer was lost, so a refusal can mean that the job is ended already.
+    // After a lost answer, a refusal can mean that the claim has ended already.
     let mut unknown = None;
     let until = job.deadline();
     loop {
@@ -49,16 +49,12 @@ async fn attempt<T: Claim, P: Pool>(
 ) -> Result<(), Error> {
     let conn = timeout_at(until.into(), pool.connection()).await;
     let mut borrowed = Borrowed::new(conn.map_err(|late| Error::Pool(Box::new(late)))??);
-    let Some(conn) = borrowed.pg() else {
-        return Ok(());
-    };
-    let sent = finish(conn, job, how, None);
+    let sent = finish(borrowed.pg(), job, how, None);
     match timeout_at(until.into(), sent).await {
         Ok(ended) => {
             borrowed.answered();
             ended
         }
-        // The connection is closed behind it.
         Err(_) => Err(Error::Database(no_answer())),
     }
 }

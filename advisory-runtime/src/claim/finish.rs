@@ -3,7 +3,7 @@
 use super::claimed::Claimed;
 use super::retry::Retries;
 use super::sql::{Changes, How, Statement, text};
-use super::table::{Bound, Claim, Fails, KeyValue};
+use super::table::{Claim, Fails, KeyValue};
 use crate::driver::depth;
 use crate::{Connection, Error};
 use diesel::AsChangeset;
@@ -12,36 +12,22 @@ use diesel::query_builder::QueryFragment;
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 use tokio::time::Instant;
 
-/// Has the claim last for its whole ttl again, from now.
+/// Renews the claim: it lasts for its whole ttl from now.
 ///
-/// [`keep`](super::keep) and [`run`](super::run) do it in the background.
+/// [`keep`](super::keep) and [`run`](super::run) do so in the background.
 ///
 /// # Locking
 ///
-/// One statement, `UPDATE … SET locked_until = clock_timestamp() + ttl`, where the claim is held and has not expired. A row that
-/// somebody's open transaction has locked is waited for, and the claim goes on expiring: change the rows of jobs in
-/// transactions that are shorter than the ttl.
+/// `UPDATE … SET locked_until = clock_timestamp() + ttl`, if the claim is held and has not expired. It waits for a row that an open
+/// transaction has locked, and the claim can expire during the wait: keep transactions that change jobs shorter than the ttl.
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] when it has expired, or was finished. [`Error::Database`]; whether it was renewed is not known then.
+/// [`Error::LockLost`] if the claim has expired or was finished. [`Error::Database`]: the claim may have been renewed.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: it is renewed or not, and [`Claimed::deadline`] counts on the earlier time.
-///
-/// # Examples
-///
-/// ```no_run
-/// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
-/// # use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
-/// async fn all<Job: Claim>(conn: &mut AsyncPgConnection, jobs: &[Claimed<Job>]) -> Result<(), Error> {
-///     for job in jobs {
-///         claim::renew(conn, job).await?;
-///     }
-///     Ok(())
-/// }
-/// ```
+/// Cancel safe: the claim is renewed or not, and [`Claimed::deadline`] is the earlier of the two.
 pub async fn renew<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where
     T: Claim,
@@ -53,7 +39,7 @@ where
     Err(job.lost())
 }
 
-/// Whether the claim is held still.
+/// Whether the claim is still held.
 pub(super) async fn renew_on<T: Claim>(
     conn: &mut AsyncPgConnection,
     job: &Claimed<T>,
@@ -67,24 +53,23 @@ pub(super) async fn renew_on<T: Claim>(
     Ok(is_held)
 }
 
-/// Completes the job: `completed_at` is the server's time where there is such a column, and the row is nobody's any more.
+/// Completes the job: ends the claim, and sets `completed_at` if the table has such a column.
 ///
-/// In the transaction that writes the job's results, both happen or neither does.
+/// Call it in the transaction that writes the job's results, and both happen or neither does.
 ///
 /// # Locking
 ///
-/// One statement, `UPDATE … SET locked_until = NULL, locked_by = NULL, completed_at = clock_timestamp()`, where the claim is held
-/// and has not expired.
+/// `UPDATE … SET locked_until = NULL, locked_by = NULL, completed_at = clock_timestamp()`, if the claim is held and has not expired.
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] when it has expired, or was finished: the job may be another worker's, nothing was changed.
-/// [`Error::Database`]; when the connection was lost, the job may be completed or not, and doing it again finds out: then
-/// [`Error::LockLost`] can mean that the first time did it.
+/// [`Error::LockLost`] if the claim has expired or was finished: nothing was changed, and another worker may have the job.
+/// [`Error::Database`]: if the connection was lost, the job may be completed. Complete it again to find out: [`Error::LockLost`] then
+/// can mean that the first call did it.
 ///
 /// # Cancel safety
 ///
-/// Cancelling leaves the job completed or not; then it expires.
+/// Not cancel safe: the job may be completed or not; if not, the claim expires.
 ///
 /// # Examples
 ///
@@ -109,15 +94,15 @@ where
 
 /// Completes the job as [`complete`] does, and sets columns of yours in the same statement.
 ///
-/// `changes` is what Diesel's `set` takes: `row_count.eq(rows)`, a tuple of them, or a struct that is `AsChangeset`.
+/// `changes` is what Diesel's `set` takes: `row_count.eq(rows)`, a tuple of such, or a struct that is `AsChangeset`.
 ///
 /// # Locking
 ///
-/// As [`complete`]. The statement's text is looked up instead of its type, as Diesel's own updates are.
+/// As [`complete`].
 ///
 /// # Errors
 ///
-/// As [`complete`]. A column that the claim sets itself cannot be among the changes: the server refuses the statement.
+/// As [`complete`], and [`Error::Database`] if `changes` sets a column of the claim.
 ///
 /// # Cancel safety
 ///
@@ -132,15 +117,14 @@ where
     finish(conn.pg(), job, How::Complete, Some(&changes)).await
 }
 
-/// Ends the job for good: `failed_at` is the server's time, and the message stands in `error_message` where there is such a
-/// column.
+/// Fails the job for good: sets `failed_at`, and `error_message` if the table has such a column.
 ///
-/// To have it tried again use [`release`]. A table without `failed_at` does not compile here.
+/// To let another worker try it use [`release`]. It does not compile for a table without `failed_at`.
 ///
 /// # Locking
 ///
-/// One statement, `UPDATE … SET locked_until = NULL, locked_by = NULL, failed_at = clock_timestamp(), error_message = $1`, where
-/// the claim is held and has not expired. What no text of the server's can hold, U+0000, is written U+FFFD.
+/// `UPDATE … SET locked_until = NULL, locked_by = NULL, failed_at = clock_timestamp(), error_message = $1`, if the claim is held and
+/// has not expired. U+0000 in the message becomes U+FFFD.
 ///
 /// # Errors
 ///
@@ -149,16 +133,6 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
-///
-/// # Examples
-///
-/// ```no_run
-/// # use advisory_runtime::{Error, claim::{self, Claimed, Fails}};
-/// # use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
-/// async fn refuse<Job: Fails>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
-///     claim::fail(conn, job, "the file is not there").await
-/// }
-/// ```
 pub async fn fail<T, C>(conn: &mut C, job: &Claimed<T>, message: &str) -> Result<(), Error>
 where
     T: Fails,
@@ -167,11 +141,11 @@ where
     finish(conn.pg(), job, How::Fail(&text(message)), None).await
 }
 
-/// Gives the row back, unfinished: whoever comes next gets it.
+/// Releases the claim on an unfinished row: the next worker can claim it.
 ///
 /// # Locking
 ///
-/// One statement, `UPDATE … SET locked_until = NULL, locked_by = NULL`, where the claim is held and has not expired.
+/// `UPDATE … SET locked_until = NULL, locked_by = NULL`, if the claim is held and has not expired.
 ///
 /// # Errors
 ///
@@ -179,17 +153,7 @@ where
 ///
 /// # Cancel safety
 ///
-/// Cancelling leaves the row given back or not; then it expires.
-///
-/// # Examples
-///
-/// ```no_run
-/// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
-/// # use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
-/// async fn not_now<Job: Claim>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
-///     claim::release(conn, job).await
-/// }
-/// ```
+/// As [`complete`].
 pub async fn release<T, C>(conn: &mut C, job: &Claimed<T>) -> Result<(), Error>
 where
     T: Claim,
@@ -215,8 +179,8 @@ pub(super) async fn finish<T: Claim>(
     Ok(())
 }
 
-/// Sends a statement that changes the row of a claim. Whether the claim was still held.
-async fn change<T: Claim, K: Bound>(
+/// Changes the row of a claim; `false` if the claim was not held any more.
+async fn change<T: Claim, K: QueryFragment<Pg> + Send + Sync>(
     conn: &mut AsyncPgConnection,
     statement: &Statement<'_, T, K>,
 ) -> Result<bool, Error> {

@@ -3,39 +3,21 @@
 use super::sql;
 use super::table::Claim;
 
-/// The longest name that the server keeps, in bytes.
+/// The longest name that PostgreSQL keeps, in bytes.
 const LONGEST_NAME: usize = 63;
 
-/// What to create for [`next`](super::next): a partial index on the order, of the rows that are pending. Print it into a migration.
+/// The SQL of the partial index that [`next`](super::next) needs: the order, over pending rows. Print it into a migration.
 ///
-/// Nothing where the key's own index does: without an order and without terminal columns. On a large table that is in use write
-/// `CREATE INDEX CONCURRENTLY`, in a migration that runs in no transaction. It has no `locked_until`, so a claim changes no index.
+/// Empty if the primary key is enough: without an order and without terminal columns. For a large table in use, write
+/// `CREATE INDEX CONCURRENTLY` in a migration that runs outside of a transaction. The index leaves out `locked_until`, so a claim
+/// changes no index.
 ///
 /// # Examples
 ///
-/// ```
-/// # #[cfg(feature = "diesel-async")]
-/// # mod jobs {
-/// # use advisory_runtime::claim::{self, Claim};
-/// # use diesel::prelude::*;
-/// # diesel::table! { sync_jobs { id -> BigInt, priority -> Integer, locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>, completed_at -> Nullable<Timestamptz> } }
-/// #[derive(Queryable, Selectable, Claim)]
-/// #[diesel(table_name = sync_jobs)]
-/// #[claim(order = "priority desc")]
-/// struct SyncJob {
-///     id: i64,
-/// }
+/// For `#[claim(order = "priority desc")]` and a table with `completed_at`:
 ///
-/// # fn main() {
-/// assert_eq!(
-///     claim::indexes::<SyncJob>(),
-///     [r#"CREATE INDEX IF NOT EXISTS "sync_jobs_claim" ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;"#]
-/// );
-/// # }
-/// # pub fn test() { main() }
-/// # }
-/// # #[cfg(feature = "diesel-async")]
-/// # jobs::test();
+/// ```sql
+/// CREATE INDEX IF NOT EXISTS "sync_jobs_claim" ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;
 /// ```
 #[must_use]
 pub fn indexes<T: Claim>() -> Vec<String> {
@@ -48,7 +30,7 @@ pub fn indexes<T: Claim>() -> Vec<String> {
     index.into_iter().collect()
 }
 
-/// The table's own name, without its schema.
+/// The table's name without its schema.
 pub(super) fn table_name<T: Claim>() -> String {
     let quoted = sql::table::<T>();
     let name = quoted.rsplit("\".\"").next().unwrap_or(&quoted);

@@ -1,4 +1,4 @@
-//! How does work run under a claim: renewed meanwhile, stopped before the row can be another's, and ended as the work ends?
+//! How does work run under a claim? It is renewed meanwhile, dropped before the claim expires, and the claim ends with the work.
 
 use super::claimed::{Claimed, no_answer};
 use super::ending::end;
@@ -10,42 +10,40 @@ use crate::{Error, Pool};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Display;
 use std::time::Duration;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
-/// Between two renewals.
+/// The shortest time between two renewals: without a pause they would keep a connection busy.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// What becomes of a job whose work returns `Err`.
+/// What happens to a job whose work returns `Err`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnErr {
-    /// It failed for good, with the error's text as its message; given back where the table has no `failed_at`.
+    /// It fails for good, with the error's text as its message. If the table has no `failed_at`, it is released.
     Fail,
-    /// It is given back, and whoever comes next gets it: keep a count of your own, else what always fails is tried for ever.
+    /// It is released, and the next worker claims it. A job that always fails is then tried without end: count the tries yourself.
     Release,
 }
 
 /// Works under a claim: renews it in the background, completes the job on `Ok`, and on `Err` ends it as `on_err` says.
 ///
-/// `work` is a future, such as `sync(&job)`; it begins when this is awaited. To complete with columns of your own, or in a
-/// transaction with the results, use [`keep`].
+/// `work` is a future, such as `sync(&job)`, which starts when this one is awaited. To complete the job with columns of yours, or
+/// in the transaction that writes the results, use [`keep`].
 ///
-/// The work is dropped before the claim can expire ([`Claimed::deadline`]), when a renewal is refused or none has got through.
-/// Nothing can drop work that blocks its thread, or a task that it has spawned.
+/// The work is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is refused. Work that blocks its thread
+/// cannot be dropped, nor can a task that it has spawned.
 ///
 /// # Locking
 ///
-/// Every `#[claim(renew = …)]` the statement of [`renew`](super::renew), on a connection of the pool; if work holds
-/// them all, on one that is opened beside it, at most two at a time in a process. At the end that of
-/// [`complete`](super::complete), [`fail`](super::fail) or [`release`](super::release), tried again when the pool lends no connection
-/// or the connection is lost, for as long as the claim lasted when the work was over.
-/// After a panic the claim expires, as after a crash: what panics always is tried once a ttl and not all the time.
+/// The statement of [`renew`](super::renew) every `#[claim(renew = …)]`, on a connection of the pool or, if the pool is exhausted,
+/// on one opened beside it, at most two at a time in a process. At the end [`complete`](super::complete), [`fail`](super::fail) or
+/// [`release`](super::release), tried again until the claim's deadline if the pool has no connection or the connection is lost.
+/// After a panic the claim expires, so a job that always panics is tried once per ttl.
 ///
 /// # Errors
 ///
-/// The work's own error as it is, also where failing or releasing the job has failed; then it expires. For the others
-/// `E: From<Error>`: [`Error::LockLost`] when the claim was lost, so that somebody else may do the job: the work was dropped, or
-/// has returned too late. [`Error::CommitUnknown`] when the connection was lost, or did not answer in time, while the job was
-/// completed, and it may be.
+/// The work's own error, even if failing or releasing the job did not work: then the claim expires. Otherwise
+/// [`Error::LockLost`] if the claim was lost and another worker may do the job: the work was dropped, or returned too late.
+/// [`Error::CommitUnknown`] if the connection was lost, or did not answer in time, while the job was being completed.
 /// [`Error::Pool`], [`Error::Database`].
 ///
 /// # Panics
@@ -54,7 +52,7 @@ pub enum OnErr {
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the work is dropped, and then the job is given back in the background, at the latest when it expires.
+/// Cancel safe: the work is dropped, and the job is released in the background.
 pub async fn run<T, P, R, E>(
     pool: &P,
     job: &Claimed<T>,
@@ -66,8 +64,8 @@ where
     P: Pool + Clone + Send + 'static,
     E: From<Error> + Display,
 {
-    let mut give_back = GiveBack(Some((pool, job)));
-    // The renewal goes on until the job is ended, however long that takes.
+    let mut release = ReleaseOnDrop(Some((pool, job)));
+    // The renewal goes on until the job has ended.
     let ended = match watch(pool, job, work).await {
         Ok((Ok(result), _renewal)) => match end(pool, job, How::Complete).await {
             Ok(()) => Ok(result),
@@ -80,29 +78,29 @@ where
                 OnErr::Fail if T::FailedAt::COLUMN.is_some() => How::Fail(&message),
                 OnErr::Fail | OnErr::Release => How::Release,
             };
-            // The work's own error is not lost to what becomes of the claim.
+            // The work's own error counts, whether or not the claim could be ended.
             drop(end(pool, job, how).await);
             Err(error)
         }
         Err(lost) => Err(lost.into()),
     };
-    give_back.0 = None;
+    release.0 = None;
     ended
 }
 
-/// Works under a claim as [`run`] does, and leaves the end of the job to the work or the caller.
+/// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job.
 ///
-/// Once the work has finished the job through `job`, it is neither renewed nor stopped any more; unless that was in a transaction
-/// that is rolled back.
+/// Once the job is finished through `job`, the work is not dropped any more, unless the transaction that finished it is rolled back.
 ///
 /// # Locking
 ///
-/// As [`run`], without its end.
+/// The renewals of [`run`].
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] when the claim was lost: the work was dropped, or has kept its thread until the claim had expired.
-/// [`Error::CommitUnknown`] when it was dropped while it waited for the end of the job. What the work returns is inside the `Ok`.
+/// [`Error::LockLost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired.
+/// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the job. What the work returns is
+/// inside the `Ok`.
 ///
 /// # Panics
 ///
@@ -110,19 +108,19 @@ where
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: the work is dropped, and the claim is left to you, or to expire.
+/// Cancel safe: the work is dropped, and the claim is yours to finish, or expires.
 ///
 /// # Examples
 ///
 /// ```no_run
 /// # #[cfg(feature = "bb8")]
 /// # mod jobs {
-/// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
+/// # use advisory_runtime::{Error, Pool as _, claim::{self, Claim, Claimed}};
 /// # use diesel_async::{AsyncConnection, AsyncPgConnection, pooled_connection::bb8::Pool};
 /// async fn export<Job: Claim>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
 ///     claim::keep(pool, job, async {
-///         // … slow work outside of a transaction, and then at once:
-///         let mut conn = pool.get().await.map_err(|error| Error::Pool(Box::new(error)))?;
+///         // … slow work outside of a transaction, and then:
+///         let mut conn = pool.connection().await?;
 ///         conn.transaction(async |conn| {
 ///             // … the job's results …
 ///             claim::complete(conn, job).await
@@ -150,16 +148,22 @@ where
     Ok(result)
 }
 
-/// Works until the claim is lost, renewed by a task that ends with this future.
+/// Works until the claim is lost. The task that renews it ends when the returned set is dropped.
 async fn watch<T: Claim, P, R>(
     pool: &P,
     job: &Claimed<T>,
     work: impl Future<Output = R>,
-) -> Result<(R, Renewal), Error>
+) -> Result<(R, JoinSet<()>), Error>
 where
     P: Pool + Clone + Send + 'static,
 {
-    let renewal = Renewal::start(pool, job);
+    let row = Row {
+        pool: pool.clone(),
+        job: job.share(),
+    };
+    let every = T::RENEW.min(job.ttl() / 2).max(SHORTEST);
+    let mut renewal = JoinSet::new();
+    renewal.spawn(async move { renewal::renew_until_lost(&row, every).await });
     match renewal::watch(job.hold(), None, || (), work).await {
         Ok(result) => Ok((result, renewal)),
         Err(Stop::Unanswered) => Err(job.unknown(no_answer())),
@@ -167,39 +171,12 @@ where
     }
 }
 
-/// The task that renews a claim, until dropped.
-struct Renewal(JoinHandle<()>);
-
-impl Renewal {
-    fn start<T, P>(pool: &P, job: &Claimed<T>) -> Self
-    where
-        T: Claim,
-        P: Pool + Clone + Send + 'static,
-    {
-        let row = Renewed {
-            pool: pool.clone(),
-            job: job.share(),
-        };
-        // A renewal that comes too late would be none; one after the other without a pause would keep a connection busy.
-        let every = T::RENEW.min(job.ttl() / 2).max(SHORTEST);
-        Self(tokio::spawn(async move {
-            renewal::renew_until_lost(&row, every).await;
-        }))
-    }
-}
-
-impl Drop for Renewal {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-struct Renewed<T, P> {
+struct Row<T, P> {
     pool: P,
     job: Claimed<T>,
 }
 
-impl<T: Claim, P: Pool + Send + Sync> Renew for Renewed<T, P> {
+impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
     fn hold(&self) -> &Hold {
         self.job.hold()
     }
@@ -209,19 +186,19 @@ impl<T: Claim, P: Pool + Send + Sync> Renew for Renewed<T, P> {
     }
 }
 
-impl<T: Claim, P: Pool + Send + Sync> Step for Renewed<T, P> {
+impl<T: Claim, P: Pool + Send + Sync> Step for Row<T, P> {
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
         renew_on(conn, &self.job).await
     }
 }
 
-/// Gives the job back when its work is dropped, not when it panics.
-struct GiveBack<'a, T, P>(Option<(&'a P, &'a Claimed<T>)>)
+/// Releases the job when its work is dropped, but not when it panics.
+struct ReleaseOnDrop<'a, T, P>(Option<(&'a P, &'a Claimed<T>)>)
 where
     T: Claim,
     P: Pool + Clone + Send + 'static;
 
-impl<T, P> Drop for GiveBack<'_, T, P>
+impl<T, P> Drop for ReleaseOnDrop<'_, T, P>
 where
     T: Claim,
     P: Pool + Clone + Send + 'static,

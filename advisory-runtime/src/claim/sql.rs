@@ -1,13 +1,12 @@
-//! Every statement that claims send. Their text is fixed for a type of row, so that each is prepared once.
+//! Every statement of claims. Its text is fixed for a type of row, so each is prepared once.
 //!
-//! Each locks its rows first, in a `WITH` of its own that is materialized, and computes and compares times only then: an
-//! expression of an `UPDATE` alone is computed before the wait for its row, and a wait as long as a claim would make the claim
-//! void. The conditions stand inside as well, so that who loses writes nothing. Rows are then found by their key, not by their
-//! `ctid`: a row that has changed since the statement's snapshot has another one.
+//! Each locks its rows first, in a materialized `WITH`, and reads the clock only then: an `UPDATE` alone computes its expressions
+//! before it waits for the row, and a long wait would use up the claim. The `WITH` has the conditions too, so a statement that
+//! loses writes nothing. Rows are then found by key, not by `ctid`, which changes when a row is updated meanwhile.
 //!
-//! What is pending is told in literals, so that a partial index serves the plan for any parameters too.
+//! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 
-use super::table::{Bound, Claim, KeyColumns, MaybeColumn, ttl};
+use super::table::{Claim, KeyColumns, MaybeColumn, ttl};
 use crate::renewal::DURABLE;
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId};
@@ -16,16 +15,16 @@ use diesel::{Column, QueryResult, QuerySource};
 use std::borrow::Cow;
 
 const NOW: &str = "pg_catalog.clock_timestamp()";
-/// A time from now: `\0t` is the ttl in milliseconds.
+/// The end of a claim that begins now: `\0t` is the ttl in milliseconds.
 const NOW_AND_TTL: &str = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST(\0t AS pg_catalog.float8) \
      OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))";
 
-/// A statement. Its text has a mark where a value is: NUL, which no name has, and a letter or the number of the key's column.
+/// A statement. Its text has a mark in place of each value: NUL, which no name contains, and a letter.
 pub(super) struct Statement<'a, T: Claim, K> {
     text: String,
     key: K,
     ttl: i64,
-    /// The worker that claims, or the `locked_by` that only this claim has.
+    /// The worker's name, or the claim's own `locked_by`.
     by: Cow<'a, str>,
     selection: T::Selection,
     message: &'a str,
@@ -40,13 +39,13 @@ pub(super) enum How<'a> {
     Release,
 }
 
-/// What a statement sets beside the claim's own columns: a changeset of Diesel's.
+/// The caller's columns to set: one of Diesel's changesets.
 pub(super) type Changes<'a> = &'a (dyn QueryFragment<Pg> + Send + Sync);
 
 impl<'a, T: Claim> Statement<'a, T, ()> {
-    /// Claims the rows that come first, and passes over those that somebody has locked.
+    /// Claims the first rows, and skips locked ones.
     ///
-    /// The limit is part of the text: a generic plan for a parameter assumes a tenth of the table.
+    /// The limit is a literal: a generic plan would assume that a parameter is a tenth of the table.
     pub(super) fn next(worker: &'a str, limit: u32) -> Self {
         let names = Names::of::<T>();
         let rows = format!(
@@ -59,7 +58,7 @@ impl<'a, T: Claim> Statement<'a, T, ()> {
     }
 }
 
-impl<'a, T: Claim, K: Bound> Statement<'a, T, K> {
+impl<'a, T: Claim, K> Statement<'a, T, K> {
     fn new(text: String, key: K, by: Cow<'a, str>) -> Self {
         Self {
             text,
@@ -78,13 +77,13 @@ impl<'a, T: Claim, K: Bound> Statement<'a, T, K> {
         let rows = format!(
             "{}{} AND {} FOR NO KEY UPDATE",
             names.locked::<T>(),
-            names.is_key::<T>(|nth| format!("\0{nth}")),
+            names.is_key::<T>("\0k"),
             names.unclaimed::<T>(),
         );
         Self::new(names.taken::<T>(&rows), key, text(worker))
     }
 
-    /// Has a claim last for its ttl from now.
+    /// Renews a claim.
     pub(super) fn renew(locked_by: &'a str, key: K) -> Self {
         let text = Names::of::<T>().change::<T>(NOW_AND_TTL);
         Self::new(text, key, locked_by.into())
@@ -102,20 +101,13 @@ impl<'a, T: Claim, K: Bound> Statement<'a, T, K> {
             How::Fail(_) => T::FailedAt::COLUMN,
             How::Release => None,
         };
-        let at = at.map(|at| format!(", {} = {NOW}", quoted(at)));
-        let why = match (how, T::ErrorMessage::COLUMN) {
-            (How::Fail(message), Some(column)) => Some((message, column)),
-            _ => None,
+        let at = at.map(|column| format!(", {} = {NOW}", quoted(column)));
+        let (why, message) = match (how, T::ErrorMessage::COLUMN) {
+            (How::Fail(why), Some(column)) => (format!(", {} = \0m", quoted(column)), why),
+            _ => (String::new(), ""),
         };
-        let why_set = why.map(|(_, column)| format!(", {} = \0m", quoted(column)));
-        let set = format!(
-            "NULL, {} = NULL{}{}\0c",
-            quoted(T::LockedBy::NAME),
-            at.unwrap_or_default(),
-            why_set.unwrap_or_default()
-        );
-        let message = why.map_or("", |(message, _)| message);
-        let text = Names::of::<T>().change::<T>(&set);
+        let (by, at) = (quoted(T::LockedBy::NAME), at.unwrap_or_default());
+        let text = Names::of::<T>().change::<T>(&format!("NULL, {by} = NULL{at}{why}\0c"));
         Self {
             message,
             changes,
@@ -124,7 +116,7 @@ impl<'a, T: Claim, K: Bound> Statement<'a, T, K> {
     }
 }
 
-impl<T: Claim, K: Bound> QueryFragment<Pg> for Statement<'_, T, K> {
+impl<T: Claim, K: QueryFragment<Pg>> QueryFragment<Pg> for Statement<'_, T, K> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         let mut parts = self.text.split('\0');
         out.push_sql(parts.next().unwrap_or_default());
@@ -143,7 +135,7 @@ impl<T: Claim, K: Bound> QueryFragment<Pg> for Statement<'_, T, K> {
                         changes.walk_ast(out.reborrow())?;
                     }
                 }
-                nth => self.key.walk_nth(nth, out.reborrow())?,
+                _ => self.key.walk_ast(out.reborrow())?,
             }
             out.push_sql(rest);
         }
@@ -155,13 +147,13 @@ impl<T: Claim, K> Query for Statement<'_, T, K> {
     type SqlType = Untyped;
 }
 
-/// Looked up by its text, not by its type, as Diesel's own updates are.
+/// Prepared by its text and not by its type, as Diesel's own updates are.
 impl<T: Claim, K> QueryId for Statement<'_, T, K> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-/// The names of a type, as SQL writes them: `"schema"."table"."column"`.
+/// Qualified names: `"schema"."table"."column"`.
 struct Names {
     table: String,
     until: String,
@@ -182,8 +174,8 @@ impl Names {
         format!("{}.{}", self.table, quoted(name))
     }
 
-    /// Begins the `WITH` that locks rows: their keys, until when they are claimed, and where they come from. A claim that a crash
-    /// forgets is held twice, and a job whose end it forgets is done twice, so the commit waits for the disk.
+    /// The beginning of the `WITH` that locks the rows. The commit waits for the disk: a claim lost in a crash would be held twice,
+    /// and a job whose end is lost would be done twice.
     fn locked<T: Claim>(&self) -> String {
         let keys = T::Key::NAMES.iter().enumerate();
         let keys = keys.map(|(nth, column)| format!("{} AS key_{nth},", self.column(column)));
@@ -195,16 +187,13 @@ impl Names {
         )
     }
 
-    /// A condition on each column of the key.
-    fn is_key<T: Claim>(&self, value: impl Fn(usize) -> String) -> String {
-        let keys = T::Key::NAMES.iter().enumerate().map(|(nth, column)| {
-            let (column, value) = (self.column(column), value(nth));
-            format!("{column} OPERATOR(pg_catalog.=) {value}")
-        });
-        keys.collect::<Vec<_>>().join(" AND ")
+    fn is_key<T: Claim>(&self, values: &str) -> String {
+        let columns = T::Key::NAMES.iter().map(|column| self.column(column));
+        let columns = columns.collect::<Vec<_>>().join(",");
+        format!("({columns}) OPERATOR(pg_catalog.=) ({values})")
     }
 
-    /// Neither completed nor failed, which is the literal condition that the index has too, and claimed by nobody.
+    /// Pending, by the literal condition of the index, and not claimed.
     fn unclaimed<T: Claim>(&self) -> String {
         let until = &self.until;
         let pending = terminal::<T>().map(|column| format!("{} IS NULL AND ", self.column(column)));
@@ -214,19 +203,19 @@ impl Names {
         )
     }
 
-    /// Updates the rows that the `WITH` has locked. No stronger lock than an update needs, so that rows that refer to this one can be
-    /// written beside it.
+    /// Updates the rows that the `WITH` has locked.
     fn update<T: Claim>(&self, rows: &str, set: &str) -> String {
+        let keys = (0..T::Key::NAMES.len()).map(|nth| format!("advisory_claim.key_{nth}"));
         format!(
             "{rows}) UPDATE {} SET {} = {set} FROM advisory_claim WHERE {}",
             self.table,
             quoted(T::LockedUntil::NAME),
-            self.is_key::<T>(|nth| format!("advisory_claim.key_{nth}"))
+            self.is_key::<T>(&keys.collect::<Vec<_>>().join(","))
         )
     }
 
-    /// Claims rows under the name of the worker and what no other claim has, drawn by the server: neither a fork nor a restored machine
-    /// has its numbers twice.
+    /// Claims the rows for the worker. The server draws the unique part of `locked_by`: a process that was forked, or restored from
+    /// an image, would draw the same number twice.
     fn taken<T: Claim>(&self, rows: &str) -> String {
         let set = format!(
             "{NOW_AND_TTL}, {} = CAST(\0b AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
@@ -237,12 +226,12 @@ impl Names {
         format!("{updated} RETURNING {}, \0s", self.by)
     }
 
-    /// Changes the row of a claim that is held, and is held still when its lock was waited for.
+    /// Changes the row of a held claim. It is checked again after the wait for the row.
     fn change<T: Claim>(&self, set: &str) -> String {
         let held = format!(
             "{}{} AND {} OPERATOR(pg_catalog.=) \0b AND {} OPERATOR(pg_catalog.>) {NOW} FOR NO KEY UPDATE",
             self.locked::<T>(),
-            self.is_key::<T>(|nth| format!("\0{nth}")),
+            self.is_key::<T>("\0k"),
             self.by,
             self.until
         );
@@ -260,12 +249,12 @@ pub(super) fn table<T: Claim>() -> String {
     let mut builder = PgQueryBuilder::default();
     match T::Table::default().from_clause().to_sql(&mut builder, &Pg) {
         Ok(()) => builder.finish(),
-        // This cannot fail: it binds no values.
+        // Does not fail: it binds no values.
         Err(error) => format!("-- {error}"),
     }
 }
 
-/// What a text of the server's can hold.
+/// Replaces NUL, which PostgreSQL's texts cannot contain.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         return text.replace('\0', "\u{FFFD}").into();
@@ -273,24 +262,23 @@ pub(super) fn text(text: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// The columns that say that a row is done for good.
-pub(super) fn terminal<T: Claim>() -> impl Iterator<Item = &'static str> {
+/// The columns that end a row for good.
+fn terminal<T: Claim>() -> impl Iterator<Item = &'static str> {
     [T::CompletedAt::COLUMN, T::FailedAt::COLUMN]
         .into_iter()
         .flatten()
 }
 
-/// The columns of the order, or without one those of the key.
-pub(super) fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
-    let of_key = T::Key::NAMES.iter().map(|column| (*column, ""));
-    let of_key = of_key.filter(|_| T::ORDER.is_empty());
-    let order = T::ORDER
-        .iter()
-        .map(|order| (order.column, order.direction()));
-    let order = order
-        .chain(of_key)
-        .map(|(name, direction)| column(name) + direction);
-    order.collect::<Vec<_>>().join(", ")
+/// The columns of the order, or those of the key.
+fn order<T: Claim>(column: impl Fn(&str) -> String) -> String {
+    let order = T::ORDER.iter();
+    let mut order: Vec<_> = order
+        .map(|order| column(order.column) + order.direction)
+        .collect();
+    if order.is_empty() {
+        order.extend(T::Key::NAMES.iter().map(|name| column(name)));
+    }
+    order.join(", ")
 }
 
 /// The name of a row's state.
@@ -313,15 +301,13 @@ pub(super) fn state<T: Claim>() -> String {
     )
 }
 
-/// What [`Statement::next`] reads: the order, of what is pending. Nothing where the key's own index does.
+/// The index for [`Statement::next`]; `None` if the primary key is enough.
 pub(super) fn index<T: Claim>(name: &str) -> Option<String> {
-    if T::ORDER.is_empty() && terminal::<T>().next().is_none() {
+    let pending = terminal::<T>().map(|column| format!("{} IS NULL", quoted(column)));
+    let pending = pending.collect::<Vec<_>>().join(" AND ");
+    if T::ORDER.is_empty() && pending.is_empty() {
         return None;
     }
-    let pending: Vec<_> = terminal::<T>()
-        .map(|column| format!("{} IS NULL", quoted(column)))
-        .collect();
-    let pending = pending.join(" AND ");
     let condition = if pending.is_empty() { "" } else { " WHERE " };
     Some(format!(
         "CREATE INDEX IF NOT EXISTS {} ON {} ({}){condition}{pending};",

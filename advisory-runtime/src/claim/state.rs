@@ -1,4 +1,4 @@
-//! What state is a row in? It follows from its columns and the time; the server's own time, where the server is asked.
+//! Which state is a row in? Its columns and the time tell.
 
 use super::sql;
 use super::table::Claim;
@@ -18,11 +18,11 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromSqlRow, AsExpression)]
 #[diesel(sql_type = Text)]
 pub enum State {
-    /// Nobody has claimed it, or who had has given it back.
+    /// It is not claimed, or its claim was released.
     Available,
     /// It is claimed, and the claim has not expired.
     Running,
-    /// It was claimed, and neither renewed nor finished in time: whoever comes next gets it.
+    /// Its claim was neither renewed nor finished in time: the next worker can claim it.
     Expired,
     /// It is done, for good.
     Completed,
@@ -31,9 +31,9 @@ pub enum State {
 }
 
 impl State {
-    /// The state of a row with these columns at this time, of whatever type: `State::at(job.locked_until, None, None, &now)`.
+    /// The state of a row with these columns at this time, in any type of time: `State::at(job.locked_until, None, None, &now)`.
     ///
-    /// Whose clock `now` is decides what the answer is worth: claims expire by the server's. [`state`] asks the server.
+    /// Claims expire by the server's clock. [`state`] reads that clock.
     #[must_use]
     pub fn at<I: PartialOrd>(
         locked_until: Option<I>,
@@ -50,15 +50,7 @@ impl State {
         }
     }
 
-    pub(super) const ALL: [Self; 5] = [
-        Self::Available,
-        Self::Running,
-        Self::Expired,
-        Self::Completed,
-        Self::Failed,
-    ];
-
-    pub(super) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Available => "available",
             Self::Running => "running",
@@ -77,10 +69,14 @@ impl std::fmt::Display for State {
 
 impl FromSql<Text, Pg> for State {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let name = value.as_bytes();
-        let mut all = Self::ALL.into_iter();
-        all.find(|state| state.name().as_bytes() == name)
-            .ok_or_else(|| format!("no state: {}", String::from_utf8_lossy(name)).into())
+        match value.as_bytes() {
+            b"available" => Ok(Self::Available),
+            b"running" => Ok(Self::Running),
+            b"expired" => Ok(Self::Expired),
+            b"completed" => Ok(Self::Completed),
+            b"failed" => Ok(Self::Failed),
+            name => Err(format!("`{}` is not a state", String::from_utf8_lossy(name)).into()),
+        }
     }
 }
 
@@ -91,7 +87,7 @@ impl ToSql<Text, Pg> for State {
     }
 }
 
-/// The state of each row as an expression, at the time of the server's clock when it reads the row.
+/// The state of each row as an expression, by the server's clock when it reads the row.
 ///
 /// ```
 /// # #[cfg(feature = "diesel-async")]
@@ -118,7 +114,7 @@ pub fn state<T: Claim>() -> StateOf<T> {
     StateOf(PhantomData)
 }
 
-/// What [`state`] gives.
+/// The expression that [`state`] returns.
 pub struct StateOf<T>(PhantomData<fn() -> T>);
 
 impl<T: Claim> Expression for StateOf<T> {

@@ -1,21 +1,23 @@
-//! How is a row claimed: the one that comes first, or the one of a key?
+//! How is a row claimed: the first one, or the one with a key?
 
 use super::claimed::{Claimed, Returned};
 use super::retry::Retries;
 use super::sql::Statement;
-use super::table::{Bound, Claim, KeyValue};
+use super::table::{Claim, KeyValue};
 use crate::{Connection, Error};
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::Instant;
 
-/// Claims the row that comes first in the order of `#[claim(order = …)]`, of those that are available or expired.
+/// Claims the first row that is available or expired, in the order of `#[claim(order = …)]`.
 ///
-/// `worker` says who claims, for whoever reads the table; several workers may have one name. What no text of the server's can hold,
-/// U+0000, is written U+FFFD. For rows that are known by their key use [`by_key`].
+/// `worker` says who claims, for people who read the table; several workers can share a name. U+0000, which PostgreSQL's texts
+/// cannot contain, becomes U+FFFD. To claim a row by its key use [`by_key`].
 ///
 /// # Locking
 ///
-/// One statement. Rows that somebody has locked are passed over, so it never waits for one:
+/// One statement. It skips locked rows, so it never waits for one:
 ///
 /// ```sql
 /// WITH advisory_claim AS MATERIALIZED (
@@ -23,18 +25,18 @@ use std::time::Instant;
 ///         AND (locked_until IS NULL OR locked_until <= clock_timestamp())
 ///     ORDER BY priority DESC, created_at LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED)
 /// UPDATE sync_jobs SET locked_until = clock_timestamp() + ttl, locked_by = worker || '#' || gen_random_uuid()
-/// FROM advisory_claim WHERE sync_jobs.id = advisory_claim.id RETURNING …
+/// FROM advisory_claim WHERE (sync_jobs.id) = (advisory_claim.key_0) RETURNING …
 /// ```
 ///
-/// Inside a transaction of yours, the row stays locked to its end, and is claimed for others only then.
+/// Inside a transaction of yours, the row stays locked until the transaction ends, and the claim takes effect then.
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. No row is no error.
+/// [`Error::Database`].
 ///
 /// # Cancel safety
 ///
-/// Cancelling can leave a row claimed that nobody knows of, until it expires.
+/// Not cancel safe: a row may stay claimed until the claim expires.
 pub async fn next<T, C>(conn: &mut C, worker: &str) -> Result<Option<Claimed<T>>, Error>
 where
     T: Claim,
@@ -44,15 +46,14 @@ where
     Ok(rows.into_iter().next())
 }
 
-/// Claims the rows that come first, at most so many: cheaper a row than [`next`], where a row is little work.
+/// Claims the first rows, at most `limit`, in no particular order. For small jobs this is cheaper than [`next`].
 ///
-/// They are claimed at once and expire at once, so `limit` is what is done well within the ttl; or [`renew`](super::renew) them.
-/// Each has a `locked_by` of its own. They come in no particular order.
+/// All claims expire at once, so choose a `limit` that is done well within the ttl, or [`renew`](super::renew) them. Each has its
+/// own `locked_by`.
 ///
 /// # Locking
 ///
-/// As [`next`], with `LIMIT limit`. The number is in the statement's text, and each text is prepared once a connection: use few
-/// different ones.
+/// As [`next`], with `LIMIT limit`. Each limit is a statement of its own that is prepared once per connection: use few of them.
 ///
 /// # Errors
 ///
@@ -61,16 +62,6 @@ where
 /// # Cancel safety
 ///
 /// As [`next`].
-///
-/// # Examples
-///
-/// ```no_run
-/// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
-/// # use diesel_async::AsyncPgConnection;
-/// async fn ten<Job: Claim>(conn: &mut AsyncPgConnection) -> Result<Vec<Claimed<Job>>, Error> {
-///     claim::next_batch(conn, "worker-7", 10).await
-/// }
-/// ```
 pub async fn next_batch<T, C>(
     conn: &mut C,
     worker: &str,
@@ -86,18 +77,18 @@ where
     take(conn.pg(), &Statement::next(worker, limit)).await
 }
 
-/// Claims the row of a key, if it is available or expired; `None` when there is no such row, or it is claimed or done.
+/// Claims the row with this key if it is available or expired; `None` if there is no such row, or it is claimed or done.
 ///
 /// `key` is what Diesel takes for the key's columns: `42`, or `(matrix_id, &chunk_hash)`.
 ///
 /// # Locking
 ///
-/// One statement, as that of [`next`], with `WHERE key = $1` in place of the order. A row that somebody's open transaction has
-/// locked is waited for, under the session's `lock_timeout`; whether it can be claimed, and until when, is decided after that.
+/// The statement of [`next`], with a condition on the key instead of the order. It waits for a row that an open transaction has
+/// locked, at most for the session's `lock_timeout`, and then decides whether the row can be claimed.
 ///
 /// # Errors
 ///
-/// [`Error::Database`], also where `lock_timeout` (SQLSTATE 55P03) has ended the wait.
+/// [`Error::Database`], also when `lock_timeout` ends the wait (SQLSTATE 55P03).
 ///
 /// # Cancel safety
 ///
@@ -115,7 +106,7 @@ where
     Ok(rows.into_iter().next())
 }
 
-async fn take<T: Claim, K: Bound>(
+async fn take<T: Claim, K: QueryFragment<Pg> + Send + Sync>(
     conn: &mut AsyncPgConnection,
     statement: &Statement<'_, T, K>,
 ) -> Result<Vec<Claimed<T>>, Error> {
@@ -124,10 +115,8 @@ async fn take<T: Claim, K: Bound>(
         let rows: Result<Vec<Returned<T>>, _> = RunQueryDsl::load(statement, conn).await;
         match rows {
             Ok(rows) => {
-                return Ok(rows
-                    .into_iter()
-                    .map(|row| Claimed::new(row, sent))
-                    .collect());
+                let claimed = rows.into_iter().map(|row| Claimed::new(row, sent));
+                return Ok(claimed.collect());
             }
             Err(error) if retries.retry(&error) => {}
             Err(error) => return Err(Error::Database(error)),

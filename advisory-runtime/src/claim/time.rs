@@ -8,15 +8,15 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::sql_types::{Nullable, Timestamptz};
 
-/// The server's clock, as claims read it: `pg_catalog.clock_timestamp()`, for columns with a value and for nullable ones.
+/// The server's clock, as claims read it: `pg_catalog.clock_timestamp()`, for columns that are nullable or not.
 ///
-/// Diesel's `now` is when the transaction began.
+/// Diesel's `now` is the time at which the transaction began.
 #[must_use]
 pub const fn now() -> Now {
     Now
 }
 
-/// What [`now`] gives.
+/// The expression that [`now`] returns.
 #[derive(Clone, Copy, Debug, QueryId)]
 pub struct Now;
 

@@ -1,4 +1,4 @@
-//! When does a call that was refused try again, and when does it give up?
+//! When does a refused call try again, and when does it give up?
 
 use super::{Request, Table};
 use crate::error::BusyLock;
@@ -10,22 +10,22 @@ use tokio::time::Instant;
 
 const FIRST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(500);
-/// The least that a try may take: the one at the deadline has nothing left of the wait.
+/// The time for the try at the deadline, when nothing is left of the wait.
 pub(super) const LAST_TRY: Duration = Duration::from_millis(100);
-/// How often a call that does not wait tries again after a conflict.
+/// How often a call with `Wait::Never` tries again after conflicts.
 const CONFLICTS: u32 = 10;
 
-/// Why a try was no grant.
+/// Why a try was refused.
 #[derive(Clone, Copy, Debug)]
 pub enum Refusal {
-    /// Somebody holds the key, or it is kept.
+    /// The key is held or kept.
     Held {
         left: Duration,
         lock_timeout: Option<Duration>,
     },
-    /// Two wrote the row at the same moment.
+    /// Another session wrote the row at the same moment.
     Conflict,
-    /// The server could not be asked.
+    /// The server was not reached.
     Unreachable,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Backoff<'c> {
     since: Instant,
     next: Duration,
     conflicts: u32,
-    /// Whether a try has met a holder: without one, the call does not say that the key is busy.
+    /// Whether a try found the key held. Only then may an unreachable server count as a busy key.
     has_met_holder: bool,
     lock_timeout: Option<Duration>,
 }
@@ -58,7 +58,7 @@ impl<'c> Backoff<'c> {
         self.since.elapsed()
     }
 
-    /// How long the next try may take, if the call's wait bounds it.
+    /// How long the next try may take; `None` without a bound.
     pub(super) fn left(&self) -> Option<Duration> {
         let budget = self.budget().filter(|budget| !budget.is_zero())?;
         Some(budget.saturating_sub(self.waited()).max(LAST_TRY))
@@ -78,19 +78,17 @@ impl<'c> Backoff<'c> {
         (self.request.name(), busy)
     }
 
-    /// Waits until the next try, or says why there is none.
+    /// Waits until the next try, or fails when the wait is over.
     pub(super) async fn pause(&mut self, refusal: Refusal) -> Result<(), Error> {
-        let mut left = Duration::ZERO;
-        if let Refusal::Held {
-            left: remaining,
-            lock_timeout,
-        } = refusal
-        {
-            left = remaining;
-            self.lock_timeout = lock_timeout;
-            self.has_met_holder = true;
+        let mut held_for = None;
+        match refusal {
+            Refusal::Held { left, lock_timeout } => {
+                held_for = (!left.is_zero()).then(|| left + Duration::from_millis(1));
+                (self.lock_timeout, self.has_met_holder) = (lock_timeout, true);
+            }
+            Refusal::Conflict => self.conflicts += 1,
+            Refusal::Unreachable => {}
         }
-        self.conflicts += u32::from(matches!(refusal, Refusal::Conflict));
         let (budget, waited) = (self.budget(), self.waited());
         if budget == Some(Duration::ZERO) {
             if !matches!(refusal, Refusal::Conflict) || self.conflicts > CONFLICTS {
@@ -107,20 +105,17 @@ impl<'c> Backoff<'c> {
             });
         }
         // Adds jitter, and tries once more at the deadline.
-        let mut pause = self.next.mul_f64(0.5 + 0.5 * chance());
+        let pause = self.next.mul_f64(0.5 + 0.5 * chance());
         self.next = (self.next * 2).min(LONGEST);
-        if !left.is_zero() {
-            pause = pause.min(left + Duration::from_millis(1));
-        }
-        if let Some(budget) = budget.filter(|budget| !budget.is_zero()) {
-            pause = pause.min(budget.saturating_sub(waited));
-        }
+        let deadline = budget.filter(|budget| !budget.is_zero());
+        let bounds = [held_for, deadline.map(|end| end.saturating_sub(waited))];
+        let pause = bounds.into_iter().flatten().fold(pause, Duration::min);
         tokio::time::sleep_until(Instant::now() + pause).await;
         Ok(())
     }
 
-    /// As [`pause`](Self::pause), when a try could not ask the server. The error, unless a try before it has met a holder: then the
-    /// call goes on, and the key is what it waits for.
+    /// [`pause`](Self::pause) after a try that did not reach the server. Fails with the error unless an earlier try found the key
+    /// held.
     pub(super) async fn pause_after(&mut self, error: Error) -> Result<(), Error> {
         if !self.has_met_holder || self.budget() == Some(Duration::ZERO) {
             return Err(error);

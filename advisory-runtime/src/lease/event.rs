@@ -1,4 +1,4 @@
-//! What happens to leases, for whoever counts it.
+//! What happens to leases, for metrics and logs.
 
 use super::Lease;
 use crate::Error;
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum Event<'e> {
     /// It was granted.
     Acquired(&'e Lease),
-    /// Somebody else held it to the end of the wait.
+    /// The key was held until the end of the wait.
     Busy {
         /// The key pattern, or the key's hash.
         lock: &'e str,
@@ -19,12 +19,12 @@ pub enum Event<'e> {
     },
     /// It was renewed.
     Renewed(&'e Lease),
-    /// A renewal failed, and is tried again until the lease expires.
+    /// A renewal failed. It is tried again until the lease expires.
     RenewalFailed(&'e Lease, &'e Error),
-    /// It is not held any more, and nobody here released it. Its body is dropped.
+    /// It was lost without a release, and its body is dropped.
     Lost(&'e Lease),
-    /// It was released, or left to be taken for its `keep`.
+    /// It was released, or its key is kept.
     Released(&'e Lease),
-    /// It was not released, and ends when it expires.
+    /// The release failed, and the lease ends when it expires.
     ReleaseFailed(&'e Lease, &'e Error),
 }

@@ -1,7 +1,6 @@
-//! How is a write made to happen only under a lease, and the lease's end in the same commit?
+//! Makes a transaction's writes conditional on a lease, and ends the lease in the same commit.
 
 use super::Lease;
-use super::statement::count;
 use crate::driver::depth;
 use crate::{Connection, Error};
 use diesel::dsl::{AsExprOf, sql};
@@ -11,77 +10,61 @@ use diesel::sql_types::{BigInt, Binary, Bool};
 use diesel_async::AsyncPgConnection;
 
 impl Lease {
-    /// Makes the rest of the open transaction happen only under this lease: it is refused when the token is not current any more,
-    /// and until the transaction ends nobody else is granted the key.
+    /// Checks in the open transaction that the token is current, and keeps others from the key until the transaction ends.
     ///
-    /// Call it first in the transaction that writes. A holder that was stopped, and resumed when its lease had expired, is refused
-    /// here; one that is stopped behind it keeps others out until the server ends its session.
+    /// Call it first in the transaction that writes. A holder that was stopped past its expiry is refused here.
     ///
     /// # Locking
     ///
-    /// One round trip: `SELECT … FOR KEY SHARE` of the lease's row, held to the end of the transaction. Renewals pass by it; a
-    /// take-over is refused, also past the expiry. So that a writer that has stopped does not keep others out for ever, it sets
-    /// `idle_in_transaction_session_timeout` to what is left of the lease, unless the session has a shorter one, to the end of the
-    /// transaction; it counts from the transaction's last statement. A statement that never ends is not bounded: set
-    /// `statement_timeout`.
+    /// `SELECT … FOR KEY SHARE` of the lease's row, in one round trip; the row lock is held until the transaction ends. It blocks
+    /// take-overs, also past the expiry, but not renewals. If the writer stops, the server ends its session when the lease would
+    /// have expired: `idle_in_transaction_session_timeout` is set to the remaining time for this transaction, unless it is shorter
+    /// already. It does not end a running statement: set `statement_timeout` for that.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] when the token is not current any more; [`Error::NotInTransaction`]; [`Error::Database`], such as
-    /// 40001 in a REPEATABLE READ transaction whose snapshot is older than a take-over. Roll back then. Under such a level a lease
-    /// that was renewed since the snapshot counts as it was: fence before anything else reads.
+    /// Roll back after [`Error::LockLost`] (the token is not current) and [`Error::Database`], such as 40001 in a REPEATABLE READ
+    /// transaction whose snapshot is older than a take-over. Under such a level, fence before anything else reads: the snapshot does
+    /// not show later renewals. [`Error::NotInTransaction`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping it leaves the transaction to whoever has it.
+    /// Cancel safe: dropping the future leaves the transaction open.
     ///
     /// # Examples
     ///
-    /// ```no_run
-    /// use advisory_runtime::{Error, lease::Lease};
-    /// use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
-    ///
-    /// async fn publish(conn: &mut AsyncPgConnection, lease: &Lease) -> Result<(), Error> {
-    ///     conn.transaction(async |conn| {
-    ///         lease.fence(conn).await?;
-    ///         diesel::sql_query("UPDATE report SET state = 'published'").execute(conn).await?;
-    ///         Ok(())
-    ///     })
-    ///     .await
-    /// }
-    /// ```
+    /// See [leases](crate::guide::leases).
     pub async fn fence<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let conn = conn.pg();
         self.require_transaction(conn)?;
-        let fenced = count(conn, &self.table.named.texts.fence, self.values()).await;
-        if fenced.map_err(Error::Database)? > 0 {
+        let text = &self.table.named.texts.fence;
+        if self.table.affects(conn, self, text, &self.values()).await? {
             return Ok(());
         }
         self.hold.lose();
         Err(self.lost_because(None))
     }
 
-    /// Marks the work as done, in the transaction that writes its results: both are committed, or neither is. The key stays taken
-    /// for the request's `keep`, and nobody runs the work again in that time, wherever this process dies.
+    /// Marks the work as done in the transaction that writes its results: both are committed, or neither is. The key then stays taken
+    /// for the request's `keep`.
     ///
-    /// This is the only way to do something *once*. With `keep` alone, a process that dies between its commit and the end of the call
-    /// leaves a key that is free after the ttl, and the work runs again. Call it last in the transaction: it ends the lease, so a
-    /// [`fence`](Self::fence) behind it is refused. If the transaction is rolled back, the lease goes on, unless it has expired
-    /// meanwhile: then it is lost, and the body is dropped.
+    /// Only this makes the work happen *once*. With `keep` alone, the work runs again if the process dies between its commit and the
+    /// end of the call. Call it last in the transaction: it ends the lease, so a later [`fence`](Self::fence) is refused. If the
+    /// transaction is rolled back, the lease goes on, unless it has expired meanwhile.
     ///
     /// # Locking
     ///
-    /// One round trip: the row is marked as kept, if the token is still current, and is locked until the transaction ends. Others are
-    /// refused in that time, also past the expiry. `synchronous_commit` is forced for the transaction.
+    /// One round trip marks the row as kept if the token is current, and locks it until the transaction ends. Others are refused
+    /// until then, also past the expiry. `synchronous_commit` is forced for the transaction.
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] when the token is not current any more: roll back. [`Error::InvalidLease`] without a `keep`;
+    /// [`Error::LockLost`] if the token is not current: roll back. [`Error::InvalidLease`] without a `keep`;
     /// [`Error::NotInTransaction`]; [`Error::Database`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping it leaves the transaction to whoever has it.
+    /// Cancel safe: dropping the future leaves the transaction open.
     pub async fn complete<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let conn = conn.pg();
         self.require_transaction(conn)?;
@@ -116,8 +99,8 @@ impl Lease {
         Error::LockLost { lock, source }
     }
 
-    /// A condition for one statement: `diesel::update(reports).filter(lease.is_current())` changes nothing when the token is not
-    /// current any more. The statement's count says so; for several statements use [`fence`](Self::fence).
+    /// A condition for one statement, which changes nothing if the token is not current. For several statements use
+    /// [`fence`](Self::fence).
     ///
     /// # Locking
     ///
@@ -137,7 +120,7 @@ impl Lease {
     /// }
     /// ```
     pub fn is_current(&self) -> IsCurrent {
-        // Other values of the statement can stand before these, so they are not numbered.
+        // The statement may have other values before these, so Diesel numbers them.
         let mut texts = self.table.named.texts.is_current.split('$');
         let mut text = || texts.next().unwrap_or_default();
         sql::<Bool>(text())

@@ -1,4 +1,4 @@
-//! What does this process know of a lease that it was granted?
+//! A granted lease, as far as this process knows.
 
 use super::statement::Value;
 use super::{Request, Table};
@@ -11,11 +11,10 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A number that is larger for each later grant of a key, for ever: storage that has seen a token refuses a smaller one, and so a
-/// holder from before.
+/// A number that grows with each grant of a key. Storage that has seen a token refuses a smaller one, and so an earlier holder.
 ///
-/// All keys of a table share one sequence. What no single server can promise: one that fails over to a standby which had not
-/// received the last grants, or is restored from a backup, issues tokens again.
+/// All keys of a table share one sequence. A server that fails over to a standby without the last grants, or is restored from a
+/// backup, issues tokens again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(pub(super) i64);
 
@@ -33,9 +32,9 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// A lease that was granted. Gives access to its token, and to what makes a write conditional on it ([`fence`](Self::fence)).
+/// A granted lease: its fencing token, and the [`fence`](Self::fence) that makes writes conditional on it.
 ///
-/// A copy is the same lease: when it is renewed, released or lost, each of them is.
+/// A clone is the same lease: when one is renewed, released or lost, all are.
 #[derive(Clone, Debug)]
 pub struct Lease {
     pub(super) table: Table,
@@ -45,13 +44,12 @@ pub struct Lease {
     pub(super) token: FencingToken,
     pub(super) waited: Duration,
     pub(super) keep: Option<Duration>,
-    /// Only the connection that it was granted on sees its row: a test's transaction is open there.
+    /// Whether it was granted in a test's transaction, so that no other connection sees its row.
     pub(super) is_test: bool,
     pub(super) hold: Arc<Hold>,
 }
 
 impl Lease {
-    /// A grant counts from when it was asked for.
     pub(super) fn new(
         table: &Table,
         request: &Request,
@@ -84,14 +82,14 @@ impl Lease {
         self.waited
     }
 
-    /// Whether this process may rely on it: it was not lost, released or refused, and by a pessimistic local clock, which starts
-    /// before the server's does, it has not expired. No SQL; to write under it use [`fence`](Self::fence).
+    /// Whether the lease is held as far as this process knows: it was not lost or released, and has not expired by a local clock
+    /// that started before the server's. Sends no SQL; to write under it use [`fence`](Self::fence).
     #[must_use]
     pub fn is_held(&self) -> bool {
         !self.hold.is_over()
     }
 
-    /// What is left by that clock, until the next renewal.
+    /// The time until it expires by that clock, unless it is renewed.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         if self.hold.is_over() {
@@ -101,8 +99,8 @@ impl Lease {
         expires.saturating_duration_since(Instant::now())
     }
 
-    /// Resolves when the lease is lost, released, or about to expire: for tasks that the body has spawned, which are not dropped
-    /// with it.
+    /// Resolves when the lease is lost, released or about to expire: for tasks that the body has spawned, which are not dropped with
+    /// it.
     ///
     /// # Cancel safety
     ///
@@ -115,13 +113,12 @@ impl Lease {
         let _: Result<(), Stop> = watch(&self.hold, None, || (), ended).await;
     }
 
-    pub(super) fn after(mut self, waited: Duration) -> Self {
+    pub(super) fn with_waited(mut self, waited: Duration) -> Self {
         self.waited = waited;
         self
     }
 
-    /// Whether its row would still be there if the transaction of [`complete`](Self::complete) was committed: what is kept no longer
-    /// can be gone.
+    /// Whether a commit of [`complete`](Self::complete) would still show in the table: its `keep` is not over.
     pub(super) fn would_be_kept(&self) -> bool {
         let keep = self.keep.unwrap_or_default();
         matches!(self.hold.end(), End::Inside(since) if since.elapsed() < keep)
@@ -131,7 +128,7 @@ impl Lease {
         self.lock.clone()
     }
 
-    /// What says on the server which grant it is: `$1`, `$2`.
+    /// The values that identify the grant: `$1` and `$2`.
     pub(super) const fn values(&self) -> [Value<'static>; 2] {
         [Value::Hash(self.key_hash), Value::Number(self.grant_id)]
     }

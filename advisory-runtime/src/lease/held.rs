@@ -1,7 +1,7 @@
-//! How does a body run under a lease that is renewed in the background, and how does the lease end?
+//! Runs a body under a lease that is renewed in the background, and ends the lease.
 
-use super::keeper::Finish;
-use super::{Lease, running};
+use super::task::Finish;
+use super::{Lease, body_leases};
 use crate::Error;
 use crate::debug::LockSet;
 use crate::error::Fallible;
@@ -14,23 +14,22 @@ use tokio::time::Instant;
 
 /// A lease that is renewed until it is finished or dropped.
 ///
-/// It borrows nothing: store it in a struct, or move it to a task. Dropping it releases the lease in the background, as does a panic;
-/// if the process dies, the lease expires.
+/// It borrows nothing, so it can be stored in a struct or moved to a task. Dropping it, also by a panic, releases the lease in the
+/// background. If the process dies, the lease expires.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
 pub struct Held {
     pub(super) lease: Lease,
     pub(super) finish: Option<oneshot::Sender<Finish>>,
     pub(super) max_hold: Option<Duration>,
-    pub(super) keep: Option<Duration>,
     pub(super) since: Instant,
     pub(super) telemetry: Option<Telemetry>,
-    /// Its place in the order of locks.
-    pub(super) taken: Option<Arc<LockSet>>,
+    /// For the recorded order of locks.
+    pub(super) lock_set: Option<Arc<LockSet>>,
 }
 
 impl Held {
-    /// The lease, for the body: its token, and the writes that are conditional on it.
+    /// The lease, for the body.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
         &self.lease
@@ -46,18 +45,17 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] when a renewal was refused, or the server was not reached until the lease is about to expire (a tenth of
-    /// its ttl before, at most a second): the body was dropped at its last `await`, or it ended too late and its result is
-    /// refused. [`Error::HoldExceeded`] after the request's `max_hold`; the lease is released then.
+    /// [`Error::LockLost`] if a renewal was refused, or the server could not be reached until a tenth of the ttl, at most a second,
+    /// before the expiry. The body was dropped, or ended too late. [`Error::HoldExceeded`] after the request's `max_hold`: the body
+    /// was dropped and the lease released.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the body, and the lease goes on.
+    /// Cancel safe: the body is dropped, and the lease goes on.
     pub async fn run<F: Future>(&mut self, body: F) -> Result<F::Output, Error> {
         let outcome = self.watch(body).await;
         if matches!(outcome, Err(Error::HoldExceeded { .. })) {
-            // The body is dropped, so nothing runs under it any more.
-            drop(self.end(None).await);
+            drop(self.send_finish(None).await);
         }
         if let Err(error) = &outcome
             && let Some(mut telemetry) = self.telemetry.take()
@@ -69,7 +67,7 @@ impl Held {
 
     async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
         let hold = &self.lease.hold;
-        // Past the end of all time is no bound.
+        // An overflow is no bound.
         let limit = self
             .max_hold
             .and_then(|limit| self.since.checked_add(limit));
@@ -81,46 +79,46 @@ impl Held {
                 .map(|telemetry| telemetry.span().entered());
             #[cfg(not(feature = "tracing"))]
             let span = ();
-            let taken = self.taken.as_ref();
-            (span, taken.map(|taken| running::enter(&self.lease, taken)))
+            let lock_set = self.lock_set.as_ref();
+            (
+                span,
+                lock_set.map(|set| body_leases::enter(&self.lease, set)),
+            )
         };
         match watch(hold, limit, enter, body).await {
             Err(Stop::Exceeded) => Err(Error::HoldExceeded {
                 lock: self.lease.name(),
                 max_hold: self.max_hold.unwrap_or_default(),
             }),
-            // What has kept its thread could not be dropped.
+            // A body that blocks its thread cannot be dropped in time.
             Ok(result) if !hold.is_over() || hold.end() != End::Open => Ok(result),
             _ => Err(self.lost()),
         }
     }
 
-    /// Releases the lease, or leaves the key taken for the request's `keep` if the result is `Ok`. After
-    /// [`Lease::complete`] there is nothing left to do.
+    /// Releases the lease or, if the result is `Ok` and the request has a `keep`, leaves the key taken for that time.
     ///
     /// # Locking
     ///
-    /// One `UPDATE`, on a connection of the pool: that of [`Table::release`](super::Table::release), or of
-    /// [`Table::keep`](super::Table::keep).
+    /// The statement of [`Table::release`](super::Table::release) or [`Table::keep`](super::Table::keep), on a connection of the pool.
     ///
     /// # Errors
     ///
-    /// The body's own error as it is. For an `Ok` [`Error::LockLost`] when the lease was lost before the body had returned, when
-    /// somebody else has the key by now, or when it could not be kept: then the key may be free too early. Also when the transaction of
-    /// [`Lease::complete`] was rolled back and the key is not held any more, whatever the body says. [`Error::CommitUnknown`] when the
-    /// server cannot be reached to say whether that transaction was committed. Any other release that does not reach the server is no
-    /// error: the lease was held while the body ran, and ends by itself.
+    /// The body's own error. For an `Ok`, [`Error::LockLost`] if the lease was lost before the body returned, if the key could not be
+    /// kept, or if the transaction of [`Lease::complete`] was rolled back and the key is no longer held; [`Error::CommitUnknown`] if the
+    /// server cannot be reached to say whether that transaction was committed. Any other release that does not reach the server is
+    /// not an error: the lease expires.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe in that nothing is left: the release is on its way.
+    /// Cancel safe: the lease is released in the background.
     pub async fn finish<T, E: From<Error>>(self, result: Result<T, E>) -> Result<T, E> {
-        self.finished(result).await?
+        self.finish_recorded(result).await?
     }
 
-    async fn finished<R: Fallible>(mut self, result: R) -> Result<R, Error> {
+    async fn finish_recorded<R: Fallible>(mut self, result: R) -> Result<R, Error> {
         let telemetry = self.telemetry.take();
-        let ended = self.ended(result).await;
+        let ended = self.finish_inner(result).await;
         if let Some(mut telemetry) = telemetry {
             telemetry.record_end(match &ended {
                 Ok(result) if result.is_ok() => Ok(Outcome::Done),
@@ -131,17 +129,17 @@ impl Held {
         ended
     }
 
-    async fn ended<R: Fallible>(mut self, result: R) -> Result<R, Error> {
-        let keep = self.keep.filter(|_| result.is_ok());
+    async fn finish_inner<R: Fallible>(mut self, result: R) -> Result<R, Error> {
+        let keep = self.lease.keep.filter(|_| result.is_ok());
         let hold = Arc::clone(&self.lease.hold);
         let is_complete = hold.end() != End::Open;
         let was_held = is_complete || !hold.is_over();
-        let ended = self.end(keep).await;
+        let ended = self.send_finish(keep).await;
         if !result.is_ok() {
             return Ok(result);
         }
         match ended {
-            // The transaction of `complete` was rolled back, and the lease was lost then.
+            // The transaction of `complete` was rolled back, and the lease was lost.
             Ok(false) if self.lease.would_be_kept() => Err(self.lost()),
             // Nobody can say whether it was committed.
             Err(error) if self.lease.would_be_kept() => Err(Error::CommitUnknown {
@@ -149,14 +147,15 @@ impl Held {
                 source: error.into(),
             }),
             _ if is_complete => Ok(result),
-            _ if !was_held => Err(self.lost()),
-            Ok(false) => Err(self.lost()),
-            Err(error) if keep.is_some() => Err(self.lease.lost_because(Some(error.into()))),
-            Ok(true) | Err(_) => Ok(result),
+            Err(error) if was_held && keep.is_some() => {
+                Err(self.lease.lost_because(Some(error.into())))
+            }
+            Ok(true) | Err(_) if was_held => Ok(result),
+            _ => Err(self.lost()),
         }
     }
 
-    async fn end(&mut self, keep: Option<Duration>) -> Result<bool, Error> {
+    async fn send_finish(&mut self, keep: Option<Duration>) -> Result<bool, Error> {
         let Some(finish) = self.finish.take() else {
             return Ok(false);
         };
@@ -177,5 +176,5 @@ impl Held {
 /// What the attribute's expansion calls.
 #[doc(hidden)]
 pub async fn finish_at<R: Fallible>(held: Held, result: R) -> Result<R, Error> {
-    held.finished(result).await
+    held.finish_recorded(result).await
 }

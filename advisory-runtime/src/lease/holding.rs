@@ -1,4 +1,4 @@
-//! The witness that a lease lends.
+//! The witness that a lease is held.
 
 use super::{Held, Lease};
 use crate::error::never;
@@ -9,15 +9,15 @@ use advisory_pattern::sha256;
 impl Held {
     /// Runs a body under the lease as [`run`](Self::run) does, and lends it a [`Holding`] for functions that take one.
     ///
-    /// `key` is what the request was made of. The body cannot keep the witness when it has ended.
+    /// `key` is the declared lock of the request. The witness cannot outlive the body.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`Error::NotHeld`] when the lease is on another key; then the body does not run.
+    /// As [`run`](Self::run), and [`Error::NotHeld`] if the lease is on another key: the body does not run.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the body, and the lease goes on.
+    /// As [`run`](Self::run).
     ///
     /// # Examples
     ///

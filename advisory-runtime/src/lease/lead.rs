@@ -1,62 +1,40 @@
 //! How does one process of several lead?
 
 use super::backoff::chance;
-use super::store::{Store, is_unreachable};
-use super::{Lease, Leases, Request, Source};
+use super::store::is_unreachable;
+use super::task::unless;
+use super::{Lease, Request, Source};
 use crate::{Error, Wait};
 use std::convert::Infallible;
-use std::future::{pending, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Campaigns for ever: waits until the key is free, runs the body while this process leads, and campaigns again.
+/// Campaigns without end: waits until the key is free, runs the body while this process leads, and campaigns again.
 ///
-/// The body gets the lease of its term, whose token is larger than in each earlier term, whichever process led in it. It is dropped
-/// before the lease is lost; tasks that it has spawned are not, and learn it from [`Lease::lost`]. After its `Ok` the leadership is given up, and this process campaigns again when the
-/// others had a chance. While the server cannot be reached, it tries on. To give the leadership up when the process shuts down, use
-/// [`lead_until`]; dropping this future gives it up in the background, which a runtime that ends may not carry out.
+/// The body gets the lease of its term, whose token is larger than that of every earlier term. The body is dropped before the lease
+/// expires; tasks that it has spawned are not, and wait for [`Lease::lost`]. When the body returns `Ok`, the leadership is given up,
+/// and this process campaigns again after a pause. While the server cannot be reached, it keeps trying. To give up the leadership at
+/// shutdown use [`lead_until`]: if this future is dropped, the release runs in the background, and a runtime that is shutting down
+/// may not carry it out.
 ///
 /// # Locking
 ///
-/// As [`Leases::acquire`](super::Leases::acquire). The request's `wait` and `keep` do not count.
+/// As [`Leases::acquire`](super::Leases::acquire). The request's `wait` and `keep` are ignored.
 ///
 /// # Errors
 ///
-/// The body's own. [`Error::InvalidLease`], [`Error::KeyTooLong`], [`Error::MissingTable`], [`Error::NoRuntime`] and what the server
-/// refuses for another reason: trying again would not help.
+/// The body's own. [`Error::InvalidLease`], [`Error::KeyTooLong`], [`Error::MissingTable`], [`Error::NoRuntime`], and what else the
+/// server would refuse again.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe in that nothing is left: the body is dropped, and the lease is released in the background.
+/// Cancel safe: the body is dropped, and the lease is released in the background.
 ///
 /// # Examples
 ///
-/// ```no_run
-/// use advisory_runtime::lease::{self, Request};
-/// use advisory_runtime::{Error, Pool as _};
-/// use diesel_async::pooled_connection::bb8::Pool;
-/// use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
-/// use std::time::Duration;
-///
-/// async fn run(pool: Pool<AsyncPgConnection>) -> Result<std::convert::Infallible, Error> {
-///     lease::lead(&pool, Request::text("cleanup").ttl(Duration::from_secs(15)), async |term| {
-///         let mut minute = tokio::time::interval(Duration::from_secs(60));
-///         loop {
-///             minute.tick().await;
-///             let mut conn = pool.connection().await?;
-///             conn.transaction(async |conn| {
-///                 term.fence(conn).await?; // refused when another process leads by now
-///                 diesel::sql_query("DELETE FROM session WHERE expires < now()").execute(conn).await?;
-///                 Ok::<_, Error>(())
-///             })
-///             .await?;
-///         }
-///     })
-///     .await
-/// }
-/// ```
+/// See [leader election](crate::guide::leadership).
 pub async fn lead<E, F>(
     source: &impl Source,
     request: impl Into<Request>,
@@ -70,8 +48,8 @@ where
     pending().await
 }
 
-/// As [`lead`], until `shutdown` resolves: then the body is dropped, the leadership is given up at once, and `Ok` is returned when the
-/// server has been told.
+/// Campaigns as [`lead`] does until `shutdown` resolves. Then it drops the body, gives up the leadership, and returns `Ok` when the
+/// server has answered.
 ///
 /// # Locking
 ///
@@ -97,80 +75,40 @@ where
     let mut shutdown = pin!(shutdown);
     let mut request = request.into().wait(Wait::Forever);
     request.keep = None;
-    let campaign = Campaign {
-        leases: source.leases(),
-        request,
-    };
-    while !campaign.term(shutdown.as_mut(), &mut body).await? {}
-    Ok(())
-}
-
-struct Campaign<S> {
-    leases: Leases<S>,
-    request: Request,
-}
-
-impl<S: Store> Campaign<S> {
-    /// Campaigns and leads once. Whether `shutdown` has ended it.
-    async fn term<E: From<Error>, F: Future<Output = Result<(), E>>>(
-        &self,
-        shutdown: impl Future<Output = ()>,
-        body: &mut impl FnMut(Lease) -> F,
-    ) -> Result<bool, E> {
-        let mut shutdown = pin!(shutdown);
-        // Boxed, as what follows: a campaign lasts for long, and should not be large in its caller.
-        let acquired = Box::pin(self.leases.acquire(self.request.clone()));
-        let Some(acquired) = unless(shutdown.as_mut(), acquired).await else {
-            return Ok(true);
-        };
-        let mut held = match acquired {
-            Ok(held) => held,
-            Err(error) => {
+    let leases = source.leases();
+    loop {
+        // A campaign is long, so its large futures are boxed.
+        let acquired = Box::pin(leases.acquire(request.clone()));
+        match unless(shutdown.as_mut(), acquired).await {
+            None => return Ok(()),
+            Some(Ok(mut held)) => {
+                let term = body(held.lease().clone());
+                let led = unless(shutdown.as_mut(), Box::pin(held.run(term))).await;
+                match led {
+                    None | Some(Ok(_)) => {
+                        // Whether it was lost makes no difference: the term is over.
+                        drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
+                        let Some(led) = led else { return Ok(()) };
+                        led??;
+                    }
+                    Some(Err(Error::LockLost { .. } | Error::HoldExceeded { .. })) => drop(held),
+                    Some(Err(error)) => return Err(error.into()),
+                }
+            }
+            Some(Err(error))
                 if error.is_busy()
                     || is_unreachable(&error)
-                    || matches!(error, Error::Standby { .. })
-                {
-                    return Ok(self.pause(shutdown).await);
-                }
-                return Err(error.into());
-            }
-        };
-        let term = body(held.lease().clone());
-        let Some(led) = unless(shutdown.as_mut(), Box::pin(held.run(term))).await else {
-            drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
-            return Ok(true);
-        };
-        match led {
-            Ok(result) => {
-                // Lost or not: there is nothing to keep.
-                drop(Box::pin(held.finish(Ok::<_, Error>(()))).await);
-                result?;
-            }
-            Err(Error::LockLost { .. } | Error::HoldExceeded { .. }) => drop(held),
-            Err(error) => return Err(error.into()),
+                    || matches!(error, Error::Standby { .. }) => {}
+            Some(Err(error)) => return Err(error.into()),
         }
-        Ok(self.pause(shutdown).await)
-    }
-
-    /// Leaves the others a chance. Whether `shutdown` came.
-    async fn pause(&self, shutdown: impl Future<Output = ()>) -> bool {
-        let pause = self.request.every().min(Duration::from_secs(1));
+        // Gives other processes a chance.
+        let pause = request.every().min(Duration::from_secs(1));
         let until = Instant::now() + pause.mul_f64(0.5 + 0.5 * chance());
-        unless(pin!(shutdown), sleep_until(until)).await.is_none()
-    }
-}
-
-/// The future's output, or `None` when the shutdown comes first.
-async fn unless<T>(
-    mut shutdown: Pin<&mut impl Future<Output = ()>>,
-    future: impl Future<Output = T>,
-) -> Option<T> {
-    let mut future = pin!(future);
-    poll_fn(|context| {
-        if shutdown.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
+        if unless(shutdown.as_mut(), sleep_until(until))
+            .await
+            .is_none()
+        {
+            return Ok(());
         }
-        future.as_mut().poll(context).map(Some)
-    })
-    .await
+    }
 }

@@ -1,7 +1,7 @@
-//! How is a lease acquired that renews and releases by itself?
+//! Acquires leases that are renewed and released in the background.
 
 use super::store::Store;
-use super::{Event, Held, Lease, Request, Row, Table, keeper, running};
+use super::{Event, Held, Lease, Request, Row, Table, body_leases, task};
 use crate::observe::Telemetry;
 use crate::{Error, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,31 +11,17 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How long the server may take to say whether a call waits for itself: at least, and at most.
-const SOON: Duration = Duration::from_secs(1);
-const SLOW: Duration = Duration::from_secs(5);
+/// How long the server may take to answer whether a call waits for itself.
+const SHORTEST_CHECK: Duration = Duration::from_secs(1);
+const LONGEST_CHECK: Duration = Duration::from_secs(5);
 
 /// Called for each event.
 pub(super) type Observer = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 
-/// The lease table, and the pool whose connections reach it.
+/// A lease table, and the pool whose connections reach it.
 ///
-/// A lease takes a connection only for each round trip. If a renewal or a release gets none from the pool soon, because bodies hold
-/// them all, a connection is opened beside the pool and closed again; at most two at a time in a process.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, lease::{Leases, Store, Table}};
-///
-/// # async fn f<S: Store>(pool: S) -> Result<(), Error> {
-/// let leases = Leases::new(pool).table(Table::new().held_by("worker-7")?);
-/// for row in leases.list().await? {
-///     println!("{} holds token {} for {:?}", row.holder, row.token, row.remaining);
-/// }
-/// # Ok(())
-/// # }
-/// ```
+/// A lease needs a connection only for its round trips. If the pool is exhausted, a renewal or a release opens one beside it, at
+/// most two at a time in a process.
 #[derive(Clone)]
 pub struct Leases<S> {
     pub(super) table: Table,
@@ -68,29 +54,28 @@ impl<S: Store> Leases<S> {
         self
     }
 
-    /// Calls this for each event, on the task where it happens: count, log, and return. What it panics with is lost.
+    /// Calls this for each event, on the task where it happens, so it must not block. A panic is caught and discarded.
     #[must_use]
     pub fn observed(mut self, observer: impl Fn(Event<'_>) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
 
-    /// Acquires a lease, and renews it in the background until what is returned is released or dropped.
+    /// Acquires a lease, and renews it in the background until it is finished or dropped.
     ///
     /// # Locking
     ///
-    /// As [`Table::acquire`], on a connection of the pool for each try. Then an `UPDATE` each third of the ttl, and one for
-    /// the release.
+    /// As [`Table::acquire`], on a connection of the pool for each try. Then an `UPDATE` for each renewal and for the release.
     ///
     /// # Errors
     ///
-    /// As [`Table::acquire`]. [`Error::Pool`] when the pool gives no connection or the server no answer within the request's wait; once
-    /// a try has met a holder, it tries on to the end of the wait, which is [`Error::TimedOut`] then. [`Error::NoRuntime`] outside of
-    /// a tokio runtime with a timer. [`Error::SelfDeadlock`] in debug builds, if the body that asks runs under the lease.
+    /// As [`Table::acquire`]. [`Error::Pool`] if the pool gives no connection or the server does not answer within the request's wait;
+    /// but [`Error::TimedOut`] once a try has found the key held. [`Error::NoRuntime`] outside of a tokio runtime with a timer.
+    /// [`Error::SelfDeadlock`] in debug builds, if the call runs under the same lease.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe in that nothing is left: what is granted to a dropped future is released.
+    /// Cancel safe: a lease that is granted to a dropped future is released.
     ///
     /// # Examples
     ///
@@ -108,12 +93,12 @@ impl<S: Store> Leases<S> {
         &self,
         request: impl Into<Request>,
     ) -> impl Future<Output = Result<Held, Error>> {
-        self.followed(request.into().with_origin())
+        self.acquire_recorded(request.into().with_origin())
     }
 
-    pub(super) async fn followed(&self, request: Request) -> Result<Held, Error> {
+    pub(super) async fn acquire_recorded(&self, request: Request) -> Result<Held, Error> {
         let mut telemetry = Telemetry::new(request.lock, "lease", "exclusive");
-        match self.acquired(request).await {
+        match self.acquire_inner(request).await {
             Ok(mut held) => {
                 telemetry.record_acquired(held.lease().waited());
                 held.telemetry = Some(telemetry);
@@ -126,19 +111,19 @@ impl<S: Store> Leases<S> {
         }
     }
 
-    async fn acquired(&self, request: Request) -> Result<Held, Error> {
+    async fn acquire_inner(&self, request: Request) -> Result<Held, Error> {
         request.check()?;
         let runtime = runtime(&request)?;
-        let taken = running::asked(&request);
-        let running = running::held_by_this_task(&request);
-        if !running.is_empty() && Box::pin(self.holds_one(running, request.wait)).await {
+        let lock_set = body_leases::record_request(&request);
+        let held = body_leases::held_by_this_task(&request);
+        if !held.is_empty() && Box::pin(self.holds_any(held, request.wait)).await {
             let lock = request.name();
             return Err(Error::SelfDeadlock { lock });
         }
         let (ready, granted) = oneshot::channel();
         let (finish, finished) = oneshot::channel();
-        let (lock, max_hold, keep) = (request.name(), request.max_hold, request.keep);
-        drop(runtime.spawn(keeper::run(self.clone(), request, ready, finished)));
+        let (lock, max_hold) = (request.name(), request.max_hold);
+        drop(runtime.spawn(task::run(self.clone(), request, ready, finished)));
         let Ok(granted) = granted.await else {
             let reason = "the runtime is shutting down";
             return Err(Error::NoRuntime { lock, reason });
@@ -147,23 +132,20 @@ impl<S: Store> Leases<S> {
             lease: granted?,
             finish: Some(finish),
             max_hold,
-            keep,
             since: Instant::now(),
             telemetry: None,
-            taken,
+            lock_set,
         })
     }
 
-    /// Whether one of these is held in this table, and not in another one or another database. Without an answer, the call waits as
-    /// any other.
-    async fn holds_one(&self, running: Vec<Lease>, wait: Wait) -> bool {
-        // Most often the wait would be in vain, so a slow server gets the time to say so.
+    /// Whether any of these is held in this table. Leases of the same key can be in another table or another database.
+    async fn holds_any(&self, leases: Vec<Lease>, wait: Wait) -> bool {
         let limit = match wait {
-            Wait::For(wait) => wait.clamp(SOON, SLOW),
-            Wait::Session | Wait::Never | Wait::Forever => SLOW,
+            Wait::For(wait) => wait.clamp(SHORTEST_CHECK, LONGEST_CHECK),
+            Wait::Session | Wait::Never | Wait::Forever => LONGEST_CHECK,
         };
         let asked = async {
-            for lease in &running {
+            for lease in &leases {
                 if self.holds(lease).await.unwrap_or(false) {
                     return true;
                 }
@@ -200,23 +182,23 @@ impl<S: Store> Leases<S> {
         self.store.list(&self.table).await
     }
 
-    pub(super) fn tell(&self, event: Event<'_>) {
+    pub(super) fn notify(&self, event: Event<'_>) {
         if let Some(observer) = &self.observer {
-            // Its panic is its own: the lease is renewed and released all the same.
+            // The lease is renewed and released whatever the observer does.
             let told = AssertUnwindSafe(|| observer(event));
             drop(catch_unwind(told));
         }
     }
 }
 
-/// The runtime that a lease is renewed on. Asked before anything is sent.
+/// The runtime for the renewals. It is checked before any SQL is sent.
 fn runtime(request: &Request) -> Result<Handle, Error> {
     let lock = request.name();
     let Ok(runtime) = Handle::try_current() else {
         let reason = "there is no tokio runtime";
         return Err(Error::NoRuntime { lock, reason });
     };
-    // tokio says it in no other way.
+    // A panic is tokio's only sign that a runtime has no timer.
     let timer = catch_unwind(|| drop(tokio::time::sleep_until(Instant::now())));
     if timer.is_err() {
         let reason =

@@ -1,9 +1,7 @@
-//! Leases in memory, for unit tests of what runs under a lease.
-//!
-//! They promise what the table of a database does, by tokio's clock: after `tokio::time::pause` a lease of a day can end at once.
+//! Leases in memory, for unit tests of functions that run under a lease.
 
 use super::backoff::Refusal;
-use super::store::{Asked, Step, Store};
+use super::store::{Acquisition, Step, Store};
 use super::{FencingToken, Lease, Leases, Row, Table};
 use crate::Error;
 use std::collections::HashMap;
@@ -11,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// A table of leases in memory, instead of a pool: see [`Leases::in_memory`]. A copy is the same table.
+/// A table of leases in memory; see [`Leases::in_memory`]. A clone is the same table.
 #[derive(Clone, Debug, Default)]
 pub struct InMemory(Arc<Mutex<Rows>>);
 
@@ -54,12 +52,11 @@ impl Entry {
 }
 
 impl Leases<InMemory> {
-    /// Leases in a new table in memory, for unit tests that need no database.
+    /// Leases in a new table in memory, for unit tests without a database.
     ///
-    /// Functions of `scope = "lease"` run on it as on the database's: one holder a key, tokens that grow, `wait`, `keep`, renewal in the
-    /// background, expiry. Time is tokio's, so that a test can pause and advance it. Code that takes a connection of its own still
-    /// needs one; [`Lease::fence`], [`Lease::complete`] and [`Lease::is_current`] ask the database's table, which knows nothing of
-    /// this one.
+    /// They behave as those in a database: one holder per key, growing tokens, `wait`, `keep`, renewal and expiry. Time is tokio's, so a
+    /// test can pause and advance it. [`Lease::fence`], [`Lease::complete`] and [`Lease::is_current`] do not work with them, since they
+    /// read the table in the database.
     ///
     /// # Examples
     ///
@@ -95,7 +92,7 @@ impl InMemory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What only the holder may do.
+    /// Changes the entry if it is this grant's.
     fn change(&self, lease: &Lease, change: impl FnOnce(&mut Entry) -> bool) -> bool {
         let mut rows = self.rows();
         let entry = rows.by_key.get_mut(&lease.key_hash);
@@ -108,10 +105,10 @@ impl Store for InMemory {
     async fn attempt(
         &self,
         table: &Table,
-        asked: &Asked,
+        acquisition: &Acquisition,
         _: Option<Duration>,
     ) -> Result<Result<Lease, Refusal>, Error> {
-        let (request, sent) = (&asked.request, Instant::now());
+        let (request, sent) = (&acquisition.request, Instant::now());
         let key_hash = request.key_hash();
         let mut rows = self.rows();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
@@ -122,7 +119,7 @@ impl Store for InMemory {
         }
         rows.last_token += 1;
         let entry = Entry {
-            grant_id: asked.grant_id,
+            grant_id: acquisition.grant_id,
             is_kept: false,
             token: rows.last_token,
             pattern: request.lock,
@@ -132,7 +129,13 @@ impl Store for InMemory {
         };
         let token = FencingToken(entry.token);
         rows.by_key.insert(key_hash, entry);
-        Ok(Ok(Lease::new(table, request, asked.grant_id, token, sent)))
+        Ok(Ok(Lease::new(
+            table,
+            request,
+            acquisition.grant_id,
+            token,
+            sent,
+        )))
     }
 
     async fn step(

@@ -1,4 +1,4 @@
-//! Who holds which key, and what does a refused statement mean? And the removal of rows that have expired.
+//! Reads the lease table, removes expired rows, and explains a failed statement.
 
 use super::sql::{IS_STANDBY, SWEPT};
 use super::statement::{RowColumns, Statement, Value, count};
@@ -12,12 +12,12 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::borrow::Cow;
 
 impl Table {
-    /// Who holds the lease on a key, or that it is kept; `None` when it is free. To act on the answer acquire the lease: a moment
-    /// later it can be another's.
+    /// Returns the row of a key that is held or kept; `None` if it is free. The answer may be outdated at once: to act on it, acquire
+    /// the lease.
     ///
     /// # Locking
     ///
-    /// `SELECT … WHERE key_hash = $1 AND expires_at > clock_timestamp()`, by the server's clock. It locks nothing and waits for nobody.
+    /// None: `SELECT … WHERE key_hash = $1 AND expires_at > clock_timestamp()`.
     ///
     /// # Errors
     ///
@@ -26,17 +26,6 @@ impl Table {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # use advisory_runtime::{Error, lease::{Request, Table}};
-    /// # use diesel_async::AsyncPgConnection;
-    /// async fn who(conn: &mut AsyncPgConnection) -> Result<Option<String>, Error> {
-    ///     let row = Table::new().find(conn, Request::text("report:2026-11")).await?;
-    ///     Ok(row.map(|row| format!("{} for {:?}", row.holder, row.remaining)))
-    /// }
-    /// ```
     pub async fn find<C: Connection>(
         &self,
         conn: &mut C,
@@ -45,12 +34,12 @@ impl Table {
         self.find_hash(conn.pg(), key.into().key_hash()).await
     }
 
-    /// Every lease that is held and every key that is kept, soonest to expire first. It reads the whole table: for administrators.
-    /// With names beside the rows it is [`monitor::leases`](crate::monitor::leases).
+    /// Lists every held lease and kept key, the soonest to expire first. It reads the whole table.
+    /// [`monitor::leases`](crate::monitor::leases) adds names.
     ///
     /// # Locking
     ///
-    /// `SELECT … WHERE expires_at > clock_timestamp()`. It locks nothing and waits for nobody.
+    /// None: `SELECT … WHERE expires_at > clock_timestamp()`.
     ///
     /// # Errors
     ///
@@ -60,62 +49,55 @@ impl Table {
     ///
     /// Cancel safe: it only reads.
     pub async fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
-        let rows = self.answered(conn.pg(), self.all()).await;
-        rows.map(sorted)
+        self.rows(conn.pg(), &self.named.texts.list, &[]).await
     }
 
-    async fn answered<const N: usize>(
+    async fn rows(
         &self,
         conn: &mut AsyncPgConnection,
-        statement: Statement<'_, N, RowColumns>,
+        text: &str,
+        values: &[Value<'_>],
     ) -> Result<Vec<Row>, Error> {
+        let statement = Statement::<RowColumns>::new(text, values);
         match RunQueryDsl::load(statement, conn).await {
             Ok(rows) => Ok(rows),
             Err(error) => Err(self.explain(conn, error, self.name().into()).await),
         }
     }
 
-    fn one(&self, hash: [u8; 32]) -> Statement<'_, 1, RowColumns> {
-        Statement::new(&self.named.texts.find, [Value::Hash(hash)])
-    }
-
-    fn all(&self) -> Statement<'_, 0, RowColumns> {
-        Statement::new(&self.named.texts.list, [])
-    }
-
-    /// [`list`](Self::list) on a connection of Diesel's own.
     #[cfg(feature = "postgres")]
     pub(crate) fn list_blocking(&self, conn: &mut diesel::PgConnection) -> Result<Vec<Row>, Error> {
-        let rows = diesel::RunQueryDsl::load(self.all(), conn);
-        rows.map(sorted).map_err(Error::Database)
+        let statement = Statement::<RowColumns>::new(&self.named.texts.list, &[]);
+        diesel::RunQueryDsl::load(statement, conn).map_err(Error::Database)
     }
 
-    /// [`find`](Self::find), by the key's hash.
     pub(crate) async fn find_hash(
         &self,
         conn: &mut AsyncPgConnection,
         hash: [u8; 32],
     ) -> Result<Option<Row>, Error> {
-        Ok(self.answered(conn, self.one(hash)).await?.pop())
+        let values = &[Value::Hash(hash)];
+        let rows = self.rows(conn, &self.named.texts.find, values).await;
+        Ok(rows?.pop())
     }
 
-    /// The same on a connection of Diesel's own.
     #[cfg(feature = "postgres")]
     pub(crate) fn find_hash_blocking(
         &self,
         conn: &mut diesel::PgConnection,
         hash: [u8; 32],
     ) -> Result<Option<Row>, Error> {
-        let rows: Result<Vec<Row>, _> = diesel::RunQueryDsl::load(self.one(hash), conn);
+        let values = &[Value::Hash(hash)];
+        let statement = Statement::<RowColumns>::new(&self.named.texts.find, values);
+        let rows: Result<Vec<Row>, _> = diesel::RunQueryDsl::load(statement, conn);
         Ok(rows.map_err(Error::Database)?.pop())
     }
 
-    /// Removes all rows that have expired, and says how many. Acquisitions do it too, a few at a time; call this nightly if a table
-    /// that was large once should shrink soon.
+    /// Removes all expired rows, and returns how many. Acquisitions remove a few at a time; call this to shrink a table at once.
     ///
     /// # Locking
     ///
-    /// `DELETE` of at most 10,000 rows in each statement, until none is left. Rows that somebody has locked are passed over.
+    /// `DELETE` of at most 10,000 rows in each statement, until none is left. It skips locked rows.
     ///
     /// # Errors
     ///
@@ -123,13 +105,13 @@ impl Table {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: some are removed and some are not.
+    /// Cancel safe: some rows may be removed and others not.
     pub async fn sweep<C: Connection>(&self, conn: &mut C) -> Result<usize, Error> {
         let conn = conn.pg();
         require_no_transaction(conn, || self.name().into())?;
         let mut all = 0;
         loop {
-            match count(conn, &self.named.texts.sweep, [Value::Number(SWEPT)]).await {
+            match count(conn, &self.named.texts.sweep, &[Value::Number(SWEPT)]).await {
                 Ok(0) => return Ok(all),
                 Ok(rows) => all += rows,
                 Err(error) if is_conflict(&error) => {}
@@ -138,7 +120,7 @@ impl Table {
         }
     }
 
-    /// What a refused statement means.
+    /// Asks the server what a failed statement means.
     pub(super) async fn explain(
         &self,
         conn: &mut AsyncPgConnection,
@@ -153,9 +135,9 @@ impl Table {
             DatabaseErrorKind::Unknown => &self.named.texts.is_missing,
             _ => return Error::Database(error),
         };
-        let is_so = match count(conn, question, []).await {
+        let is_so = match count(conn, question, &[]).await {
             Ok(rows) => rows > 0,
-            // The server has ended the session, as at a restart.
+            // The server has ended the session.
             Err(lost) if is_connection_lost(&lost) => return Error::Database(lost),
             Err(_) => false,
         };
@@ -168,9 +150,4 @@ impl Table {
             _ => Error::Database(error),
         }
     }
-}
-
-fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
-    rows.sort_by_key(|row| row.expires_at);
-    rows
 }

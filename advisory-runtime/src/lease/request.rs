@@ -1,4 +1,4 @@
-//! What does a call ask for: which key, for how long, and how is it held?
+//! A request for a lease: which key, how long, and how to wait for it.
 
 use crate::error::LEASE;
 use crate::renewal::{DEFAULT_TTL, SHORTEST_TTL};
@@ -10,12 +10,12 @@ use std::fmt::Write;
 use std::time::Duration;
 
 /// The longest rendered key, in bytes.
-pub const LONGEST_KEY: usize = 512;
+const LONGEST_KEY: usize = 512;
 
-/// The server's times end.
+/// The longest ttl: PostgreSQL's timestamps are bounded.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// One acquisition of one lease, before it is sent.
+/// A request for a lease.
 ///
 /// ```
 /// use advisory_runtime::{LockKey, Wait, lease::Request};
@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// let report = Request::text("report:2026-11");
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a request takes no lease by itself: give it to `Leases::acquire`"]
+#[must_use = "a request does nothing until it is given to `Leases::acquire`"]
 pub struct Request {
     pub(super) lock: &'static str,
     pub(super) key: String,
@@ -47,13 +47,13 @@ pub struct Request {
 }
 
 impl Request {
-    /// Asks for the lease on a key: a declared lock, whose rendered text it is, or a number, whose digits it is.
+    /// Requests the lease on a declared lock, by its rendered text, or on a number, by its digits.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn new(key: impl LockKey) -> Self {
         Self::rendered(key.pattern(), key.rendered())
     }
 
-    /// Asks for the lease on a text, taken as it is. What a pattern would have to tell apart you have to tell apart yourself.
+    /// Requests the lease on a text as it is. Unlike a pattern, it does not escape values to keep them apart.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn text(key: impl Into<String>) -> Self {
         Self::rendered("", key.into())
@@ -80,48 +80,46 @@ impl Request {
         }
     }
 
-    /// How long a grant lasts when it is not renewed, by the server's clock, in whole milliseconds, rounded up: 60 seconds unless you
-    /// set it, and at least 100 milliseconds. A holder that is killed keeps others out for this time.
+    /// How long a grant lasts unless it is renewed, by the server's clock: 60 seconds by default, at least 100 milliseconds. A holder
+    /// that is killed keeps others out for this time. Rounded up to whole milliseconds.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How often it is renewed: every third of the ttl unless you set it. Shorter than the ttl.
+    /// How often the lease is renewed: by default every third of the ttl. It must be shorter than the ttl.
     pub fn renew(mut self, renew: Duration) -> Self {
         self.renew = Some(renew);
         self
     }
 
-    /// How long the key stays taken after an `Ok`: a second instance that ticks late does not run again. After an error, a panic and a
-    /// drop it is free at once. If the process dies before the end of the call, the work runs again after the ttl; for *once* call
-    /// [`Lease::complete`](super::Lease::complete).
+    /// How long the key stays taken after an `Ok`, so that an instance that starts late does not run again. After an error, a panic or
+    /// a drop it is free at once. If the process dies before the end of the call, the work runs again after the ttl; to run it
+    /// *once*, call [`Lease::complete`](super::Lease::complete).
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = Some(keep);
         self
     }
 
-    /// How long to wait while somebody else holds it. [`Wait::Session`] is the `lock_timeout` of the pool's connections, as for
-    /// locks; without one it waits for ever.
+    /// How long to wait while the key is taken. [`Wait::Session`], the default, is the `lock_timeout` of the pool's connections.
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
         self
     }
 
-    /// Bounds how long the body may run under the lease. The wait does not count.
+    /// Bounds how long the body may run under the lease, without the wait.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
         self
     }
 
-    /// As of a lock.
     #[doc(hidden)]
     pub fn in_function(mut self, function: &'static str) -> Self {
         self.origin = self.origin.in_function(function);
         self
     }
 
-    /// Where the call is, unless the request says it.
+    /// Sets the place of the call, unless the request has one.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn with_origin(mut self) -> Self {
         self.origin = self.origin.or(&Origin::here());
@@ -136,7 +134,7 @@ impl Request {
         self.renew.unwrap_or(self.ttl / 3)
     }
 
-    /// Its name in errors: its pattern, else the start of the hash in the table. Never its text.
+    /// The name in errors: the pattern, or the start of the key's hash. Never the text, which can be personal data.
     pub(super) fn name(&self) -> Cow<'static, str> {
         match self.lock {
             "" => format!("{LEASE}{}…", hex(&self.key_hash()[..6])).into(),
@@ -144,7 +142,7 @@ impl Request {
         }
     }
 
-    /// Checks what needs no server.
+    /// Checks what can be checked without the server.
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = |reason| {
             let lock = self.name();
@@ -158,7 +156,7 @@ impl Request {
             });
         }
         if self.key.contains('\0') {
-            return wrong("its key has a NUL character, which PostgreSQL's texts have not");
+            return wrong("its key has a NUL character, which PostgreSQL's texts can't contain");
         }
         if self.ttl < SHORTEST_TTL {
             return wrong(
@@ -187,7 +185,7 @@ impl<K: LockKey> From<K> for Request {
     }
 }
 
-/// Checks that the server's times have room for it.
+/// Checks that PostgreSQL's timestamps can hold the expiry.
 pub(super) fn lasts(time: Duration, lock: impl FnOnce() -> Cow<'static, str>) -> Result<(), Error> {
     if time <= LONGEST {
         return Ok(());

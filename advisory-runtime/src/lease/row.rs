@@ -1,4 +1,4 @@
-//! What does the table say of a lease?
+//! A row of the lease table.
 
 use super::FencingToken;
 use super::statement::RowColumns;
@@ -6,7 +6,7 @@ use diesel::pg::Pg;
 use diesel::prelude::Queryable;
 use std::time::{Duration, SystemTime};
 
-/// A lease that somebody holds, or a key that is kept, as the server sees it: every time is the server's own.
+/// A held lease or a kept key, with times by the server's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
@@ -14,19 +14,19 @@ pub struct Row {
     pub key_hash: [u8; 32],
     /// The grant's token.
     pub token: FencingToken,
-    /// The key's pattern, such as `report:<month>`; `None` for a key that was given as a text.
+    /// The key's pattern, such as `report:<month>`; `None` for [`Request::text`](super::Request::text).
     pub pattern: Option<String>,
-    /// The key's text, if the table keeps it ([`Table::with_text`](super::Table::with_text)) and the lease is held.
+    /// The key's text, if the lease is held and the table stores texts ([`Table::with_text`](super::Table::with_text)).
     pub key: Option<String>,
-    /// Who holds it, or has held it, by its own account.
+    /// The holder's name ([`Table::held_by`](super::Table::held_by)).
     pub holder: String,
-    /// The work is done, and nobody holds the key: it is taken until it expires.
+    /// Whether the work is done, and the key only stays taken until it expires.
     pub is_kept: bool,
     /// When it was granted.
     pub acquired_at: SystemTime,
-    /// When it ends unless it is renewed.
+    /// When it expires unless it is renewed.
     pub expires_at: SystemTime,
-    /// How long that is from when the server was asked.
+    /// The time until then.
     pub remaining: Duration,
 }
 
@@ -70,7 +70,7 @@ impl Queryable<RowColumns, Pg> for Row {
     }
 }
 
-/// What is over counts as nothing.
+/// Negative counts as zero.
 pub(super) fn micros(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }

@@ -1,13 +1,13 @@
-//! What can `pool = …` be?
+//! The values that `pool = …` takes.
 
 use super::store::Store;
 use super::{Held, Leases, Request};
 use crate::Error;
 use std::sync::Arc;
 
-/// What `pool = …` takes: a pool of bb8 or deadpool, whose leases are in `public.advisory_lease`, or [`Leases`].
+/// What `pool = …` takes: [`Leases`], or a pool of bb8 or deadpool for leases in `public.advisory_lease`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` gives a lease no connections",
+    message = "`{Self}` can't give a lease its connections",
     label = "expected a pool of bb8 or deadpool, or `advisory_runtime::lease::Leases`",
     note = "for a pool of your own, write `Leases::new(pool)`"
 )]
@@ -73,13 +73,12 @@ where
     }
 }
 
-/// What the attribute's expansion calls.
 #[doc(hidden)]
 pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
-    source.leases().followed(request).await
+    source.leases().acquire_recorded(request).await
 }
 
-/// [`Table::sweep`](super::Table::sweep), on a connection of the pool: removes all rows of the table that have expired.
+/// Removes all expired rows with [`Table::sweep`](super::Table::sweep), on a connection of the pool.
 ///
 /// # Errors
 ///
@@ -87,18 +86,7 @@ pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, 
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: some rows are removed and some are not.
-///
-/// # Examples
-///
-/// ```no_run
-/// use advisory_runtime::{Error, lease::{self, Source}};
-///
-/// async fn nightly(pool: impl Source) -> Result<(), Error> {
-///     println!("{} leases had expired", lease::sweep(&pool).await?);
-///     Ok(())
-/// }
-/// ```
+/// Cancel safe: some rows may be removed and others not.
 pub async fn sweep(source: &impl Source) -> Result<usize, Error> {
     let leases = source.leases();
     leases.store.sweep(&leases.table).await

@@ -1,21 +1,21 @@
-//! Every statement on the lease table; the only place that spells it.
+//! Every statement on the lease table. `$1` is the key's hash, `$2` the grant's random number.
 //!
-//! All time is the server's `clock_timestamp()`: `now()` is when the transaction began, before any wait. `$1` is the key's hash,
-//! `$2` the number of the grant.
+//! All times are `clock_timestamp()`: `now()` is when the transaction began, before any wait.
 //!
-//! **Why a later grant has the larger token.** Each grant takes a lock on its key (`$7`, to the end of its transaction) before it asks
-//! the sequence. So two grants of one key ask one after the other, whether the row is updated, inserted or was deleted in between.
-//! Without the lock, a session that has a number and is held up before it inserts would insert it behind a larger one.
+//! **Why a later grant has the larger token.** Each grant locks its key (`$7`, until its transaction ends) before it draws from the
+//! sequence, so two grants of one key draw one after the other. Without the lock, a session could draw a number, be stopped, and
+//! insert it after a larger one.
 
 use crate::renewal::DURABLE;
 
-/// A crash that forgets a release leaves the key taken until it expires, which harms nobody: no wait for the disk.
+/// Does not wait for the disk: after a crash that loses a release, the lease expires.
 const FORGETTABLE: &str = "pg_catalog.set_config('synchronous_commit','off',true)";
 
 const KEY: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea)";
-/// The grant, whether its key is kept or held.
+/// The row of the grant, held or kept.
 const OURS: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
      AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8)";
+/// The row of the grant, if it is not kept.
 const GRANT: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea) \
      AND grant_id OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8) AND NOT is_kept";
 const VALID: &str = "expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()";
@@ -24,7 +24,7 @@ const EXPIRED: &str = "expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_times
 /// How many rows a sweep removes in one statement.
 pub(super) const SWEPT: i64 = 10_000;
 
-/// So many milliseconds from now.
+/// This many milliseconds from now.
 fn after(milliseconds: &str) -> String {
     format!(
         "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST('1 ms' AS pg_catalog.interval) OPERATOR(pg_catalog.*) \
@@ -39,12 +39,12 @@ fn micros(time: &str) -> String {
     )
 }
 
-/// What is left of a row's time, in microseconds.
+/// The time until the row expires, in microseconds.
 fn left() -> String {
     micros("expires_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()")
 }
 
-/// The statements of one table, made once.
+/// The statements of one table.
 pub(super) struct Texts {
     pub(super) acquire: String,
     pub(super) renew: String,
@@ -79,7 +79,7 @@ impl Texts {
                 GRANT,
                 &format!("expires_at=GREATEST(l.expires_at,{})", after("$3")),
             ),
-            // The same once more for who asks again because no answer came.
+            // A second release gives the same answer, since the first may have been lost.
             release: format!(
                 "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL WHERE {GRANT} \
                  RETURNING {FORGETTABLE}"
@@ -90,13 +90,12 @@ impl Texts {
                 &format!("is_kept=true,key=NULL,expires_at={}", after("$3")),
             ),
             holds: format!("SELECT 1 FROM {table} WHERE {GRANT} AND {VALID}"),
-            // Waits for a transaction that has changed the row, and sees what it has become. It asks only who holds the row.
+            // Waits for a transaction that has changed the row, and reads the result.
             is_kept: format!(
                 "WITH own AS MATERIALIZED (SELECT is_kept FROM {table} WHERE {OURS} FOR SHARE) SELECT 1 FROM own WHERE is_kept"
             ),
-            // A renewal changes no column of the primary key, so it passes by this lock. A take-over does not: it locks the whole
-            // row first, so one that has happened since this statement began is found out too. A writer that has stopped is ended
-            // as long after its last statement as is left of the lease here.
+            // Renewals change no key column, so this row lock lets them pass. A take-over locks the whole row, so one since this
+            // statement began is noticed.
             fence: format!(
                 "WITH fenced AS MATERIALIZED (SELECT expires_at FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE) \
                  SELECT {} FROM fenced",
@@ -108,7 +107,7 @@ impl Texts {
             .replace("$1", "$")
             .replace("$2", "$"),
             find: format!("{row} WHERE {KEY} AND {VALID}"),
-            list: format!("{row} WHERE {VALID}"),
+            list: format!("{row} WHERE {VALID} ORDER BY expires_at"),
             sweep: format!(
                 "DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} WHERE {EXPIRED} \
                  LIMIT CAST($1 AS pg_catalog.int8) FOR UPDATE SKIP LOCKED)) RETURNING {FORGETTABLE}"
@@ -118,20 +117,19 @@ impl Texts {
     }
 }
 
-/// Grants a key that nobody holds: its row is updated, or else inserted. Who is refused writes nothing.
+/// Grants a free key: updates its row, or inserts one. A refused try writes nothing.
 ///
-/// An insertion looks at eight rows behind a random place of the index (`$8`; hashes are spread evenly) and removes those of them that
-/// have expired. So the expired rows of a table whose keys are used once are a seventh of the others: then each insertion
-/// removes one on average.
+/// An insertion also looks at eight rows from a random place of the index (`$8`) and removes those that have expired. If every key is
+/// used once, expired rows settle at a seventh of the others: then each insertion removes one on average.
 fn acquire(table: &str, sequence: &str) -> String {
     let token = format!("pg_catalog.nextval('{sequence}')");
     let expires = after("$6");
-    // The setting is made where it is used: an unused column would be left out.
+    // An unused column would not be evaluated, so the setting is made part of the token's expression.
     let granted = format!(
         "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
     );
     format!(
-        // `CASE`, so that nobody takes the lock who would be refused anyway.
+        // `CASE` guarantees the order: a try that is refused anyway does not take the lock.
         "WITH free AS MATERIALIZED (SELECT 1 WHERE CASE WHEN EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {VALID}) THEN false \
          ELSE pg_catalog.pg_try_advisory_xact_lock(CAST($7 AS pg_catalog.int8)) END),\
          taken AS (UPDATE {table} SET token={token},grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),\
@@ -156,12 +154,12 @@ fn acquire(table: &str, sequence: &str) -> String {
     )
 }
 
-/// A time-out of the session's.
+/// A timeout of the session.
 fn setting(name: &str) -> String {
     format!("CAST(pg_catalog.current_setting('{name}') AS pg_catalog.interval)")
 }
 
-/// What only the holder may do. The row is locked first: what an update computes it computes before it waits for the row.
+/// Changes the holder's row. It is locked first, because an `UPDATE` computes its values before it waits for the row.
 fn update(table: &str, grant: &str, set: &str) -> String {
     format!(
         "WITH own AS MATERIALIZED (SELECT key_hash,expires_at AS until FROM {table} WHERE {grant} AND {VALID} \
@@ -170,7 +168,7 @@ fn update(table: &str, grant: &str, set: &str) -> String {
     )
 }
 
-/// Sets a time-out to what is left of the row's time, unless the session has a shorter one.
+/// Sets a timeout to the time until the row expires, unless the session's is shorter. It ends a writer that has stopped.
 fn at_most_left(setting: &str) -> String {
     let left = "GREATEST(CAST(1 AS pg_catalog.int8),CAST(pg_catalog.ceil(pg_catalog.date_part('epoch',expires_at \
          OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) CAST(1000 AS pg_catalog.float8)) \

@@ -1,4 +1,4 @@
-//! How does a statement on the lease table reach the server? As one that Diesel prepares once for each connection.
+//! A statement on the lease table, which Diesel prepares once for each connection.
 
 use diesel::QueryResult;
 use diesel::pg::Pg;
@@ -15,10 +15,10 @@ pub(super) enum Value<'v> {
     Text(Option<&'v str>),
 }
 
-/// A statement, its values, and what its rows are made of.
-pub(super) struct Statement<'s, const N: usize, Columns = ()> {
+/// A statement, its values, and the SQL types of its columns.
+pub(super) struct Statement<'s, Columns = ()> {
     text: &'s str,
-    values: [Value<'s>; N],
+    values: &'s [Value<'s>],
     columns: PhantomData<fn() -> Columns>,
 }
 
@@ -38,8 +38,8 @@ pub(super) type RowColumns = (
 /// The columns of the answer to an acquisition.
 pub(super) type GrantColumns = (Nullable<BigInt>, BigInt, BigInt);
 
-impl<'s, const N: usize, Columns> Statement<'s, N, Columns> {
-    pub(super) const fn new(text: &'s str, values: [Value<'s>; N]) -> Self {
+impl<'s, Columns> Statement<'s, Columns> {
+    pub(super) const fn new(text: &'s str, values: &'s [Value<'s>]) -> Self {
         Self {
             text,
             values,
@@ -48,29 +48,30 @@ impl<'s, const N: usize, Columns> Statement<'s, N, Columns> {
     }
 }
 
-/// How many rows a statement has found or changed.
-pub(super) async fn count<const N: usize>(
+/// The number of rows that a statement found or changed.
+pub(super) async fn count(
     conn: &mut AsyncPgConnection,
     text: &str,
-    values: [Value<'_>; N],
+    values: &[Value<'_>],
 ) -> QueryResult<usize> {
-    let statement: Statement<'_, N> = Statement::new(text, values);
+    let statement: Statement<'_> = Statement::new(text, values);
     conn.execute_returning_count(statement).await
 }
 
-impl<const N: usize, Columns> QueryId for Statement<'_, N, Columns> {
+impl<Columns> QueryId for Statement<'_, Columns> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-impl<const N: usize, Columns> Query for Statement<'_, N, Columns> {
+impl<Columns> Query for Statement<'_, Columns> {
     type SqlType = Columns;
 }
 
-impl<const N: usize, Columns> QueryFragment<Pg> for Statement<'_, N, Columns> {
+impl<Columns> QueryFragment<Pg> for Statement<'_, Columns> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
         out.push_sql(self.text);
-        self.values.iter().try_for_each(|value| match value {
+        let mut values = self.values.iter();
+        values.try_for_each(|value| match value {
             Value::Hash(hash) => out.push_bind_param_value_only::<Binary, [u8]>(hash.as_slice()),
             Value::Number(number) => out.push_bind_param_value_only::<BigInt, i64>(number),
             Value::Text(text) => {
@@ -81,7 +82,4 @@ impl<const N: usize, Columns> QueryFragment<Pg> for Statement<'_, N, Columns> {
 }
 
 #[cfg(feature = "postgres")]
-impl<const N: usize, Columns> diesel::RunQueryDsl<diesel::PgConnection>
-    for Statement<'_, N, Columns>
-{
-}
+impl<Columns> diesel::RunQueryDsl<diesel::PgConnection> for Statement<'_, Columns> {}

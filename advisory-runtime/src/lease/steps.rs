@@ -1,10 +1,10 @@
-//! Each step of a lease as one round trip on a connection of the caller's.
+//! Each step of a lease, as one round trip on the caller's connection.
 
 use super::backoff::{Backoff, Refusal};
 use super::request::{lasts, milliseconds};
 use super::row::micros;
 use super::statement::{GrantColumns, Statement, Value, count};
-use super::{FencingToken, Lease, Request, Table, running};
+use super::{FencingToken, Lease, Request, Table, body_leases};
 use crate::driver::{Driver, depth};
 use crate::renewal::is_conflict;
 use crate::{Connection, Error};
@@ -15,24 +15,23 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Table {
-    /// Acquires a lease on a connection of the caller's, and does not renew it.
+    /// Acquires a lease on the caller's connection, without renewing it.
     ///
     /// # Locking
     ///
-    /// An `UPDATE` of the row or, if the key has none, an `INSERT`, in one statement: one round trip a try. It takes a
-    /// transaction-level advisory lock on the key for that statement, without waiting, and waits for nobody inside the server: if the
-    /// request has a wait, it tries again, after 10 ms at first and after half a second at most. An `INSERT` also removes a few rows
-    /// that have expired. Held until [`release`](Self::release), or until its ttl is over. `synchronous_commit` is forced for it.
+    /// One statement, and one round trip, per try: an `UPDATE` of the key's row or an `INSERT`, which also removes a few expired rows.
+    /// The statement takes a transaction-level advisory lock on the key without waiting. If the request has a wait, it tries again,
+    /// first after 10 ms and at last every half second. The lease is held until [`release`](Self::release) or the end of its ttl.
+    /// `synchronous_commit` is forced.
     ///
     /// # Errors
     ///
-    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::KeyTooLong`], [`Error::InvalidLease`], [`Error::InTransaction`]
-    /// inside a transaction, whose end would decide on it (one that was begun by SQL and not by Diesel is not found out);
-    /// [`Error::MissingTable`] (42P01), [`Error::Standby`], [`Error::BrokenConnection`], [`Error::Database`].
+    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::KeyTooLong`], [`Error::InvalidLease`]; [`Error::InTransaction`] inside a
+    /// transaction of Diesel's; [`Error::MissingTable`] (42P01), [`Error::Standby`], [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: a lease that was granted meanwhile lasts for its ttl. [`Leases::acquire`](super::Leases::acquire) is.
+    /// Not cancel safe: a lease may be granted, and lasts for its ttl. Use [`Leases::acquire`](super::Leases::acquire) instead.
     ///
     /// # Examples
     ///
@@ -59,18 +58,18 @@ impl Table {
     ) -> Result<Lease, Error> {
         let request = request.into();
         request.check()?;
-        drop(running::asked(&request));
+        drop(body_leases::record_request(&request));
         let mut backoff = Backoff::new(&request, self);
         let grant_id = random();
         loop {
             match self.attempt(conn.pg(), &request, grant_id).await? {
-                Ok(lease) => return Ok(lease.after(backoff.waited())),
+                Ok(lease) => return Ok(lease.with_waited(backoff.waited())),
                 Err(refusal) => backoff.pause(refusal).await?,
             }
         }
     }
 
-    /// One try. With the same `grant_id`, a try whose answer was lost is found again.
+    /// Tries once. A second try with the same `grant_id` finds the grant of the first if its answer was lost.
     pub(super) async fn attempt(
         &self,
         conn: &mut AsyncPgConnection,
@@ -80,25 +79,23 @@ impl Table {
         require_no_transaction(conn, || request.name())?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
         let key_hash = request.key_hash();
-        // Rows that a test's transaction removes would be locked to its end: it looks behind the last one.
+        // A test's transaction removes no expired rows: they would stay locked until it ends.
         let mut swept_from = [u8::MAX; 32];
         if !is_test {
             swept_from[..8].copy_from_slice(&random().to_be_bytes());
         }
         let sent = Instant::now();
-        let statement: Statement<'_, 8, GrantColumns> = Statement::new(
-            &self.named.texts.acquire,
-            [
-                Value::Hash(key_hash),
-                Value::Number(grant_id),
-                Value::Text(Some(&self.holder)),
-                Value::Text(self.has_text.then_some(&request.key)),
-                Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
-                Value::Number(milliseconds(request.ttl)),
-                Value::Number(self.grant_lock(&key_hash)),
-                Value::Hash(swept_from),
-            ],
-        );
+        let values = [
+            Value::Hash(key_hash),
+            Value::Number(grant_id),
+            Value::Text(Some(&self.holder)),
+            Value::Text(self.has_text.then_some(&request.key)),
+            Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
+            Value::Number(milliseconds(request.ttl)),
+            Value::Number(self.grant_lock(&key_hash)),
+            Value::Hash(swept_from),
+        ];
+        let statement = Statement::<GrantColumns>::new(&self.named.texts.acquire, &values);
         let answer: Result<(Option<i64>, i64, i64), _> =
             RunQueryDsl::get_result(statement, conn).await;
         match answer {
@@ -116,14 +113,14 @@ impl Table {
         }
     }
 
-    /// Makes a lease last its ttl from now on; `false` when it is not held any more, and then it never is again. It never gets
-    /// shorter, and its token stays the same. [`Leases::acquire`](super::Leases::acquire) does it in the background.
+    /// Renews a lease for `ttl` from now, and keeps its token; `false` if it is not held any more. A renewal never shortens a lease.
+    /// [`Leases::acquire`](super::Leases::acquire) renews in the background.
     ///
     /// # Locking
     ///
-    /// One statement: the row is locked (`SELECT … FOR NO KEY UPDATE`), and then `UPDATE … SET expires_at = clock_timestamp() + ttl` if
-    /// it is still this grant's and has not expired. It passes by a [`fence`](Lease::fence), and waits only for a statement that
-    /// changes the row. `synchronous_commit` is forced for it. The ttl is whole milliseconds, rounded up.
+    /// One statement locks the row (`SELECT … FOR NO KEY UPDATE`), then runs `UPDATE … SET expires_at = clock_timestamp() + ttl` if this
+    /// grant holds it. It does not wait for a [`fence`](Lease::fence), only for statements that change the row.
+    /// `synchronous_commit` is forced. The ttl is rounded up to whole milliseconds.
     ///
     /// # Errors
     ///
@@ -132,7 +129,7 @@ impl Table {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is renewed or not, and the lease's own clock counts from before.
+    /// Cancel safe: the lease is renewed or not, and [`Lease::remaining`] is the shorter time.
     pub async fn renew<C: Connection>(
         &self,
         conn: &mut C,
@@ -141,8 +138,8 @@ impl Table {
     ) -> Result<bool, Error> {
         require_no_transaction(conn.pg(), || lease.name())?;
         let sent = Instant::now();
-        let renewed = self.change(conn.pg(), lease, &self.named.texts.renew, ttl);
-        let is_held = renewed.await?;
+        let text = &self.named.texts.renew;
+        let is_held = self.change(conn.pg(), lease, text, ttl).await?;
         if is_held {
             lease.hold.renewed(sent, ttl);
         } else {
@@ -151,12 +148,12 @@ impl Table {
         Ok(is_held)
     }
 
-    /// Releases a lease; `false` when its row is another grant's by now, is kept, or is gone. Releasing twice is the same.
+    /// Releases a lease; `false` if the row is gone, kept, or another grant's. A second release returns the same.
     ///
     /// # Locking
     ///
-    /// `UPDATE … SET expires_at = clock_timestamp(), key = NULL` if it is still this grant's. It does not wait for the disk: a crash of
-    /// the server that forgets a release leaves the key taken until the ttl is over.
+    /// `UPDATE … SET expires_at = clock_timestamp(), key = NULL` if the row is this grant's. It does not wait for the disk: if the server
+    /// crashes and loses the release, the key stays taken until the ttl is over.
     ///
     /// # Errors
     ///
@@ -164,23 +161,22 @@ impl Table {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: it may be released or not.
+    /// Not cancel safe: the lease may be released or not.
     pub async fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         let conn = conn.pg();
         require_no_transaction(conn, || lease.name())?;
-        let released = self.told(conn, lease, &self.named.texts.release, lease.values());
-        let released = released.await;
+        let (text, values) = (&self.named.texts.release, lease.values());
+        let released = self.affects(conn, lease, text, &values).await;
         lease.hold.lose();
         released
     }
 
-    /// Leaves the key taken for this time from now on, by nobody who could renew, release or write under it; `false` when it was
-    /// not held any more. If you ask again, it is kept anew. In whole milliseconds, rounded up. In the transaction that writes use
-    /// [`Lease::complete`].
+    /// Ends the lease and leaves the key taken for `keep` from now; `false` if the lease was not held any more. A second call counts
+    /// from then. Rounded up to whole milliseconds. In the transaction that writes the results, use [`Lease::complete`].
     ///
     /// # Locking
     ///
-    /// As [`renew`](Self::renew), and the row is marked as kept.
+    /// As [`renew`](Self::renew); the row is marked as kept.
     ///
     /// # Errors
     ///
@@ -188,7 +184,7 @@ impl Table {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: it may be kept or not.
+    /// Not cancel safe: the key may be kept or not.
     pub async fn keep<C: Connection>(
         &self,
         conn: &mut C,
@@ -197,18 +193,17 @@ impl Table {
     ) -> Result<bool, Error> {
         require_no_transaction(conn.pg(), || lease.name())?;
         lasts(keep, || lease.name())?;
-        let kept = self.change(conn.pg(), lease, &self.named.texts.keep, keep);
-        let kept = kept.await;
+        let text = &self.named.texts.keep;
+        let kept = self.change(conn.pg(), lease, text, keep).await;
         lease.hold.lose();
         kept
     }
 
-    /// Whether this lease is still held, by the server's word. A moment later it may not be: to write under it use
-    /// [`Lease::fence`].
+    /// Asks the server whether the lease is held. The answer may be outdated at once: to write under it use [`Lease::fence`].
     ///
     /// # Locking
     ///
-    /// `SELECT … WHERE expires_at > clock_timestamp()`, of this grant. It locks nothing and waits for nobody.
+    /// None: `SELECT … WHERE expires_at > clock_timestamp()`.
     ///
     /// # Errors
     ///
@@ -219,20 +214,20 @@ impl Table {
     /// Cancel safe: it only reads.
     pub async fn holds<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         let text = &self.named.texts.holds;
-        self.told(conn.pg(), lease, text, lease.values()).await
+        self.affects(conn.pg(), lease, text, &lease.values()).await
     }
 
-    /// Whether this grant's key is kept, once the transaction that changes the row has ended.
+    /// Whether the grant's key is kept. It waits for a transaction that has changed the row.
     pub(super) async fn is_kept(
         &self,
         conn: &mut AsyncPgConnection,
         lease: &Lease,
     ) -> Result<bool, Error> {
         let text = &self.named.texts.is_kept;
-        self.told(conn, lease, text, lease.values()).await
+        self.affects(conn, lease, text, &lease.values()).await
     }
 
-    /// Sets a new end, if the lease is held.
+    /// Sets a new expiry, if the lease is held.
     pub(super) async fn change(
         &self,
         conn: &mut AsyncPgConnection,
@@ -243,16 +238,16 @@ impl Table {
         lasts(time, || lease.name())?;
         let [hash, grant] = lease.values();
         let values = [hash, grant, Value::Number(milliseconds(time))];
-        self.told(conn, lease, text, values).await
+        self.affects(conn, lease, text, &values).await
     }
 
-    /// Whether the statement has found or changed the lease's row.
-    async fn told<const N: usize>(
+    /// Whether the statement found or changed the lease's row.
+    pub(super) async fn affects(
         &self,
         conn: &mut AsyncPgConnection,
         lease: &Lease,
         text: &str,
-        values: [Value<'_>; N],
+        values: &[Value<'_>],
     ) -> Result<bool, Error> {
         match count(conn, text, values).await {
             Ok(rows) => Ok(rows > 0),
@@ -261,7 +256,7 @@ impl Table {
     }
 }
 
-/// Refuses a transaction that could undo the step; a test's counts as none.
+/// Refuses a transaction, which could undo the step, unless it is a test's.
 pub(super) fn require_no_transaction(
     conn: &mut AsyncPgConnection,
     lock: impl Fn() -> Cow<'static, str>,
@@ -273,17 +268,11 @@ pub(super) fn require_no_transaction(
     }
 }
 
-/// A number that no other grant has: after a fail-over that forgets grants a token comes twice, this does not.
+/// A unique number for a grant. Unlike a token, it is not issued again after a failover that loses grants.
 pub(super) fn random() -> i64 {
     use std::hash::{BuildHasher, RandomState};
-    use std::sync::atomic::{AtomicU64, Ordering};
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |now| now.as_nanos());
-    let next = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Keyed by the operating system's randomness.
+    // Keyed by the operating system's randomness; the time and the process tell copies of a process apart.
     RandomState::new()
-        .hash_one((next, now, std::process::id()))
+        .hash_one((std::time::SystemTime::now(), std::process::id()))
         .cast_signed()
 }

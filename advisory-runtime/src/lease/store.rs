@@ -1,4 +1,4 @@
-//! Where are leases: in a table of a database, reached through a pool, or in memory?
+//! Where leases are: in a table that a pool reaches, or in memory.
 
 use super::backoff::{LAST_TRY, Refusal};
 use super::{Lease, Request, Row, Table};
@@ -10,39 +10,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// What the holder does with a lease in one round trip.
+/// A round trip of the holder.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Renew(Duration),
     Release,
     Keep(Duration),
-    /// Not a change: whether the key is kept.
+    /// Asks whether the key is kept.
     IsKept,
 }
 
-/// What a call asks for, the same in each of its tries.
+/// The part of an acquisition that is the same in each try.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Asked {
+pub struct Acquisition {
     pub(super) request: Request,
     pub(super) grant_id: i64,
-    /// Whether the current try is on its way to the server.
+    /// Whether the current try was sent to the server.
     pub(super) is_sent: AtomicBool,
 }
 
 /// Where leases are: a pool of bb8 or deadpool, a [`Pool`] of your own, or [`InMemory`](super::InMemory).
 pub trait Store: Clone + Send + Sync + 'static {
-    /// One try, in at most `within`.
+    /// Tries once, for at most `within`.
     #[doc(hidden)]
     fn attempt(
         &self,
         table: &Table,
-        asked: &Asked,
+        acquisition: &Acquisition,
         within: Option<Duration>,
     ) -> impl Future<Output = Result<Result<Lease, Refusal>, Error>> + Send;
 
-    /// In at most `left`, which is what is left of the lease.
+    /// Takes at most `left`, the time until the lease expires.
     #[doc(hidden)]
     fn step(
         &self,
@@ -70,33 +70,31 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
     async fn attempt(
         &self,
         table: &Table,
-        asked: &Asked,
+        acquisition: &Acquisition,
         within: Option<Duration>,
     ) -> Result<Result<Lease, Refusal>, Error> {
         let since = Instant::now();
-        // For one try: a call that waits holds no connection.
+        // Only for this try: a call that waits holds no connection.
         let conn = match within {
             Some(within) => match timeout(within, self.connection()).await {
                 Ok(conn) => conn?,
-                Err(_) => return Err(late("the pool gave no connection", within)),
+                Err(_) => return Err(late("could not get a connection from the pool", within)),
             },
             None => self.connection().await?,
         };
         let mut borrowed = Borrowed::new(conn);
-        let Some(conn) = borrowed.pg() else {
-            return Ok(Err(Refusal::Unreachable));
-        };
         let answer = within.map_or(UNANSWERED, |within| {
             within.saturating_sub(since.elapsed()).max(LAST_TRY)
         });
-        asked.is_sent.store(true, Ordering::Relaxed);
-        let tried = table.attempt(conn, &asked.request, asked.grant_id);
+        acquisition.is_sent.store(true, Ordering::Relaxed);
+        let (request, grant_id) = (&acquisition.request, acquisition.grant_id);
+        let tried = table.attempt(borrowed.pg(), request, grant_id);
         match timeout(answer, tried).await {
             Ok(tried) => {
                 borrowed.answered();
                 tried
             }
-            Err(_) => Err(late("the server gave no answer", answer)),
+            Err(_) => Err(late("the server did not answer", answer)),
         }
     }
 
@@ -112,8 +110,7 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
         } else {
             Dedicated::Trusted
         };
-        let of = StepOf { lease, step };
-        renewal::round_trip(self, &of, dedicated, every, left).await
+        renewal::round_trip(self, &(lease, step), dedicated, every, left).await
     }
 
     async fn holds(&self, table: &Table, lease: &Lease) -> Result<bool, Error> {
@@ -129,15 +126,11 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
     }
 }
 
-struct StepOf<'l> {
-    lease: &'l Lease,
-    step: Step,
-}
-
-impl renewal::Step for StepOf<'_> {
+impl renewal::Step for (&Lease, Step) {
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
-        let (table, lease) = (&self.lease.table, self.lease);
-        match self.step {
+        let (lease, step) = *self;
+        let table = &lease.table;
+        match step {
             Step::Renew(ttl) => table.renew(conn, lease, ttl).await,
             Step::Release => table.release(conn, lease).await,
             Step::Keep(keep) => table.keep(conn, lease, keep).await,
@@ -146,7 +139,7 @@ impl renewal::Step for StepOf<'_> {
     }
 }
 
-/// Whether the server did not answer, rather than refuse.
+/// Whether the server was not reached or did not answer.
 pub(super) fn is_unreachable(error: &Error) -> bool {
     match error {
         Error::Pool(_) | Error::BrokenConnection { .. } => true,

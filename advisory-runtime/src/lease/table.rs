@@ -1,4 +1,4 @@
-//! Which table are leases in, how is it made, and how does this process call itself there?
+//! The lease table: its name, its migration, and the name of this process in it.
 
 use super::request::hex;
 use super::sql::Texts;
@@ -9,30 +9,29 @@ use std::sync::{Arc, LazyLock};
 
 /// Creates `public.advisory_lease`: the migration's `up.sql`, for `batch_execute` in a transaction.
 ///
-/// `cargo advisory migration lease` prints it for a folder of migrations, with `--table` for a table of another name; so does
-/// [`Table::up`].
+/// `cargo advisory migration lease` prints it, with `--table` for another name, as does [`Table::up`].
 pub const ADVISORY_LEASE_UP: &str =
     include_str!("../../migrations/2026-01-02-000000_advisory_lease/up.sql");
 
-/// Drops it, and forgets the last fencing token: the migration's `down.sql`.
+/// Drops the table and its last fencing token: the migration's `down.sql`.
 pub const ADVISORY_LEASE_DOWN: &str =
     include_str!("../../migrations/2026-01-02-000000_advisory_lease/down.sql");
 
-/// The lock under which two programs that start at once create the table.
+/// The key of the lock under which the table is created.
 const SET_UP: &str = "advisory:lease:set_up";
 /// The longest name of a holder, in bytes.
 const LONGEST_HOLDER: usize = 255;
-/// The longest name of a table or a schema: the sequence that is named after it has to fit into PostgreSQL's 63 bytes too.
+/// The longest name of a table or a schema: with the sequence's suffix it must fit into PostgreSQL's 63 bytes.
 const LONGEST_NAME: usize = 48;
 
-/// Made once for the process: neither is cheap.
+// Costly, so built once per process.
 static DEFAULT: LazyLock<Arc<Named>> = LazyLock::new(|| Named::new("public", "advisory_lease"));
 static THIS_PROCESS: LazyLock<Arc<str>> = LazyLock::new(this_process);
 
-/// Where leases are: a table, and the name of this process in it.
+/// A lease table, and the name of this process in it.
 ///
-/// Each method is one round trip on a connection of the caller's. [`Leases`](super::Leases) does the same with a pool, renews in
-/// the background and releases what is dropped.
+/// Each method is one round trip on the caller's connection. [`Leases`](super::Leases) uses a pool, renews in the background and
+/// releases on drop.
 ///
 /// ```
 /// use advisory_runtime::lease::Table;
@@ -48,7 +47,7 @@ pub struct Table {
     pub(super) has_text: bool,
 }
 
-/// A table's name, and the statements on it.
+/// A table's name and its statements.
 pub(super) struct Named {
     schema: String,
     name: String,
@@ -95,55 +94,51 @@ impl Table {
         }
     }
 
-    /// Another table: `schema.table`, or `table` for one in `public`. One table is one key space: all who exclude each other name
-    /// the same one. Keep the value: its statements are written once.
+    /// Another table: `schema.table`, or `table` for one in `public`. Processes exclude each other only if they name the same
+    /// table. Store the value: building it formats every statement.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidTable`] unless each is lower-case ASCII letters, digits and `_`, no digit first, at most 48 bytes.
+    /// [`Error::InvalidTable`] unless each name has at most 48 bytes, all lower-case ASCII letters, digits or `_`, with no digit first.
     pub fn named(self, name: &str) -> Result<Self, Error> {
         let (schema, table) = name.split_once('.').unwrap_or(("public", name));
-        for part in [schema, table] {
-            let starts = part.starts_with(|first: char| first.is_ascii_lowercase() || first == '_');
-            let fits = |letter: u8| {
-                letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'_'
-            };
-            let reason = if part.len() > LONGEST_NAME {
-                "a schema and a table have at most 48 bytes each"
-            } else if !starts || !part.bytes().all(fits) {
-                "write `table` or `schema.table`, each of lower-case letters, digits and `_`, no digit first"
-            } else {
-                continue;
-            };
-            let table = name.to_owned();
-            return Err(Error::InvalidTable { table, reason });
-        }
-        let named = Named::new(schema, table);
-        Ok(Self { named, ..self })
+        let is_word = |part: &str| {
+            let is_letter = |letter| matches!(letter, 'a'..='z' | '_');
+            let mut letters = part.chars();
+            part.starts_with(is_letter) && letters.all(|l| is_letter(l) || l.is_ascii_digit())
+        };
+        let reason = if schema.len().max(table.len()) > LONGEST_NAME {
+            "a schema and a table have at most 48 bytes each"
+        } else if !is_word(schema) || !is_word(table) {
+            "write `table` or `schema.table`, each of lower-case letters, digits and `_`, no digit first"
+        } else {
+            let named = Named::new(schema, table);
+            return Ok(Self { named, ..self });
+        };
+        let table = name.to_owned();
+        Err(Error::InvalidTable { table, reason })
     }
 
-    /// The name of this process in the table, for whoever reads it; `program:pid@host` unless you set it. Ownership does not
-    /// depend on it: each grant has a number of its own.
+    /// The name of this process for people who read the table: `program:pid@host` by default. Ownership does not depend on it.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidHolder`] for more than 255 bytes, or a NUL.
+    /// [`Error::InvalidHolder`] if it has more than 255 bytes or contains NUL.
     pub fn held_by(self, holder: impl Into<String>) -> Result<Self, Error> {
         let holder = holder.into();
-        if holder.len() > LONGEST_HOLDER {
-            let reason = "it has more than 255 bytes";
-            return Err(Error::InvalidHolder { holder, reason });
-        }
-        if holder.contains('\0') {
-            let reason = "it has a NUL character, which PostgreSQL's texts can't hold";
-            return Err(Error::InvalidHolder { holder, reason });
-        }
-        let holder = holder.into();
-        Ok(Self { holder, ..self })
+        let reason = if holder.len() > LONGEST_HOLDER {
+            "it has more than 255 bytes"
+        } else if holder.contains('\0') {
+            "it has a NUL character, which PostgreSQL's texts can't contain"
+        } else {
+            let holder = holder.into();
+            return Ok(Self { holder, ..self });
+        };
+        Err(Error::InvalidHolder { holder, reason })
     }
 
-    /// Stores the keys' text beside their hashes while they are held, for whoever reads the table. Otherwise it has their patterns
-    /// alone. A release erases the text; if a holder died, the next grant or [`sweep`](Self::sweep) does.
+    /// Stores a key's text while it is held, for people who read the table, which otherwise has only the key's hash and pattern. A
+    /// release erases the text; if the holder died, the next grant or [`sweep`](Self::sweep) does.
     #[must_use]
     pub fn with_text(self) -> Self {
         Self {
@@ -158,13 +153,13 @@ impl Table {
         format!("{}.{}", self.named.schema, self.named.name)
     }
 
-    /// The SQL that creates this table: [`ADVISORY_LEASE_UP`] with its name.
+    /// The SQL that creates this table: [`ADVISORY_LEASE_UP`] with the table's name.
     #[must_use]
     pub fn up(&self) -> String {
         self.renamed(ADVISORY_LEASE_UP)
     }
 
-    /// The SQL that drops it: [`ADVISORY_LEASE_DOWN`] with its name.
+    /// The SQL that drops this table: [`ADVISORY_LEASE_DOWN`] with the table's name.
     #[must_use]
     pub fn down(&self) -> String {
         self.renamed(ADVISORY_LEASE_DOWN)
@@ -177,8 +172,8 @@ impl Table {
             .replace("public.advisory_lease", &format!("\"{schema}\".\"{name}\""))
     }
 
-    /// Creates the table if it is not there: for development and tests. In production run the migration, with the rights that
-    /// programs should not have.
+    /// Creates the table if it does not exist, for development and tests. In production run the migration, by a role with more rights
+    /// than the program's.
     ///
     /// # Locking
     ///
@@ -186,38 +181,31 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::Database`], such as for a schema that does not exist or a role that may not; and those of [`xact::begin`] and
-    /// [`xact::finish`].
+    /// [`Error::Database`], such as for a missing schema or a missing right; those of [`xact::begin`] and [`xact::finish`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the table is there or not.
+    /// Cancel safe: the table is created or not.
     pub async fn set_up<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let key = advisory_pattern::Derivation::Sha256.key(SET_UP);
         let mut held = xact::begin(conn, Request::new(key)).await?;
-        let created = self.create(held.conn()).await;
-        xact::finish(held, created).await
+        let conn = held.conn().pg();
+        let created = match count(conn, &self.named.texts.is_missing, &[]).await {
+            Ok(0) => Ok(()),
+            Ok(_) => conn.batch_execute(&self.up()).await,
+            Err(error) => Err(error),
+        };
+        xact::finish(held, created.map_err(Error::Database)).await
     }
 
-    async fn create<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
-        let conn = conn.pg();
-        let missing = count(conn, &self.named.texts.is_missing, []).await;
-        if missing.map_err(Error::Database)? > 0 {
-            let created = conn.batch_execute(&self.up()).await;
-            created.map_err(Error::Database)?;
-        }
-        Ok(())
-    }
-
-    /// The number of the lock that a grant of this key takes while it is made: another one in another table, and no number that a
-    /// key pattern gives.
+    /// The advisory lock of a grant's statement: one for each key and table.
     pub(super) fn grant_lock(&self, key_hash: &[u8; 32]) -> i64 {
         let text = format!("advisory:lease:grant:{}:{}", self.name(), hex(key_hash));
         advisory_pattern::Derivation::Sha256.key(&text)
     }
 }
 
-/// `program:pid@host`, as far as it is known.
+/// `program:pid@host`, as far as known.
 fn this_process() -> Arc<str> {
     let program = std::env::current_exe().ok();
     let program = program

@@ -1,4 +1,4 @@
-//! The same with blocking Diesel.
+//! Runs migrations with blocking Diesel.
 
 use super::run::{connect, migrate};
 use super::{Error, Migrator, Report};
@@ -6,15 +6,15 @@ use crate::driver::answered;
 use diesel::migration::MigrationSource;
 use diesel::pg::{Pg, PgConnection};
 
-/// Runs the pending migrations, one process at a time, with the defaults of [`Migrator`]; as [`migrations::run`](super::run()).
+/// Runs the pending migrations, one process at a time, with the defaults of [`Migrator`].
 ///
 /// # Locking
 ///
-/// As [`migrations::run`](super::run()).
+/// As [`Migrator::run`].
 ///
 /// # Errors
 ///
-/// As [`migrations::run`](super::run()).
+/// As [`Migrator::run`].
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use diesel::pg::{Pg, PgConnection};
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let url = std::env::var("DATABASE_URL")?;
-///     // `embed_migrations!()`, as in every program that runs Diesel's migrations.
+///     // `embed_migrations!()` in your program.
 ///     let migrations: Migrations = embedded();
 ///     migrations::blocking::run(&url, migrations)?;
 ///     Ok(())
@@ -41,8 +41,8 @@ where
 impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
     /// Runs the pending migrations with blocking Diesel; as [`run`](Self::run).
     ///
-    /// Diesel's blocking connections do not show whether there is a pooler. So each run opens a second connection and asks, as
-    /// [`blocking::session::verify`](crate::blocking::session::verify) does.
+    /// Diesel's blocking connections do not show whether there is a pooler. So each run opens a second connection and calls
+    /// [`blocking::session::verify`](crate::blocking::session::verify).
     ///
     /// # Errors
     ///
@@ -54,8 +54,8 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
         })
     }
 
-    /// Runs the pending migrations on a blocking connection of yours, which is closed at the end; as [`run_on`](Self::run_on). Whether a
-    /// pooler is in between is not asked.
+    /// Runs the pending migrations on a blocking connection of yours, and closes it; as [`run_on`](Self::run_on), but it does not look
+    /// for a pooler.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! What can go wrong with a run of migrations.
 
-use super::step::{Holder, Holders, Took};
+use super::step::{Holder, joined, took};
 use diesel::ConnectionError;
 use diesel::result::Error as DieselError;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why migrations were not run, or not all of them. What was applied stays applied and is skipped by the next run.
+/// Why not all migrations were run. Those that were applied stay applied, and the next run skips them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// No connection. Nothing was applied.
+    /// The connection failed. Nothing was applied.
     Connect(ConnectionError),
-    /// The address is that of a pooler that does not keep the sessions of its clients. Nothing was sent to the database that changes it.
+    /// The address is that of a pooler that does not keep its clients' sessions. Nothing was changed.
     Pooler,
     /// Another process held the lock for longer than [`Migrator::wait`](super::Migrator::wait). Nothing was applied.
     #[non_exhaustive]
@@ -28,12 +28,12 @@ pub enum Error {
     Lock(crate::Error),
     /// The migrations, or the list of those that are applied, could not be read. Nothing was applied.
     Source(BoxedError),
-    /// A migration has failed. If it runs in a transaction, that was rolled back.
+    /// A migration failed. If it runs in a transaction, that was rolled back.
     #[non_exhaustive]
     Migration {
         /// Its name.
         migration: String,
-        /// The migrations that this run has applied before it.
+        /// The migrations that this run applied before it.
         applied: Vec<String>,
         /// Diesel's error.
         source: BoxedError,
@@ -41,23 +41,23 @@ pub enum Error {
     /// The connection was lost, and the lock with it: another process may run migrations by now.
     #[non_exhaustive]
     ConnectionLost {
-        /// The migration that ran. It may be applied or not.
+        /// The migration that ran. It may be applied.
         migration: Option<String>,
-        /// The migrations that this run has applied before it.
+        /// The migrations that this run applied before it.
         applied: Vec<String>,
         /// How the connection ended.
         source: BoxedError,
     },
-    /// A migration has released the lock, as by `pg_advisory_unlock_all` or `DISCARD ALL`. No other was run behind it.
+    /// A migration released the lock, as by `pg_advisory_unlock_all` or `DISCARD ALL`. No migration was run after it.
     #[non_exhaustive]
     LockLost {
-        /// The migrations that this run has applied.
+        /// The migrations that this run applied.
         applied: Vec<String>,
     },
 }
 
 impl Error {
-    /// The migrations that this run has applied, in their order.
+    /// The migrations that this run applied, in their order.
     #[must_use]
     pub fn applied(&self) -> &[String] {
         match self {
@@ -78,8 +78,8 @@ impl From<crate::Error> for Error {
     }
 }
 
-/// For the set-up of a connection: diesel-async's begins with prepared statements, which a pooler in transaction mode can send to two
-/// sessions. Then the server knows no such statement, or knows it already, and says its name, which is the same in every language.
+/// diesel-async sets up a connection with prepared statements, which a pooler in transaction mode may send to two sessions. The
+/// server's message then names the statement, in every language.
 impl From<ConnectionError> for Error {
     fn from(error: ConnectionError) -> Self {
         match &error {
@@ -93,7 +93,7 @@ impl From<ConnectionError> for Error {
     }
 }
 
-/// Whether a message has the name of a prepared statement of tokio-postgres in it: `"s0"`, `"s1"`, …
+/// Whether a message contains the name of a prepared statement of tokio-postgres: `"s0"`, `"s1"`, …
 fn names_prepared_statement(message: &str) -> bool {
     message.split('"').any(|name| {
         let number = name.strip_prefix('s').unwrap_or_default();
@@ -103,62 +103,44 @@ fn names_prepared_statement(message: &str) -> bool {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let applied = match self.applied() {
+            [] => "nothing was applied before".to_owned(),
+            applied => format!("applied before: `{}`", applied.join("`, `")),
+        };
         match self {
-            Self::Connect(error) => write!(f, "no connection for the migrations: {error}"),
+            Self::Connect(error) => write!(f, "could not connect to run the migrations: {error}"),
             Self::Pooler => f.write_str(
-                "migrations need a session of their own, and this address is that of a pooler in transaction mode: give them the address \
-                 of the server itself, such as a `DIRECT_DATABASE_URL` beside the `DATABASE_URL` of the application",
+                "migrations need a session of their own, but this address is that of a pooler in transaction mode: use the address of \
+                 the server itself, such as a `DIRECT_DATABASE_URL` beside the application's `DATABASE_URL`",
             ),
             Self::TimedOut { holders, waited } => {
-                write!(f, "gave up after {} of waiting to run the migrations", Took(*waited))?;
+                write!(f, "gave up running the migrations after a wait of {}", took(*waited))?;
                 if holders.is_empty() {
                     return Ok(());
                 }
-                write!(f, ": their lock is held by {}", Holders(holders))
+                write!(f, ": their lock is held by {}", joined(holders))
             }
-            Self::Lock(error) => write!(f, "the lock of the migrations was not acquired: {error}"),
-            Self::Source(error) => write!(f, "the list of migrations could not be read: {error}"),
+            Self::Lock(error) => write!(f, "could not acquire the lock of the migrations: {error}"),
+            Self::Source(error) => write!(f, "could not read the list of migrations: {error}"),
             Self::Migration {
-                migration,
-                applied,
-                source,
-            } => write!(
-                f,
-                "migration `{migration}` has failed: {source}; {}",
-                Applied(applied)
-            ),
+                migration, source, ..
+            } => write!(f, "migration `{migration}` failed: {source}; {applied}"),
             Self::ConnectionLost {
                 migration: Some(migration),
-                applied,
                 ..
             } => write!(
                 f,
-                "the connection was lost while migration `{migration}` ran, which may be applied or not; {}; run them again",
-                Applied(applied)
+                "the connection was lost while migration `{migration}` ran, which may be applied or not; {applied}; run the migrations again"
             ),
-            Self::ConnectionLost { applied, .. } => write!(
+            Self::ConnectionLost { .. } => write!(
                 f,
-                "the connection was lost between two migrations; {}; run them again",
-                Applied(applied)
+                "the connection was lost between two migrations; {applied}; run the migrations again"
             ),
-            Self::LockLost { applied } => write!(
+            Self::LockLost { .. } => write!(
                 f,
-                "the last migration released the lock of the migrations, as `pg_advisory_unlock_all` or `DISCARD ALL` do: remove that \
-                 statement; {}",
-                Applied(applied)
+                "the last migration released the lock of the migrations, as `pg_advisory_unlock_all` and `DISCARD ALL` do: remove that \
+                 statement; {applied}"
             ),
-        }
-    }
-}
-
-/// What a run has applied before it ended.
-struct Applied<'a>(&'a [String]);
-
-impl fmt::Display for Applied<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            [] => f.write_str("nothing was applied before"),
-            applied => write!(f, "applied before: `{}`", applied.join("`, `")),
         }
     }
 }
@@ -170,7 +152,7 @@ impl std::error::Error for Error {
             Self::Connect(error) => error.source(),
             Self::Lock(error) => error.source(),
             Self::Source(error) => error.source(),
-            // Diesel's message is part of this one.
+            // Its message is part of this one.
             Self::Migration { source, .. } => source.source(),
             Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
         }

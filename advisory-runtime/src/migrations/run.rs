@@ -1,25 +1,28 @@
-//! A run: connect, wait, look again, apply, release.
+//! A run: connects, waits for the lock, reads what is pending, applies it, and releases the lock.
 
 use super::error::Error;
-use super::session::{Harness, Session, applied};
+use super::session::{Session, applied};
 use super::step::{Holder, Step};
 use super::{Migrator, OnStep, Report};
 use crate::error::Marker;
 use crate::lock::{self, OwnedLock, Tries};
 use crate::monitor::HolderId;
 use crate::{Error as LockError, Request, Wait, sql};
+use diesel::connection::SimpleConnection;
 use diesel::migration::{Migration, MigrationSource};
 use diesel::pg::Pg;
+use diesel_migrations::MigrationHarness;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a run says for whom it waits.
-const SAYING: Duration = Duration::from_secs(1);
+/// How often a waiting run reports the holders.
+const REPORT: Duration = Duration::from_secs(1);
 
-/// The shortest pause between two tries; they grow to eight times that.
+/// The shortest pause between two tries; it grows to eight times that.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Opens a connection for the run, and makes sure that it is the session's own.
+/// Opens a connection for the run, and checks that no pooler shares its session.
 pub(super) async fn connect<D: Session>(url: &str) -> Result<D, Error> {
     let mut conn = D::open(url).await?;
     let is_direct = match conn.told_process_id() {
@@ -40,17 +43,29 @@ pub(super) async fn migrate<D: Session, S>(
 where
     S: MigrationSource<Pg> + Send + 'static,
 {
-    lock::check_pooler(&mut conn).await.map_err(not_asked)?;
-    let known = versions(&migrator.source)?;
-    let present = applied(&mut conn).await.map_err(not_read)?;
-    if known.iter().all(|version| present.contains(version)) {
+    if let Err(error) = lock::check_pooler(&mut conn).await {
+        return Err(match Marker::of(&error) {
+            Some(Marker::PooledSession) => Error::Pooler,
+            _ => LockError::Database(error).into(),
+        });
+    }
+    let present = match applied(&mut conn).await {
+        Ok(present) => present,
+        Err(error) => return Err(Error::Source(error.into())),
+    };
+    let known = migrator.source.migrations();
+    if known
+        .map_err(Error::Source)?
+        .iter()
+        .all(|known| present.contains(&known.name().version().to_string()))
+    {
         return Ok(Report::default());
     }
     let started = Instant::now();
     let lock = acquire(conn, &mut migrator, started).await?;
     let waited = started.elapsed();
     let check = sql::session::check(lock.acquired().held(), lock.acquired().mode);
-    let apply = move |harness: &mut dyn Harness, is_stopped: &AtomicBool| {
+    let apply = move |harness: &mut D::Harness, is_stopped: &AtomicBool| {
         let applying = Applying {
             harness,
             is_stopped,
@@ -76,26 +91,7 @@ where
     }
 }
 
-fn versions<S: MigrationSource<Pg>>(source: &S) -> Result<Vec<String>, Error> {
-    let migrations = source.migrations().map_err(Error::Source)?;
-    let versions = migrations
-        .iter()
-        .map(|one| one.name().version().to_string());
-    Ok(versions.collect())
-}
-
-fn not_asked(error: diesel::result::Error) -> Error {
-    match Marker::of(&error) {
-        Some(Marker::PooledSession) => Error::Pooler,
-        _ => LockError::Database(error).into(),
-    }
-}
-
-fn not_read(error: diesel::result::Error) -> Error {
-    Error::Source(error.into())
-}
-
-/// Asks for the lock again and again, and says for whom it waits.
+/// Tries to take the lock again and again, and reports who holds it.
 async fn acquire<D: Session, S>(
     mut conn: D,
     migrator: &mut Migrator<S>,
@@ -104,7 +100,7 @@ async fn acquire<D: Session, S>(
     let wait = migrator.wait.map_or(Wait::Forever, Wait::For);
     let request = migrator.request.clone().wait(wait).poll(POLL);
     let mut tries = Tries::session(request);
-    let (mut seen, mut said) = (Seen::default(), None::<Instant>);
+    let (mut seen, mut reported) = (HashMap::new(), None::<Instant>);
     loop {
         let ended = match lock::try_owned(&mut tries, conn, |conn| conn).await {
             Ok(lock) => return Ok(lock),
@@ -120,10 +116,10 @@ async fn acquire<D: Session, S>(
                 let waited = started.elapsed();
                 return Err(Error::TimedOut { holders, waited });
             }
-            None if said.is_none_or(|said| said.elapsed() >= SAYING) => {
+            None if reported.is_none_or(|reported| reported.elapsed() >= REPORT) => {
                 let holders = holders(&mut conn, &migrator.request, &mut seen).await?;
-                migrator.on_step.say(&Step::Waiting { holders });
-                said = Some(Instant::now());
+                migrator.on_step.report(&Step::Waiting { holders });
+                reported = Some(Instant::now());
             }
             None => {}
         }
@@ -131,93 +127,72 @@ async fn acquire<D: Session, S>(
     }
 }
 
-/// The processes that were seen to hold the lock, and since when.
-#[derive(Default)]
-struct Seen(Vec<(i32, Instant)>);
-
-impl Seen {
-    fn since(&self, pid: i32) -> Option<Instant> {
-        let mut of = self.0.iter().filter(|(seen, _)| *seen == pid);
-        of.next().map(|(_, since)| *since)
-    }
-}
-
+/// Who holds the lock. `seen` has since when this run has seen each process hold it.
 async fn holders<D: Session>(
     conn: &mut D,
     request: &Request,
-    seen: &mut Seen,
+    seen: &mut HashMap<i32, Instant>,
 ) -> Result<Vec<Holder>, Error> {
     let locks = conn.locks().await?;
     let now = Instant::now();
-    let of_key = locks
-        .locks
-        .iter()
-        .filter(|lock| request.keys.contains(&lock.key));
-    let pids = of_key
-        .flat_map(|lock| &lock.holders)
-        .filter_map(|holder| match holder.id {
-            HolderId::Backend(pid) => Some(pid),
-            HolderId::Prepared { .. } => None,
+    let mut holders = Vec::new();
+    let of_key = locks.locks.iter();
+    let of_key = of_key.filter(|lock| request.keys.contains(&lock.key));
+    for holder in of_key.flat_map(|lock| &lock.holders) {
+        let HolderId::Backend(pid) = holder.id else {
+            continue;
+        };
+        let backend = locks.backend(pid);
+        holders.push(Holder {
+            pid,
+            application: backend.map_or_else(String::new, |known| known.application.clone()),
+            since: now.duration_since(*seen.entry(pid).or_insert(now)),
         });
-    let pids: Vec<_> = pids
-        .map(|pid| (pid, seen.since(pid).unwrap_or(now)))
-        .collect();
-    let holders = pids.iter().map(|(pid, since)| Holder {
-        pid: *pid,
-        application: locks
-            .backend(*pid)
-            .map(|backend| backend.application.clone())
-            .unwrap_or_default(),
-        since: now.duration_since(*since),
-    });
-    let holders = holders.collect();
-    seen.0 = pids;
+    }
+    seen.retain(|pid, _| holders.iter().any(|holder| holder.pid == *pid));
     Ok(holders)
 }
 
-/// Pending migrations being applied, under the lock.
-struct Applying<'r> {
-    harness: &'r mut dyn Harness,
+/// Applies pending migrations under the lock.
+struct Applying<'r, H> {
+    harness: &'r mut H,
     is_stopped: &'r AtomicBool,
-    /// Fails where the session does not hold the lock.
+    /// Fails if the session does not hold the lock.
     check: &'r str,
     on_step: &'r mut OnStep,
     applied: Vec<String>,
 }
 
-impl Applying<'_> {
+impl<H: MigrationHarness<Pg> + SimpleConnection> Applying<'_, H> {
     fn apply<S: MigrationSource<Pg>>(
         mut self,
         source: &S,
         waited: Duration,
     ) -> Result<Vec<String>, Error> {
-        let pending = self.pending(source)?;
-        let of = pending.len();
-        self.on_step.say(&Step::Locked {
-            pending: of,
-            waited,
-        });
-        for (number, migration) in (1..).zip(&pending) {
+        let all = self.pending(source)?;
+        let pending = all.len();
+        self.on_step.report(&Step::Locked { pending, waited });
+        for (number, migration) in (1..).zip(&all) {
             if self.is_stopped.load(Ordering::Relaxed) {
                 break;
             }
             if number > 1 {
                 self.check_lock()?;
             }
-            self.run(&**migration, number, of)?;
+            self.run(&**migration, number, pending)?;
         }
-        if of > 0 {
+        if pending > 0 {
             self.check_lock()?;
         }
         Ok(self.applied)
     }
 
-    /// Those that are not applied, as of now, in their order.
+    /// The migrations that are not applied now, in their order.
     fn pending<S: MigrationSource<Pg>>(
         &mut self,
         source: &S,
     ) -> Result<Vec<Box<dyn Migration<Pg>>>, Error> {
-        let applied = match self.harness.applied() {
+        let applied = match self.harness.applied_migrations() {
             Ok(applied) => applied,
             Err(error) => return Err(self.lost(None).unwrap_or(Error::Source(error))),
         };
@@ -234,13 +209,13 @@ impl Applying<'_> {
         of: usize,
     ) -> Result<(), Error> {
         let name = migration.name().to_string();
-        self.on_step.say(&Step::Running {
+        self.on_step.report(&Step::Running {
             migration: name.clone(),
             number,
             of,
         });
         let started = Instant::now();
-        if let Err(source) = self.harness.run(migration) {
+        if let Err(source) = self.harness.run_migration(migration) {
             return Err(self.lost(Some(&name)).unwrap_or_else(|| Error::Migration {
                 migration: name,
                 applied: std::mem::take(&mut self.applied),
@@ -248,7 +223,7 @@ impl Applying<'_> {
             }));
         }
         self.applied.push(name.clone());
-        self.on_step.say(&Step::Done {
+        self.on_step.report(&Step::Done {
             migration: name,
             took: started.elapsed(),
         });
@@ -256,21 +231,20 @@ impl Applying<'_> {
     }
 
     fn check_lock(&mut self) -> Result<(), Error> {
-        let Err(source) = self.harness.execute(self.check) else {
+        let Err(source) = self.harness.batch_execute(self.check) else {
             return Ok(());
         };
         if Marker::of(&source) == Some(Marker::LockLost) {
             let applied = std::mem::take(&mut self.applied);
             return Err(Error::LockLost { applied });
         }
-        Err(self
-            .lost(None)
-            .unwrap_or_else(|| LockError::Database(source).into()))
+        let lost = self.lost(None);
+        Err(lost.unwrap_or_else(|| LockError::Database(source).into()))
     }
 
-    /// Leaves a transaction that has failed. The error where the connection is lost.
+    /// Rolls back what has failed. Returns an error if the connection is lost.
     fn lost(&mut self, migration: Option<&str>) -> Option<Error> {
-        let source = self.harness.execute(sql::ROLLBACK).err()?;
+        let source = self.harness.batch_execute(sql::ROLLBACK).err()?;
         Some(Error::ConnectionLost {
             migration: migration.map(str::to_owned),
             applied: std::mem::take(&mut self.applied),

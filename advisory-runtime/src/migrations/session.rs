@@ -1,4 +1,4 @@
-//! The connection of a run: opened for it, lent to Diesel's migrations, and asked for the holder of the lock.
+//! The connection of a run: opened for it, lent to Diesel's migrations, and asked who holds the lock.
 
 use crate::driver::Driver;
 #[cfg(feature = "diesel-async")]
@@ -6,55 +6,36 @@ use crate::driver::cancel::told_process_id;
 use crate::monitor::{Locks, Names};
 use crate::{Error, sql};
 use diesel::connection::SimpleConnection;
-use diesel::migration::{Migration, MigrationVersion, Result as MigrationResult};
 use diesel::pg::Pg;
 use diesel::{ConnectionResult, QueryResult};
+#[cfg(feature = "diesel-async")]
+use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
 use diesel_migrations::MigrationHarness;
 use std::sync::atomic::AtomicBool;
 
-/// What Diesel's migrations run on.
-pub(super) trait Harness {
-    /// Makes the table of migrations where there is none, and reads it.
-    fn applied(&mut self) -> MigrationResult<Vec<MigrationVersion<'static>>>;
-
-    fn run(&mut self, migration: &dyn Migration<Pg>) -> MigrationResult<()>;
-
-    fn execute(&mut self, message: &str) -> QueryResult<()>;
-}
-
-impl<H: MigrationHarness<Pg> + SimpleConnection> Harness for H {
-    fn applied(&mut self) -> MigrationResult<Vec<MigrationVersion<'static>>> {
-        self.applied_migrations()
-    }
-
-    fn run(&mut self, migration: &dyn Migration<Pg>) -> MigrationResult<()> {
-        self.run_migration(migration).map(drop)
-    }
-
-    fn execute(&mut self, message: &str) -> QueryResult<()> {
-        self.batch_execute(message)
-    }
-}
-
 /// A connection that can carry a run.
 pub(super) trait Session: Driver + 'static {
+    /// The blocking connection that Diesel's migrations run on.
+    type Harness: MigrationHarness<Pg> + SimpleConnection;
+
     fn open(url: &str) -> impl Future<Output = ConnectionResult<Self>> + Send;
 
-    /// The process id that the session was told at its start, if Diesel hands it out.
+    /// The process id that the session was told at its start, if Diesel gives access to it.
     fn told_process_id(&mut self) -> Option<u32>;
 
     fn locks(&mut self) -> impl Future<Output = Result<Locks, Error>> + Send;
 
-    /// Lends the connection to work that blocks. The flag says that nobody waits for its end any more. `None` where there is no thread
-    /// to be had for it.
+    /// Lends the connection to work that blocks. The flag says that the run was dropped. `None` if no thread could be had.
     fn work<T: Send + 'static>(
         self,
-        work: impl FnOnce(&mut dyn Harness, &AtomicBool) -> T + Send + 'static,
+        work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
     ) -> impl Future<Output = Option<(Self, T)>> + Send;
 }
 
 #[cfg(feature = "diesel-async")]
 impl Session for diesel_async::AsyncPgConnection {
+    type Harness = AsyncConnectionWrapper<Self>;
+
     async fn open(url: &str) -> ConnectionResult<Self> {
         <Self as diesel_async::AsyncConnection>::establish(url).await
     }
@@ -67,12 +48,11 @@ impl Session for diesel_async::AsyncPgConnection {
         crate::monitor::locks(self, &Names::none()).await
     }
 
-    /// On a thread of tokio's that may block, so that it works on a runtime of one thread too.
+    /// On a thread for blocking work, so that it works on a runtime of one thread too.
     async fn work<T: Send + 'static>(
         self,
-        work: impl FnOnce(&mut dyn Harness, &AtomicBool) -> T + Send + 'static,
+        work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
     ) -> Option<(Self, T)> {
-        use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
         use std::sync::Arc;
         use std::sync::atomic::Ordering;
 
@@ -94,7 +74,7 @@ impl Session for diesel_async::AsyncPgConnection {
             let _dispatch = tracing::dispatcher::set_default(&dispatch);
             #[cfg(feature = "tracing")]
             let _entered = span.enter();
-            let mut harness = AsyncConnectionWrapper::<Self>::from(self);
+            let mut harness = AsyncConnectionWrapper::from(self);
             let answer = work(&mut harness, &is_stopped);
             (harness.into_inner(), answer)
         });
@@ -110,6 +90,8 @@ impl Session for diesel_async::AsyncPgConnection {
 
 #[cfg(feature = "postgres")]
 impl Session for diesel::pg::PgConnection {
+    type Harness = Self;
+
     async fn open(url: &str) -> ConnectionResult<Self> {
         <Self as diesel::Connection>::establish(url)
     }
@@ -124,14 +106,14 @@ impl Session for diesel::pg::PgConnection {
 
     async fn work<T: Send + 'static>(
         mut self,
-        work: impl FnOnce(&mut dyn Harness, &AtomicBool) -> T + Send + 'static,
+        work: impl FnOnce(&mut Self, &AtomicBool) -> T + Send + 'static,
     ) -> Option<(Self, T)> {
         let answer = work(&mut self, &AtomicBool::new(false));
         Some((self, answer))
     }
 }
 
-/// The versions that are applied, without making the table that they are in.
+/// The versions that are applied. Does not create their table.
 pub(super) async fn applied<D: Driver>(conn: &mut D) -> QueryResult<Vec<String>> {
     let Some(table) = conn.query_text(sql::migrations::TABLE).await? else {
         return Ok(Vec::new());

@@ -1,18 +1,18 @@
-//! What a run of migrations does, step by step, as a program can show it.
+//! The steps of a run, for a program that shows them.
 
 use std::fmt;
 use std::time::Duration;
 
-/// One step of a run, in the order in which they happen. It prints itself as a line of a log.
+/// One step of a run. Its `Display` is a line for a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Another process runs migrations, or has the key for something else. Said again every second.
+    /// Another session holds the lock. Repeated every second.
     ///
     /// ``waiting for process 4711 (`booking-service`, since 12 s)``
     #[non_exhaustive]
     Waiting {
-        /// Who holds the lock. Empty where it is a prepared transaction, or was released meanwhile.
+        /// Who holds the lock. Empty if it is a prepared transaction, or was released meanwhile.
         holders: Vec<Holder>,
     },
     /// This process has the lock.
@@ -20,9 +20,9 @@ pub enum Step {
     /// `the lock is held: 3 migrations are pending`
     #[non_exhaustive]
     Locked {
-        /// How many migrations are pending now. None, if another process has run them meanwhile.
+        /// How many migrations are pending now: 0 if another process has run them meanwhile.
         pending: usize,
-        /// How long the lock took.
+        /// How long this process waited for the lock.
         waited: Duration,
     },
     /// A migration begins.
@@ -30,14 +30,14 @@ pub enum Step {
     /// ``running `2026-01-01-000000_accounts` (1 of 3)``
     #[non_exhaustive]
     Running {
-        /// Its name: the name of its folder.
+        /// Its name, which is that of its folder.
         migration: String,
-        /// Which of the pending ones it is, from 1.
+        /// Its number among the pending migrations, from 1.
         number: usize,
         /// How many are pending.
         of: usize,
     },
-    /// It has been applied.
+    /// A migration was applied.
     ///
     /// `` `2026-01-01-000000_accounts` done in 80 ms``
     #[non_exhaustive]
@@ -49,15 +49,15 @@ pub enum Step {
     },
 }
 
-/// A process of the server whose session holds the lock.
+/// A server process whose session holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// Its process id, as `pg_terminate_backend` takes it.
     pub pid: i32,
-    /// Its `application_name`; often empty, unless the address sets it (`?application_name=booking-service`).
+    /// Its `application_name`: empty unless the address sets it (`?application_name=booking-service`).
     pub application: String,
-    /// For how long this run has seen it hold the lock.
+    /// How long this run has seen it hold the lock.
     pub since: Duration,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for Step {
             Self::Waiting { holders } if holders.is_empty() => {
                 f.write_str("waiting for the lock of the migrations")
             }
-            Self::Waiting { holders } => write!(f, "waiting for {}", Holders(holders)),
+            Self::Waiting { holders } => write!(f, "waiting for {}", joined(holders)),
             Self::Locked { pending: 1, .. } => {
                 f.write_str("the lock is held: 1 migration is pending")
             }
@@ -79,116 +79,70 @@ impl fmt::Display for Step {
                 number,
                 of,
             } => write!(f, "running `{migration}` ({number} of {of})"),
-            Self::Done { migration, took } => write!(f, "`{migration}` done in {}", Took(*took)),
+            Self::Done { migration, took } => {
+                write!(f, "`{migration}` done in {}", self::took(*took))
+            }
         }
     }
 }
 
-/// ``process 4711 (`booking-service`, since 12 s)``, and without a time in the first second.
+/// ``process 4711 (`booking-service`, since 12 s)``, without the time in the first second.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = Duration::from_secs(self.since.as_secs());
         write!(f, "process {}", self.pid)?;
         match (&*self.application, since) {
             ("", Duration::ZERO) => Ok(()),
-            ("", since) => write!(f, " (since {})", Took(since)),
+            ("", since) => write!(f, " (since {})", took(since)),
             (application, Duration::ZERO) => write!(f, " (`{application}`)"),
-            (application, since) => write!(f, " (`{application}`, since {})", Took(since)),
+            (application, since) => write!(f, " (`{application}`, since {})", took(since)),
         }
     }
 }
 
-/// Several holders, in one sentence.
-pub(super) struct Holders<'h>(pub(super) &'h [Holder]);
-
-impl fmt::Display for Holders<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, holder) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str(" and ")?;
-            }
-            holder.fmt(f)?;
-        }
-        Ok(())
-    }
+pub(super) fn joined(holders: &[Holder]) -> String {
+    let holders: Vec<_> = holders.iter().map(Holder::to_string).collect();
+    holders.join(" and ")
 }
 
-/// A time in the unit that a reader wants.
-pub(super) struct Took(pub(super) Duration);
-
-impl fmt::Display for Took {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        match self.0.as_millis() {
-            milliseconds @ 0..1_000 => write!(f, "{milliseconds} ms"),
-            1_000..10_000 if self.0.subsec_millis() > 0 => {
-                write!(f, "{:.1} s", self.0.as_secs_f64())
-            }
-            ..600_000 => write!(f, "{seconds} s"),
-            _ => write!(f, "{} min", seconds / 60),
-        }
+/// A duration in a unit that suits it.
+pub(super) fn took(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match duration.as_millis() {
+        milliseconds @ 0..1_000 => format!("{milliseconds} ms"),
+        1_000..10_000 if duration.subsec_millis() > 0 => format!("{:.1} s", duration.as_secs_f64()),
+        ..600_000 => format!("{seconds} s"),
+        _ => format!("{} min", seconds / 60),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Holder, Step, Took};
+    use super::{Holder, Step, took};
     use std::time::Duration;
 
-    fn holder(pid: i32, application: &str, since: u64) -> Holder {
-        Holder {
+    #[test]
+    fn holders_are_joined_and_a_migration_is_counted() {
+        let holder = |pid, application: &str, since| Holder {
             pid,
             application: application.to_owned(),
             since: Duration::from_millis(since),
-        }
-    }
-
-    #[test]
-    fn each_step_is_a_line() {
-        let migration = || "2026-01-01-000000_accounts".to_owned();
+        };
         let waiting = |holders| Step::Waiting { holders }.to_string();
-        assert_eq!(
-            waiting(vec![holder(4711, "booking-service", 12_300)]),
-            "waiting for process 4711 (`booking-service`, since 12 s)"
-        );
-        assert_eq!(
-            waiting(vec![holder(1, "", 999), holder(2, "", 2_500)]),
-            "waiting for process 1 and process 2 (since 2 s)"
-        );
-        assert_eq!(
-            waiting(Vec::new()),
-            "waiting for the lock of the migrations"
-        );
+        let both = vec![holder(1, "booking", 12_300), holder(2, "", 999)];
+        let told = "waiting for process 1 (`booking`, since 12 s) and process 2";
+        assert_eq!(waiting(both), told);
+        assert_eq!(waiting(vec![]), "waiting for the lock of the migrations");
         let waited = Duration::ZERO;
         let locked = |pending| Step::Locked { pending, waited }.to_string();
         assert_eq!(locked(1), "the lock is held: 1 migration is pending");
         assert_eq!(locked(3), "the lock is held: 3 migrations are pending");
-        let running = Step::Running {
-            migration: migration(),
-            number: 1,
-            of: 3,
-        };
-        assert_eq!(
-            running.to_string(),
-            "running `2026-01-01-000000_accounts` (1 of 3)"
-        );
-        let done = Step::Done {
-            migration: migration(),
-            took: Duration::from_millis(80),
-        };
-        assert_eq!(
-            done.to_string(),
-            "`2026-01-01-000000_accounts` done in 80 ms"
-        );
     }
 
     #[test]
-    fn a_time_has_the_unit_that_a_reader_wants() {
-        let took = |milliseconds| Took(Duration::from_millis(milliseconds)).to_string();
-        assert_eq!(took(999), "999 ms");
-        assert_eq!(took(1_250), "1.2 s");
-        assert_eq!(took(3_000), "3 s");
-        assert_eq!(took(10_900), "10 s");
-        assert_eq!(took(3_600_000), "60 min");
+    fn a_duration_has_a_suitable_unit() {
+        let took = |milliseconds| took(Duration::from_millis(milliseconds));
+        let all = [999, 1_250, 3_000, 10_900, 3_600_000].map(took);
+        assert_eq!(all, ["999 ms", "1.2 s", "3 s", "10 s", "60 min"]);
     }
 }

@@ -1,9 +1,9 @@
-//! Until when may this process rely on a row that expires on the server?
+//! How long may this process rely on a row that expires on the server?
 
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// A time on two clocks: the steady one stops while a machine sleeps, and the wall clock can be set.
+/// An expiry on two clocks: the steady clock stops while the machine sleeps, and the wall clock can be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
     steady: Instant,
@@ -24,12 +24,9 @@ impl Expiry {
         self.steady
     }
 
-    /// The later of the two: a renewal never shortens.
-    pub(crate) fn extended(self, renewed: Self) -> Self {
+    pub(crate) fn extend(&mut self, renewed: Self) {
         if renewed.steady > self.steady {
-            renewed
-        } else {
-            self
+            *self = renewed;
         }
     }
 
@@ -53,19 +50,14 @@ mod tests {
         let later = Expiry::after(Instant::now(), MINUTE);
         assert!(!later.is_over_within(Duration::ZERO));
         assert!(later.is_over_within(MINUTE));
-        // The machine has slept: only the wall's clock went on.
-        let slept = Expiry {
-            wall: SystemTime::now() - MINUTE,
-            ..later
-        };
-        assert!(slept.is_over_within(Duration::ZERO));
-        // Somebody has set the wall's clock back.
-        let set_back = Expiry {
-            steady: earlier,
-            ..later
-        };
+        // The steady clock stood still while the machine slept.
+        let wall = SystemTime::now() - MINUTE;
+        assert!(Expiry { wall, ..later }.is_over_within(Duration::ZERO));
+        // The wall clock was set back.
+        let steady = earlier;
+        let mut set_back = Expiry { steady, ..later };
         assert!(set_back.is_over_within(Duration::ZERO));
-        assert_eq!(later.extended(set_back).steady(), later.steady());
-        assert_eq!(set_back.extended(later).steady(), later.steady());
+        set_back.extend(later);
+        assert_eq!(set_back.steady(), later.steady());
     }
 }

@@ -1,4 +1,4 @@
-//! Is the row still held, as far as this process knows, and has somebody ended it?
+//! Is the row still held, as far as this process knows?
 
 use super::expiry::Expiry;
 use super::margin;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// What the tasks that renew, watch and end one held row share.
+/// The state that the tasks which renew, watch and end a held row share.
 #[derive(Debug)]
 pub(crate) struct Hold {
     state: Mutex<State>,
     margin: Duration,
-    /// Wakes who watches, when the hold is lost.
+    /// Wakes the task that watches.
     changed: Notify,
 }
 
@@ -23,7 +23,7 @@ struct State {
     until: Expiry,
     is_lost: bool,
     end: End,
-    /// Why the server could not be asked.
+    /// Why the last renewal failed.
     reason: Option<DieselError>,
 }
 
@@ -31,15 +31,15 @@ struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Open,
-    /// The statement that ends it has no answer yet.
+    /// The statement that ends it was sent and has no answer yet.
     Asked,
-    /// Ended since then in a transaction of the caller's that may still be rolled back.
+    /// Ended at this time in a transaction of the caller's, which may still be rolled back.
     Inside(Instant),
     Done,
 }
 
 impl Hold {
-    /// A grant counts from before it was asked for.
+    /// A hold that counts from when the grant was `sent` for.
     pub(crate) fn new(sent: Instant, ttl: Duration) -> Self {
         Self {
             state: Mutex::new(State {
@@ -57,13 +57,12 @@ impl Hold {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A renewal that was sent then has succeeded.
+    /// Records a renewal. It never shortens the hold.
     pub(crate) fn renewed(&self, sent: Instant, ttl: Duration) {
-        let mut state = self.state();
-        state.until = state.until.extended(Expiry::after(sent, ttl));
+        self.state().until.extend(Expiry::after(sent, ttl));
     }
 
-    /// The server says that the row is not held any more.
+    /// Records that the row is not held any more.
     pub(crate) fn lose(&self) {
         let mut state = self.state();
         state.is_lost |= state.end != End::Done;
@@ -71,19 +70,19 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// The transaction in which the hold was ended was committed, or it was rolled back.
+    /// Records how the transaction that ended the hold has ended.
     pub(crate) fn settle(&self, is_committed: bool) {
         let mut state = self.state();
         if matches!(state.end, End::Inside(_)) {
             state.end = if is_committed { End::Done } else { End::Open };
-            // A refused renewal was a sign of the commit.
+            // After a commit, a refused renewal does not mean that the row was lost.
             state.is_lost &= !is_committed;
         }
         drop(state);
         self.changed.notify_waiters();
     }
 
-    /// Remembers why the server could not be asked.
+    /// Records why a renewal failed.
     pub(crate) fn blame(&self, error: Error) {
         self.state().reason = Some(error.into());
     }
@@ -96,7 +95,7 @@ impl Hold {
         self.state().end
     }
 
-    /// Says that a statement is being sent that ends the hold.
+    /// Records that a statement which ends the hold is being sent.
     pub(crate) fn ending(&self) -> Ending<'_> {
         let before = std::mem::replace(&mut self.state().end, End::Asked);
         Ending {
@@ -109,23 +108,23 @@ impl Hold {
         self.state().is_lost
     }
 
-    /// When the row can be another's.
+    /// When others can take the row.
     pub(crate) fn expires(&self) -> Instant {
         self.state().until.steady()
     }
 
-    /// When work under it has to have stopped.
+    /// When work under the hold must have stopped.
     pub(crate) fn deadline(&self) -> Instant {
         let expires = self.expires();
         expires.checked_sub(self.margin).unwrap_or(expires)
     }
 
-    /// Whether the row can be another's, whoever has ended it.
+    /// Whether others can take the row by now.
     pub(crate) fn is_expired(&self) -> bool {
         self.state().until.is_over_within(Duration::ZERO)
     }
 
-    /// Whether this process must not act under it any more.
+    /// Whether this process must not rely on the hold any more.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
         state.is_lost || state.end == End::Done || state.until.is_over_within(Duration::ZERO)
@@ -136,26 +135,26 @@ impl Hold {
         let is_late = || state.until.is_over_within(self.margin);
         match state.end {
             End::Open if state.is_lost || is_late() => Some(super::Stop::Lost),
-            // If the statement has ended it, renewals are refused before its answer is here.
+            // A refused renewal may come before the answer of the statement that ended the hold.
             End::Asked if is_late() => Some(super::Stop::Unanswered),
             _ => None,
         }
     }
 
-    /// Resolves at the next change. Ask for it before you look at the state.
+    /// Resolves at the next change. Enable it before reading the state.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }
 }
 
-/// A statement on its way that ends the hold. Dropped without [`done`](Self::done), the hold is as it was before.
+/// A statement that ends the hold, on its way. Unless it is [`done`](Self::done), its drop restores the state from before.
 pub(crate) struct Ending<'h> {
     hold: &'h Hold,
     end: End,
 }
 
 impl Ending<'_> {
-    /// It has ended the hold: inside an open transaction, or for good.
+    /// The statement has ended the hold: inside an open transaction, or for good.
     pub(crate) fn done(mut self, is_inside: bool) {
         self.end = if is_inside {
             End::Inside(Instant::now())

@@ -1,4 +1,4 @@
-//! On which connection does a statement go that must not wait for the pool, and what if no answer comes?
+//! Finds a connection for a statement that must not wait long for the pool, and bounds the wait for its answer.
 
 use crate::driver::Driver;
 use crate::pool::Pool;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// After this time without an answer, the server counts as not reached.
+/// Without an answer after this time, the server counts as unreachable.
 pub(crate) const UNANSWERED: Duration = Duration::from_secs(10);
 
-/// Connections opened beside the pools of this process at one time: few, because a server has few.
+/// The connections that this process may open beside its pools at one time.
 static DEDICATED: Semaphore = Semaphore::const_new(2);
 
-/// A statement in one round trip, which says whether the row was still held.
+/// A statement that tells whether the row was still held, in one round trip.
 pub(crate) trait Step: Sync {
     fn send(
         &self,
@@ -22,18 +22,18 @@ pub(crate) trait Step: Sync {
     ) -> impl Future<Output = Result<bool, Error>> + Send;
 }
 
-/// What an answer on a connection is worth that the pool has not set up.
+/// How far to trust the answer on a connection opened beside the pool, which the pool has not set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dedicated {
     Trusted,
-    /// A refusal can mean that the connection does not see the row: another `search_path`, another role.
+    /// A refusal may mean that the connection does not see the row, because of its `search_path` or its role.
     Doubted,
-    /// Only the pool's connection sees the row: a test's transaction is open on it.
+    /// Only the pool's connection sees the row, in the open transaction of a test.
     Useless,
 }
 
-/// Sends the step on a connection of the pool, and if the pool is exhausted on a dedicated one. `every` is the time between two
-/// renewals, and `left` the time until the row expires.
+/// Sends the step on a connection of the pool or, if the pool is exhausted, on one opened beside it. `every` is the time between two
+/// renewals, `left` the time until the row expires.
 pub(crate) async fn round_trip<P: Pool>(
     pool: &P,
     step: &impl Step,
@@ -65,7 +65,7 @@ pub(crate) async fn round_trip<P: Pool>(
                 Ok(false) if dedicated == Dedicated::Doubted => Err(failed),
                 answered => answered,
             },
-            // A pool that opens none: wait for one of its own.
+            // A pool that cannot open one: wait for one of its own.
             Err(_) => send(pool.connection().await?, step).await,
         }
     };
@@ -77,36 +77,39 @@ pub(crate) async fn round_trip<P: Pool>(
 
 async fn send<C: Connection>(conn: C, step: &impl Step) -> Result<bool, Error> {
     let mut borrowed = Borrowed::new(conn);
-    let Some(conn) = borrowed.pg() else {
-        return Ok(false);
-    };
-    let answered = step.send(conn).await;
+    let answered = step.send(borrowed.pg()).await;
     borrowed.answered();
     answered
 }
 
-/// A connection whose statement may get no answer. Unless [`answered`](Self::answered) is called, its drop cancels the statement,
-/// so that no session goes on waiting for a row, and marks the connection broken, so that its pool closes it.
-pub(crate) struct Borrowed<C: Connection>(Option<C>);
+/// A connection that waits for an answer. If it is dropped before the answer, it cancels the statement, so that the session does not
+/// go on waiting for a row, and marks the connection broken, so that its pool closes it.
+pub(crate) struct Borrowed<C: Connection> {
+    conn: C,
+    is_answered: bool,
+}
 
 impl<C: Connection> Borrowed<C> {
     pub(crate) const fn new(conn: C) -> Self {
-        Self(Some(conn))
+        let is_answered = false;
+        Self { conn, is_answered }
     }
 
-    pub(crate) fn pg(&mut self) -> Option<&mut AsyncPgConnection> {
-        self.0.as_mut().map(Connection::pg)
+    pub(crate) fn pg(&mut self) -> &mut AsyncPgConnection {
+        self.conn.pg()
     }
 
     pub(crate) fn answered(mut self) {
-        self.0 = None;
+        self.is_answered = true;
     }
 }
 
 impl<C: Connection> Drop for Borrowed<C> {
     fn drop(&mut self) {
-        let Some(conn) = self.pg() else { return };
-        conn.status().set_in_error();
-        cancel::send(conn.cancel_token());
+        if !self.is_answered {
+            let conn = self.conn.pg();
+            conn.status().set_in_error();
+            cancel::send(conn.cancel_token());
+        }
     }
 }

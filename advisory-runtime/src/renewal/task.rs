@@ -1,4 +1,4 @@
-//! When is the row renewed, and when does the renewal give up?
+//! When is a row renewed, and when does the renewal give up?
 
 use super::{End, Hold, UNANSWERED};
 use crate::Error;
@@ -9,22 +9,22 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) trait Renew: Send + Sync {
     fn hold(&self) -> &Hold;
 
-    /// Renews it, in one round trip that takes at most `left`: `false` when it is not held any more.
+    /// Renews the row in one round trip of at most `left`; `false` if it is not held any more.
     fn renew(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// Whether the transaction was committed in which the row was ended: asked when it may be over, and waits for its end.
+    /// Waits for the end of the transaction that ended the hold, and tells whether it was committed.
     fn is_ended(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send {
         async move { Ok(!self.renew(left).await?) }
     }
 
-    /// A renewal failed, and is tried again.
+    /// Is called for a failed renewal, which is tried again.
     fn failed(&self, _: &Error) {}
 }
 
-/// Renews until the row is lost or was ended. Runs on a task of its own, so that work which keeps its thread busy is renewed too.
+/// Renews until the row is lost or the hold has ended. Runs on a task of its own, so that work which blocks its thread is renewed.
 pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
     let hold = row.hold();
-    // Several tries before the expiry.
+    // Allows several tries before the expiry.
     let pause = (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1));
     let mut next = Instant::now() + every;
     loop {
@@ -33,7 +33,7 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
         let left = hold.expires().saturating_duration_since(sent);
         let answer = match hold.end() {
             End::Done => return,
-            // The row is locked, so nobody else is granted it before the transaction ends.
+            // The open transaction has the row locked, so nobody else can take it.
             End::Inside(_) => row.is_ended(left.max(UNANSWERED)).await.map(|is_ended| {
                 hold.settle(is_ended);
                 sent

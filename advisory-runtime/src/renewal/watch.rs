@@ -1,4 +1,4 @@
-//! How is work stopped before the row under it can be another's?
+//! Stops work before others can take the row that it holds.
 
 use super::Hold;
 use std::future::poll_fn;
@@ -9,15 +9,15 @@ use tokio::time::{Instant, sleep_until};
 /// Why work was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The row is not held any more, or is about to expire.
+    /// The row was lost, or is about to expire.
     Lost,
     /// The statement that ends the hold was not answered in time.
     Unanswered,
-    /// The work took longer than it may.
+    /// The work reached its limit.
     Exceeded,
 }
 
-/// Runs `work` until it ends, the hold is lost or about to expire, or `limit` has passed. `enter` is called around each poll.
+/// Runs `work` until it ends, the hold is lost or about to expire, or `limit` has passed. Each poll runs inside what `enter` returns.
 pub(crate) async fn watch<F: Future, G>(
     hold: &Hold,
     limit: Option<Instant>,
@@ -28,9 +28,9 @@ pub(crate) async fn watch<F: Future, G>(
     let is_exceeded = || limit.is_some_and(|limit| Instant::now() >= limit);
     loop {
         let mut changed = pin!(hold.changed());
-        // Before the state is read, so that no change in between is missed.
+        // Before the state is read, so that no change is missed.
         changed.as_mut().enable();
-        // What is over already wakes nobody: the deadline of a hold that was ended.
+        // The deadline of a hold that has ended may be over, and must not wake.
         let now = Instant::now();
         let alarms = [Some(hold.deadline()), limit].into_iter().flatten();
         let wake = alarms.filter(|alarm| *alarm > now).min();
@@ -49,7 +49,7 @@ pub(crate) async fn watch<F: Future, G>(
                 let stop = is_exceeded().then_some(Stop::Exceeded);
                 return Poll::Ready(Some(stop.map_or(Ok(result), Err)));
             }
-            // The work may have tried to end the hold, and been refused.
+            // The work may have found out that the hold is lost.
             if let Some(stop) = hold.stop() {
                 return Poll::Ready(Some(Err(stop)));
             }

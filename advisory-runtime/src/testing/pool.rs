@@ -6,25 +6,21 @@ use crate::Error;
 use crate::driver::Driver;
 use crate::{Connection, Pool};
 
-/// How often a pool is asked: more often than it has idle connections.
+/// How often the pool is asked: more often than it has idle connections.
 const LOOKS: usize = 100;
 
-/// Asserts that a pool replaces a connection that a dropped call has closed.
+/// Asserts that a pool with your own manager replaces a connection that a dropped call has closed.
 ///
-/// For a pool with a manager of the program's own. It takes a connection out, closes it as a dropped call does, gives it back, and takes
-/// connections out again, one at a time. Give it a pool that nobody else uses.
-///
-/// # Locking
-///
-/// None.
+/// It takes a connection, closes it as a dropped call does, returns it, and takes connections again, one at a time. The pool must
+/// not be used otherwise meanwhile.
 ///
 /// # Panics
 ///
-/// When the pool lends the closed connection again, and when it lends none.
+/// If the pool lends the closed connection again, or lends none.
 ///
 /// # Cancel safety
 ///
-/// Cancel safe: a connection that it holds goes back to the pool.
+/// Cancel safe: a borrowed connection goes back to the pool.
 ///
 /// # Examples
 ///
@@ -40,7 +36,7 @@ pub async fn assert_replaces_broken(pool: &impl Pool) {
     for _ in 0..LOOKS {
         if connection(pool).await.pg().is_broken() {
             fail(
-                "the pool lends a connection that a dropped call has closed: its manager has to reject one for which \
+                "the pool lends a connection that a dropped call has closed: its manager must reject one for which \
                  `PoolableConnection::is_broken` of diesel-async is true, deadpool's in `recycle`, bb8's in `has_broken`",
             );
         }
@@ -56,15 +52,11 @@ async fn connection<P: Pool>(pool: &P) -> P::Connection<'_> {
 
 /// Asserts that a pool of r2d2 replaces a connection that a locked call has closed, as [`assert_replaces_broken`] does.
 ///
-/// A blocking call closes its connection where it could not roll it back.
-///
-/// # Locking
-///
-/// None.
+/// A blocking call closes its connection if it cannot roll it back.
 ///
 /// # Panics
 ///
-/// When the pool lends the closed connection again, and when it lends none.
+/// If the pool lends the closed connection again, or lends none.
 #[cfg(feature = "r2d2")]
 pub fn assert_r2d2_replaces_broken<M>(pool: &diesel::r2d2::Pool<M>)
 where
@@ -80,7 +72,7 @@ where
     for _ in 0..LOOKS {
         if Driver::is_broken(&mut *connection()) {
             fail(
-                "the pool lends a connection that a locked call has closed: `has_broken` of its manager has to return \
+                "the pool lends a connection that a locked call has closed: `has_broken` of its manager must return \
                  `R2D2Connection::is_broken(conn)`",
             );
         }

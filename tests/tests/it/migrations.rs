@@ -350,7 +350,10 @@ async fn a_lost_connection_says_what_was_applied() {
             matches!(&error, Error::ConnectionLost { migration: Some(migration), .. } if migration == "2"),
             "{error:?}"
         );
-        assert!(error.to_string().contains("run them again"), "{error}");
+        assert!(
+            error.to_string().contains("run the migrations again"),
+            "{error}"
+        );
     }
     db.until_no_locks().await;
     // Between two migrations, or behind the last one.

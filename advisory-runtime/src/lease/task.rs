@@ -1,15 +1,15 @@
-//! The task behind a lease: acquires it, renews it, and releases it, also when nobody waits for the answer any more.
+//! The task behind a lease: acquires it, renews it, and releases it.
 //!
-//! One task from the first try on, so that a grant whose caller is gone is released like any other.
+//! It starts with the first try, so a grant whose caller is gone is released like any other.
 
 use super::backoff::Backoff;
 use super::steps::random;
-use super::store::{Asked, Step, Store, is_unreachable};
+use super::store::{Acquisition, Step, Store, is_unreachable};
 use super::{Event, FencingToken, Lease, Leases, Request};
 use crate::Error;
 use crate::renewal::{Hold, Renew, renew_until_lost};
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
@@ -30,98 +30,95 @@ pub(super) async fn run<S: Store>(
     mut ready: oneshot::Sender<Result<Lease, Error>>,
     finished: oneshot::Receiver<Finish>,
 ) {
-    let asked = Asked {
+    let acquisition = Acquisition {
         grant_id: random(),
         is_sent: AtomicBool::new(false),
         request,
     };
     let mut is_unanswered = false;
-    let lease = match acquire(&leases, &asked, &mut ready, &mut is_unanswered).await {
+    let lease = match acquire(&leases, &acquisition, &mut ready, &mut is_unanswered).await {
         Some(Ok(lease)) => lease,
         refused => {
             if let Some(Err(error)) = refused {
-                tell_busy(&leases, &asked, &error);
+                let waited = match &error {
+                    Error::TimedOut { waited, .. } => Some(*waited),
+                    Error::NotAvailable { .. } => Some(Duration::ZERO),
+                    _ => None,
+                };
+                if let Some(waited) = waited {
+                    let lock = &acquisition.request.name();
+                    leases.notify(Event::Busy { lock, waited });
+                }
                 drop(ready.send(Err(error)));
             }
             if is_unanswered {
-                // It may have been granted without an answer.
-                let (request, token) = (&asked.request, FencingToken(0));
-                let lease = Lease::new(
-                    &leases.table,
-                    request,
-                    asked.grant_id,
-                    token,
-                    Instant::now(),
-                );
-                release(&leases, &lease).await;
+                // The server may have granted it.
+                let (grant_id, token) = (acquisition.grant_id, FencingToken(0));
+                let (table, sent) = (&leases.table, Instant::now());
+                let lease = Lease::new(table, &acquisition.request, grant_id, token, sent);
+                end(&leases, &lease, None, None).await;
             }
             return;
         }
     };
-    leases.tell(Event::Acquired(&lease));
-    if ready.send(Ok(lease.clone())).is_err() {
-        return release(&leases, &lease).await;
+    leases.notify(Event::Acquired(&lease));
+    let mut finish = None;
+    if ready.send(Ok(lease.clone())).is_ok() {
+        finish = renew(&leases, &lease, &acquisition.request, finished).await;
     }
-    match renew(&leases, &lease, &asked.request, finished).await {
-        Some(finish) => end(&leases, &lease, finish.keep, Some(finish.reply)).await,
-        None => release(&leases, &lease).await,
-    }
+    let (keep, reply) = finish.map(|finish| (finish.keep, finish.reply)).unzip();
+    end(&leases, &lease, keep.flatten(), reply).await;
 }
 
-fn tell_busy<S: Store>(leases: &Leases<S>, asked: &Asked, error: &Error) {
-    let waited = match error {
-        Error::TimedOut { waited, .. } => *waited,
-        Error::NotAvailable { .. } => Duration::ZERO,
-        _ => return,
-    };
-    let lock = &asked.request.name();
-    leases.tell(Event::Busy { lock, waited });
-}
-
-/// `None` when nobody wants it any more.
+/// `None` when the caller is gone.
 async fn acquire<S: Store>(
     leases: &Leases<S>,
-    asked: &Asked,
+    acquisition: &Acquisition,
     ready: &mut oneshot::Sender<Result<Lease, Error>>,
     is_unanswered: &mut bool,
 ) -> Option<Result<Lease, Error>> {
-    let mut backoff = Backoff::new(&asked.request, &leases.table);
-    let is_sent = || asked.is_sent.load(Ordering::Relaxed);
+    let mut backoff = Backoff::new(&acquisition.request, &leases.table);
+    let is_sent = || acquisition.is_sent.load(Ordering::Relaxed);
     loop {
-        asked.is_sent.store(false, Ordering::Relaxed);
-        let tried = leases.store.attempt(&leases.table, asked, backoff.left());
-        // What is on its way is waited for.
-        let tried = unless_closed(ready, is_sent, tried).await?;
+        acquisition.is_sent.store(false, Ordering::Relaxed);
+        let tried = leases
+            .store
+            .attempt(&leases.table, acquisition, backoff.left());
+        // A statement that has been sent may be granted, so its answer is awaited.
+        let closed = poll_fn(|context| {
+            if is_sent() {
+                return Poll::Pending;
+            }
+            ready.poll_closed(context)
+        });
+        let tried = unless(pin!(closed), tried).await?;
         *is_unanswered = match &tried {
             Err(error) => *is_unanswered || is_sent() && is_unreachable(error),
             Ok(_) => false,
         };
         let pause = async {
             match tried {
-                Ok(Ok(lease)) => return Ok(Some(lease.after(backoff.waited()))),
+                Ok(Ok(lease)) => return Ok(Some(lease.with_waited(backoff.waited()))),
                 Ok(Err(refusal)) => backoff.pause(refusal).await?,
                 Err(error) if is_unreachable(&error) => backoff.pause_after(error).await?,
                 Err(error) => return Err(error),
             }
             Ok(None)
         };
-        match unless_closed(ready, || false, pause).await? {
-            Ok(None) => {}
-            Ok(Some(lease)) => return Some(Ok(lease)),
-            Err(error) => return Some(Err(error)),
+        if let Some(acquired) = unless(pin!(ready.closed()), pause).await?.transpose() {
+            return Some(acquired);
         }
     }
 }
 
-/// The future's output, unless nobody waits for the lease any more and the future may be dropped.
-async fn unless_closed<T>(
-    ready: &mut oneshot::Sender<Result<Lease, Error>>,
-    is_sent: impl Fn() -> bool,
+/// The future's output, or `None` if `stop` resolves first.
+pub(super) async fn unless<T>(
+    mut stop: Pin<&mut impl Future<Output = ()>>,
     future: impl Future<Output = T>,
 ) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|context| {
-        if !is_sent() && ready.poll_closed(context).is_ready() {
+        if stop.as_mut().poll(context).is_ready() {
             return Poll::Ready(None);
         }
         future.as_mut().poll(context).map(Some)
@@ -134,28 +131,24 @@ async fn renew<S: Store>(
     leases: &Leases<S>,
     lease: &Lease,
     request: &Request,
-    mut finished: oneshot::Receiver<Finish>,
+    finished: oneshot::Receiver<Finish>,
 ) -> Option<Finish> {
     let renewal = Renewal {
         leases,
         lease,
         request,
     };
-    let mut renewed = pin!(renew_until_lost(&renewal, request.every()));
-    let mut is_over = false;
-    poll_fn(|context| {
-        if let Poll::Ready(finish) = pin!(&mut finished).poll(context) {
-            return Poll::Ready(finish.ok());
+    let renewed = async {
+        renew_until_lost(&renewal, request.every()).await;
+        if lease.hold.is_lost() {
+            leases.notify(Event::Lost(lease));
         }
-        if !is_over && renewed.as_mut().poll(context).is_ready() {
-            is_over = true;
-            if lease.hold.is_lost() {
-                leases.tell(Event::Lost(lease));
-            }
-        }
-        Poll::Pending
-    })
-    .await
+        pending::<()>().await;
+    };
+    let mut finish = None;
+    let ended = async { finish = finished.await.ok() };
+    let _: Option<()> = unless(pin!(ended), renewed).await;
+    finish
 }
 
 struct Renewal<'r, S> {
@@ -175,7 +168,7 @@ impl<S: Store> Renew for Renewal<'_, S> {
         let renewed = store.step(self.lease, step, self.request.every(), left);
         let is_held = renewed.await?;
         if is_held {
-            self.leases.tell(Event::Renewed(self.lease));
+            self.leases.notify(Event::Renewed(self.lease));
         }
         Ok(is_held)
     }
@@ -187,15 +180,11 @@ impl<S: Store> Renew for Renewal<'_, S> {
     }
 
     fn failed(&self, error: &Error) {
-        self.leases.tell(Event::RenewalFailed(self.lease, error));
+        self.leases.notify(Event::RenewalFailed(self.lease, error));
     }
 }
 
-async fn release<S: Store>(leases: &Leases<S>, lease: &Lease) {
-    end(leases, lease, None, None).await;
-}
-
-/// Releases or keeps, for as long as it makes a difference. A caller is answered after the first try.
+/// Releases or keeps the lease, and tries again until it has expired. The caller is answered after the first try.
 async fn end<S: Store>(
     leases: &Leases<S>,
     lease: &Lease,
@@ -209,9 +198,9 @@ async fn end<S: Store>(
         let left = expires.saturating_duration_since(Instant::now());
         let outcome = leases.store.step(lease, step, left, left).await;
         match &outcome {
-            Ok(true) if !was_lost => leases.tell(Event::Released(lease)),
+            Ok(true) if !was_lost => leases.notify(Event::Released(lease)),
             Ok(_) => {}
-            Err(error) => leases.tell(Event::ReleaseFailed(lease, error)),
+            Err(error) => leases.notify(Event::ReleaseFailed(lease, error)),
         }
         let is_done = outcome.is_ok();
         if let Some(reply) = reply.take() {

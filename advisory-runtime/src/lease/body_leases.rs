@@ -1,0 +1,75 @@
+//! In debug builds, the leases that a body runs under: a call in the body that waits for one of them waits for itself.
+
+use super::{Lease, Request};
+use crate::Wait;
+use crate::debug::LockSet;
+use crate::debug::order;
+use crate::debug::self_deadlock::{Mark, mark};
+use crate::error::LEASE;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    static BODY_LEASES: RefCell<Vec<Lease>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread is inside a body under a lease, until dropped.
+#[must_use]
+pub(super) struct Entered {
+    is_pushed: bool,
+    _mark: Mark,
+}
+
+pub(super) fn enter(lease: &Lease, lock_set: &Arc<LockSet>) -> Entered {
+    let lease = lease.clone();
+    Entered {
+        // Fails only while the thread ends.
+        is_pushed: BODY_LEASES
+            .try_with(|leases| leases.borrow_mut().push(lease))
+            .is_ok(),
+        _mark: mark(None, lock_set),
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if self.is_pushed {
+            drop(BODY_LEASES.try_with(|leases| leases.borrow_mut().pop()));
+        }
+    }
+}
+
+/// Records a request in the order of locks.
+pub(super) fn record_request(request: &Request) -> Option<Arc<LockSet>> {
+    if !cfg!(debug_assertions) {
+        return None;
+    }
+    // Without the key's text, which can be personal data.
+    let name = request.name();
+    let text = name.strip_prefix(LEASE).unwrap_or(&name).to_owned().into();
+    let lock_set = LockSet::lease(request.key_hash(), text, request.origin.place());
+    if !request.is_try() {
+        order::asked(None, &[], &lock_set);
+    }
+    Some(Arc::new(lock_set))
+}
+
+/// The leases of the request's key, in any table, that this task holds, if the request would wait for them.
+pub(super) fn held_by_this_task(request: &Request) -> Vec<Lease> {
+    if !cfg!(debug_assertions) || request.is_try() {
+        return Vec::new();
+    }
+    let key_hash = request.key_hash();
+    let held = |leases: &RefCell<Vec<Lease>>| {
+        let leases = leases.borrow();
+        let held = leases.iter().filter(|lease| lease.key_hash == key_hash);
+        held.cloned().collect()
+    };
+    BODY_LEASES.try_with(held).unwrap_or_default()
+}
+
+impl Request {
+    fn is_try(&self) -> bool {
+        matches!(self.wait, Wait::Never) || matches!(self.wait, Wait::For(wait) if wait.is_zero())
+    }
+}
