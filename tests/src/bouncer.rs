@@ -54,10 +54,7 @@ impl Bouncer {
     ///
     /// When it is installed and does not start, or the server does not listen on a socket.
     pub async fn before(url: &str, settings: &str) -> Result<Self, &'static str> {
-        let server: Config = url.parse().expect("the server's address");
-        let Some(Host::Unix(socket)) = server.get_hosts().first().cloned() else {
-            panic!("our own server listens on a socket");
-        };
+        let socket = socket_of(url);
         let settings = settings.to_owned();
         let started = spawn_blocking(move || start(socket, settings)).await;
         match started.expect("starting pgbouncer") {
@@ -78,6 +75,15 @@ impl Bouncer {
     pub fn address(&self, name: &str) -> String {
         self.0.url(name, None)
     }
+}
+
+/// The folder of the socket that our own server listens on.
+pub(crate) fn socket_of(url: &str) -> PathBuf {
+    let server: Config = url.parse().expect("the server's address");
+    let Some(Host::Unix(socket)) = server.get_hosts().first().cloned() else {
+        panic!("our own server listens on a socket");
+    };
+    socket
 }
 
 fn program() -> OsString {

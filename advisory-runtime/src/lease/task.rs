@@ -7,7 +7,7 @@ use super::steps::random;
 use super::store::{Acquisition, Step, Store, is_unreachable};
 use super::{Event, FencingToken, Lease, Leases, Request};
 use crate::Error;
-use crate::renewal::{Hold, Renew, renew_until_lost};
+use crate::renewal::{Hold, Renew, UNANSWERED, renew_until_lost};
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -195,7 +195,11 @@ async fn end<S: Store>(
     let step = keep.map_or(Step::Release, Step::Keep);
     let mut pause = Duration::from_millis(50);
     loop {
-        let left = expires.saturating_duration_since(Instant::now());
+        let mut left = expires.saturating_duration_since(Instant::now());
+        if lease.would_be_kept() {
+            // Whether the transaction of `complete` was committed matters after the expiry too.
+            left = left.max(UNANSWERED);
+        }
         let outcome = leases.store.step(lease, step, left, left).await;
         match &outcome {
             Ok(true) if !was_lost => leases.notify(Event::Released(lease)),

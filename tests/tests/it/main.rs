@@ -83,6 +83,7 @@ mod order_leases;
 mod owned;
 mod owned_examples;
 mod permits;
+mod pgpool;
 mod polls;
 mod pooler;
 mod pooler_waits;

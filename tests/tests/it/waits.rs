@@ -337,7 +337,7 @@ async fn every_end_of_a_wait_is_told_apart_in_english() {
 async fn every_end_of_a_wait_is_told_apart_in_german() {
     let db = database().await;
     let mut conn = db.connect().await;
-    let german = "SET lc_messages = 'de_DE.UTF-8'";
+    let german = "SET lc_messages = 'de_DE'";
     if execute(&mut conn, german).await.is_err() {
         return advisory_tests::left_out("german", "the server has no German messages");
     }

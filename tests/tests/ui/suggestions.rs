@@ -116,9 +116,7 @@ fn quoted(text: &str, words: &str) -> String {
 
 /// Writes the programs, and gives the folder that holds them.
 pub(crate) fn write() -> PathBuf {
-    let test = std::env::current_exe().expect("this program");
-    let folder = test.ancestors().nth(3).expect("the target folder");
-    let folder = folder.join("tests/suggestions");
+    let folder = crate::compiles::target().join("suggestions");
     let _none_yet = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("the target folder is ours");
     let mut count = 0;

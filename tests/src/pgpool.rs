@@ -1,0 +1,67 @@
+//! What gives each client a server session of its own, and sends what only reads to a standby: a real Pgpool-II.
+
+use std::path::PathBuf;
+
+use tokio::task::spawn_blocking;
+
+use crate::account::Account;
+use crate::bouncer::socket_of;
+use crate::lifeline::Lifeline;
+use crate::server::temp_folder;
+use crate::{Database, OwnServer, Standby, owns_server};
+
+/// A Pgpool-II in front of servers of our own; stopped with this value.
+pub struct Pgpool(Lifeline);
+
+impl Pgpool {
+    /// Starts one in front of the process's own server; else the reason why not: it is not installed, or the server is not ours.
+    ///
+    /// # Panics
+    ///
+    /// When it is installed and does not start.
+    pub async fn start(database: &Database) -> Result<Self, &'static str> {
+        if !owns_server() {
+            return Err("the server is not our own");
+        }
+        Self::before(socket_of(database.url()), None).await
+    }
+
+    /// Starts one that sends what only reads to a standby.
+    ///
+    /// # Panics
+    ///
+    /// When it is installed and does not start.
+    pub async fn balancing(primary: &OwnServer, standby: &Standby) -> Result<Self, &'static str> {
+        Self::before(socket_of(primary.url()), Some(socket_of(standby.url()))).await
+    }
+
+    async fn before(primary: PathBuf, standby: Option<PathBuf>) -> Result<Self, &'static str> {
+        let started = spawn_blocking(move || start(primary, standby)).await;
+        match started.expect("starting Pgpool-II") {
+            Ok(lifeline) => Ok(Self(lifeline)),
+            Err(why) if why.trim() == "missing" => Err("Pgpool-II is not installed"),
+            Err(why) => panic!("Pgpool-II did not start: {why}"),
+        }
+    }
+
+    /// The address of the database of this name through it.
+    #[must_use]
+    pub fn address(&self, name: &str) -> String {
+        self.0.url(name, None)
+    }
+
+    /// The address of a database through it.
+    #[must_use]
+    pub fn url(&self, database: &Database) -> String {
+        self.address(database.name())
+    }
+}
+
+fn start(primary: PathBuf, standby: Option<PathBuf>) -> Result<Lifeline, String> {
+    let account = Account::find().map_err(|error| error.to_string())?;
+    let folder = temp_folder(account).map_err(|error| error.to_string())?;
+    let mut shell = account.command("sh");
+    shell.args(["-c", include_str!("pgpool.sh"), "advisory-tests-pgpool"]);
+    shell.arg(folder).arg(primary).args(standby);
+    Lifeline::start(shell)
+}

@@ -1,0 +1,46 @@
+# Runs Pgpool-II for as long as standard input stays open: sh -c "…" NAME TEMP PRIMARY [STANDBY]
+# Says "ready FOLDER" (settings, log and socket are in it), "missing", or what went wrong, on standard output. With the folder
+# of a standby's socket, what only reads goes there.
+trap '' HUP INT PIPE QUIT TERM
+PATH=$PATH:/usr/sbin:/usr/local/sbin
+command -v pgpool >/dev/null || { echo missing; exit 1; }
+folder=$(mktemp -d "$1/advisory-XXXXXX") || exit 1
+trap 'kill -INT "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; rm -rf "$folder"' EXIT
+cat >"$folder/settings" <<CONF
+backend_clustering_mode = 'streaming_replication'
+listen_addresses = ''
+port = 5432
+socket_dir = '$folder'
+pcp_socket_dir = '$folder'
+pcp_listen_addresses = ''
+pid_file_name = '$folder/pid'
+logdir = '$folder'
+sr_check_period = 0
+health_check_period = 0
+load_balance_mode = on
+num_init_children = 8
+enable_shared_relcache = off
+backend_hostname0 = '$2'
+backend_port0 = 5432
+backend_weight0 = $([ -n "$3" ] && echo 0 || echo 1)
+backend_flag0 = 'ALWAYS_PRIMARY|DISALLOW_TO_FAILOVER'
+CONF
+if [ -n "$3" ]; then
+    cat >>"$folder/settings" <<CONF
+backend_hostname1 = '$3'
+backend_port1 = 5432
+backend_weight1 = 1
+backend_flag1 = 'DISALLOW_TO_FAILOVER'
+CONF
+fi
+: >"$folder/pcp"
+: >"$folder/hba"
+pgpool -n -f "$folder/settings" -F "$folder/pcp" -a "$folder/hba" >"$folder/log" 2>&1 </dev/null &
+pid=$!
+until grep -q 'successfully started' "$folder/log" 2>/dev/null; do
+    kill -0 "$pid" 2>/dev/null || { cat "$folder/log"; exit 1; }
+    sleep 0.02
+done
+echo "ready $folder"
+exec >/dev/null
+read -r _
