@@ -292,6 +292,30 @@ fn every_label_of_the_guide_is_defined_for_a_code_host_and_for_rustdoc() {
     assert_eq!(folded.len(), all.len());
 }
 
+/// The labels in brackets that nothing defines, and so show as brackets. `[Unreleased]` of the changelog is meant to.
+fn undefined(text: &str) -> Vec<String> {
+    let defined: Vec<&str> = text
+        .lines()
+        .filter_map(definition)
+        .map(|(label, _)| label)
+        .collect();
+    let prose: String = text.split('`').step_by(2).collect();
+    let mut undefined = Vec::new();
+    for (place, _) in prose.match_indices('[') {
+        let Some((label, behind)) = prose[place + 1..].split_once(']') else {
+            continue;
+        };
+        let is_label = label.starts_with(|first: char| first.is_ascii_alphabetic());
+        let is_second = prose[..place].ends_with(']');
+        let is_link = behind.starts_with(['(', '[', ':']) || defined.contains(&label);
+        if is_label && !is_second && !is_link {
+            undefined.push(label.to_owned());
+        }
+    }
+    undefined.retain(|label| label != "Unreleased");
+    undefined
+}
+
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut looked_at = 0;
@@ -302,6 +326,8 @@ fn links_between_documents_lead_somewhere() {
                 continue;
             }
             let text = without_code(&read(&document));
+            let labels = undefined(&text).into_iter();
+            lost.extend(labels.map(|label| format!("{}: [{label}]", document.display())));
             let inline = text
                 .split("](")
                 .skip(1)
