@@ -1,7 +1,7 @@
-//! A service cleans up half-made accounts: what does a second request for the same e-mail address get while it is at it?
+//! A service cleans up half-made accounts. What does a second request for the same e-mail address get meanwhile?
 //!
-//! `cargo run --example account_cleanup` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; then the service on
-//! a free port, and sends it requests. The function to look at is `Accounts::clean_up`; what its errors become is in `error`.
+//! `cargo run --example account_cleanup` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`. It starts the
+//! service on a free port and sends it requests. Look at `Accounts::clean_up`; `error` turns its errors into statuses.
 
 #![allow(clippy::print_stdout, reason = "the statuses are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -45,15 +45,15 @@ const SCHEMA: &str = "CREATE TABLE verification_codes (id bigserial PRIMARY KEY,
 struct Accounts {
     pool: Pool<AsyncPgConnection>,
     mail: Arc<Mail>,
-    /// How long one request may keep others from an address.
+    /// How long one request may hold the lock of an address.
     max_hold: Duration,
 }
 
 impl Accounts {
-    /// Sends a code to the owner of the address, and notes it. Two at once would be two codes, of which one does not work.
+    /// Sends a code to the owner of the address, and stores it. Two requests at once would send two codes, and one would not work.
     ///
-    /// The lock is one of the session: no transaction should be open while a letter is sent. `trim` and `lower` are for the key alone;
-    /// the body does the same to what it writes.
+    /// The lock is session-level, so that no transaction is open while a letter is sent. `trim` and `lower` change only the key; the
+    /// body does the same to what it writes.
     #[advisory_lock(
         key = "cleanup:<email|trim|lower>",
         scope = "session",
@@ -62,7 +62,7 @@ impl Accounts {
         conn = self.pool.get().await?
     )]
     async fn clean_up(&self, email: &str) -> Result<(), CleanupError> {
-        // No more than the key's filters do: `str::trim` strips tabs too, and so one address would have two keys.
+        // The same as the key's filters: `str::trim` also strips tabs, and then one address would have two keys.
         let email = email.trim_matches(' ').to_ascii_lowercase();
         let code = Uuid::new_v4();
         self.mail.send(&email, code).await;
@@ -83,7 +83,7 @@ async fn clean_up(State(accounts): State<Accounts>, email: String) -> Result<(),
     accounts.clean_up(&email).await
 }
 
-/// Serves on a free port of this machine: its address.
+/// Serves on a free port of this machine, and returns the address.
 async fn serve(accounts: Accounts) -> Outcome<String> {
     let routes = Router::new()
         .route("/cleanup", post(clean_up))
@@ -138,7 +138,7 @@ async fn main() -> Outcome<()> {
     tokio::try_join!(slow, meanwhile)?;
     request(address, "ada@example.com", "afterwards").await?;
 
-    // Half a minute is long for an example, so one that never ends is left to an instance that allows less.
+    // The instance above allows half a minute. This one allows less, for a call that never ends.
     let hasty = &serve(service(Duration::from_secs(1))).await?;
     request(hasty, "eve@example.com", "a letter that never leaves").await?;
     request(address, "eve@example.com", "afterwards").await?;

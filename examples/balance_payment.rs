@@ -1,7 +1,7 @@
-//! Two accounts, and payments in both directions at once: does all the money stay, without a lock and with one?
+//! Payments between two accounts in both directions at once: is money lost, without a lock and with one?
 //!
 //! `cargo run --example balance_payment` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! The function to look at is `pay`; its twin without the attribute is `pay_without_lock`.
+//! Look at `pay`; `pay_without_lock` is the same without the attribute.
 
 #![allow(clippy::print_stdout, reason = "the figures are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -30,7 +30,7 @@ diesel::table! {
 
 const SCHEMA: &str = "CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL)";
 
-/// An account's balance. Whoever changes one holds this lock, wherever that is in the program.
+/// An account's balance. Every function that changes one holds this lock.
 #[derive(LockKey)]
 #[lock_key("account:<id>")]
 struct AccountLock {
@@ -48,7 +48,7 @@ async fn pay(
     move_money(conn, from, to, amount).await
 }
 
-/// In a transaction, and that is not enough: two of them read the same balance, and the later one writes over the other.
+/// A transaction is not enough: two calls read the same balance, and the later one overwrites the other.
 async fn pay_without_lock(
     conn: &mut AsyncPgConnection,
     from: i64,
@@ -71,7 +71,7 @@ async fn move_money(
         return Err(PaymentError::Overdraft { account: from });
     }
     let mut changed = [(from, left), (to, balance(conn, to).await? + amount)];
-    // Where nothing else keeps them in order, rows that are written in any order deadlock.
+    // Without the lock, rows that are written in any order deadlock.
     changed.sort_unstable();
     for (id, balance) in changed {
         diesel::update(accounts::table.find(id))
@@ -91,7 +91,7 @@ const CLIENTS: i64 = 8;
 const PAYMENTS: i64 = 50;
 const IN_EACH: i64 = 1_000;
 
-/// What the payments of a client came to.
+/// The sum of a client's payments.
 #[derive(Default)]
 struct Paid {
     made: i64,
@@ -100,7 +100,7 @@ struct Paid {
     moved: i64,
 }
 
-/// Pays to and fro.
+/// Pays in both directions.
 async fn client(pool: Pool<AsyncPgConnection>, number: i64, is_locked: bool) -> Outcome<Paid> {
     let mut paid = Paid::default();
     for payment in 0..PAYMENTS {
@@ -128,8 +128,7 @@ async fn client(pool: Pool<AsyncPgConnection>, number: i64, is_locked: bool) -> 
     Ok(paid)
 }
 
-/// What all payments came to; gives back whether each account has what they say. That both hold together what they held before
-/// can also be luck.
+/// Prints the sum of all payments, and returns whether each account has its share. A correct total alone could be luck.
 async fn payments(db: &Database, pool: &Pool<AsyncPgConnection>, is_locked: bool) -> Outcome<bool> {
     db.run("TRUNCATE accounts; INSERT INTO accounts VALUES (1, 1000), (2, 1000)")
         .await;

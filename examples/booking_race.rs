@@ -1,7 +1,7 @@
 //! Two hundred clients fight for twenty slots: once without a lock, then with one.
 //!
 //! `cargo run --example booking_race` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! The function to look at is `book`; its twin without the attribute is `book_without_lock`.
+//! Look at `book`; `book_without_lock` is the same without the attribute.
 
 #![allow(clippy::print_stdout, reason = "the race is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -38,7 +38,7 @@ diesel::table! {
     }
 }
 
-/// No unique constraint: think of a slot for six guests, where counting is all that one can do.
+/// It has no unique constraint, as a slot for six guests could not: there a program has to count.
 const SCHEMA: &str = "CREATE TABLE bookings (id bigserial, tenant_id uuid, date date, guest text);
     CREATE TABLE waits (pid int, since timestamptz, UNIQUE (pid, since))";
 
@@ -48,7 +48,7 @@ const NOTE_WAITS: &str = "INSERT INTO waits SELECT pid, waitstart FROM pg_locks
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     ON CONFLICT DO NOTHING";
 
-/// Books the slot if it is free: a look, then a write. The booking's number, or `None` when the slot is taken.
+/// Books the slot if it is free: reads, then writes. Returns the booking's number, or `None` if the slot is taken.
 async fn book_if_free(
     conn: &mut AsyncPgConnection,
     tenant_id: Uuid,
@@ -71,7 +71,7 @@ async fn book_if_free(
     Ok(Some(id))
 }
 
-/// In a transaction that holds the lock of this tenant and day: nobody else books it meanwhile.
+/// Runs in a transaction that holds the lock of this tenant and day.
 #[advisory_lock(key = "<tenant_id>:<date>", scope = "xact")]
 async fn book(
     conn: &mut AsyncPgConnection,
@@ -82,7 +82,7 @@ async fn book(
     book_if_free(conn, tenant_id, date, guest).await
 }
 
-/// In a transaction, and that is not enough: two of them may both find the slot free.
+/// A transaction is not enough: two calls can both find the slot free.
 async fn book_without_lock(
     conn: &mut AsyncPgConnection,
     tenant_id: Uuid,
@@ -136,7 +136,7 @@ async fn race(
     let start = Instant::now();
     let mut clients = JoinSet::new();
     for number in 0..flags.clients {
-        // Neighbours begin with the same slot, and meet there.
+        // Neighbours begin with the same slot, so that they meet.
         let first = number * flags.slots / flags.clients;
         let guest = format!("guest {number}");
         clients.spawn(client(
@@ -203,7 +203,7 @@ async fn compare(flags: &Flags) -> Outcome<(Run, Run)> {
     let db = Database::try_create().await?;
     db.run(SCHEMA).await;
     let pool = db.deadpool(flags.pool);
-    // All connections are opened beforehand, so that both runs find them open.
+    // All connections are opened first, so that both runs have them.
     let mut open = Vec::new();
     for _ in 0..flags.pool {
         open.push(pool.get().await?);

@@ -1,7 +1,7 @@
-//! Ten instances of a service have the same timer: which of them cleans up when it rings, and what do the others do?
+//! Ten instances of a service have the same timer. Which of them cleans up when it fires, and what do the others do?
 //!
 //! `cargo run --example cleanup_scheduler` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! The function to look at is `clean_up`: one instance runs it, and for the others it is nothing.
+//! Look at `clean_up`: one instance runs it, and for the others it returns `None`.
 
 #![allow(clippy::print_stdout, reason = "the ticks are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -28,7 +28,7 @@ diesel::table! {
 const SCHEMA: &str =
     "CREATE TABLE idempotency_keys (id bigint PRIMARY KEY, expires_at timestamptz NOT NULL)";
 
-/// How many keys one statement deletes: few, so that requests that use the table do not wait for it.
+/// How many keys one statement deletes. It is small, so that requests that use the table do not wait long.
 const BATCH: i64 = 100;
 
 /// An instance of the service, and its pool.
@@ -38,10 +38,10 @@ struct Instance {
 }
 
 impl Instance {
-    /// Deletes the idempotency keys that have expired: how many, or `None` where another instance is at it.
+    /// Deletes the expired idempotency keys. Returns how many, or `None` if another instance does it.
     ///
-    /// Each batch is a statement of its own, and a transaction, so the lock is one of the session. It is released when this returns,
-    /// in whatever way, and when the instance dies. Programs that take the lock by hand share it by its number.
+    /// Each batch is its own transaction, so the lock is session-level. It is released when this returns and when the instance dies.
+    /// Programs that take the lock by hand share it by its number.
     #[advisory_lock(
         key = 42424242,
         name = "idempotency-cleanup",
@@ -72,10 +72,10 @@ const INSTANCES: usize = 10;
 
 const EXPIRE: &str = "INSERT INTO idempotency_keys SELECT key, now() - interval '1 day' FROM generate_series(1, 250) AS key";
 
-/// A request is at work on one of the keys, so that whoever cleans up waits for it while the other instances ask.
+/// A request locks one of the keys, so that the clean-up waits for it while the other instances ask.
 const REQUEST: &str = "BEGIN; SELECT FROM idempotency_keys WHERE id = 1 FOR UPDATE";
 
-/// The timers of all instances ring: what `clean_up` gave each of them.
+/// All timers fire. Returns what `clean_up` returned to each instance.
 async fn tick(db: &Database, instances: &[Instance]) -> Outcome<Vec<Option<usize>>> {
     db.run(EXPIRE).await;
     db.run(REQUEST).await;
@@ -86,7 +86,7 @@ async fn tick(db: &Database, instances: &[Instance]) -> Outcome<Vec<Option<usize
     }
     let mut done = Vec::new();
     while done.len() + 1 < INSTANCES {
-        // Where nobody is kept out, they all wait for the request.
+        // Without the lock they would all wait for the request.
         let Ok(Some(call)) = timeout(Duration::from_secs(30), calls.join_next()).await else {
             break;
         };

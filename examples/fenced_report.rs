@@ -1,7 +1,7 @@
-//! A process that stands still loses its lease without noticing, wakes up, and writes: what keeps its write out?
+//! A stopped process loses its lease without noticing, wakes up, and writes. What refuses the write?
 //!
-//! `cargo run --example fenced_report` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the process that is
-//! stopped is this program once more. The functions to look at are `publish` and `write` in `reports`; this file stops and resumes.
+//! `cargo run --example fenced_report` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the stopped process is
+//! this program too. Look at `publish` and `write` in `reports`; this file stops and resumes the process.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -50,7 +50,7 @@ async fn main() -> Outcome<()> {
     let pool = db.deadpool(4);
     Table::new().set_up(&mut pool.connection().await?).await?;
 
-    // The sales give no answer yet, so that the first process is still reading them when it is stopped.
+    // The sales do not answer yet, so that the first process is reading them when it is stopped.
     let mut sales = db.connect().await;
     sales.batch_execute("BEGIN; LOCK TABLE sales").await?;
     let first = Process(
@@ -78,7 +78,7 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Publishes both reports, and waits for the writes too that nobody waits for any more.
+/// Publishes both reports, and waits for all writes.
 async fn publish(pool: Pool<AsyncPgConnection>, author: &'static str) -> Outcome<()> {
     let (log, mut written) = unbounded_channel();
     let reports = Reports { pool, author, log };
@@ -115,7 +115,7 @@ fn is_lost(error: &anyhow::Error) -> bool {
     )
 }
 
-/// Killed when it is dropped, which also ends one that stands still.
+/// Killed when it is dropped, also if it is stopped.
 struct Process(Child);
 
 impl Process {

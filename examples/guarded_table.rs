@@ -1,7 +1,7 @@
 //! One client books past the lock: without a guard the slot is booked twice, and with one the database refuses the write.
 //!
 //! `cargo run --example guarded_table` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
-//! The function to look at is `book_without_lock`, which somebody wrote a year after `book`. The guard is the migration in
+//! Look at `book_without_lock`, which somebody wrote a year after `book`. The guard is the migration in
 //! `guarded_table/up.sql`, as `cargo advisory migration require --lock booking-slot --table bookings` prints it.
 
 #![allow(clippy::print_stdout, reason = "the race is run to be read")]
@@ -26,7 +26,7 @@ diesel::table! {
     }
 }
 
-/// No unique constraint: think of a slot for six guests, where counting is all that one can do.
+/// It has no unique constraint, as a slot for six guests could not: there a program has to count.
 const SCHEMA: &str = "DROP TABLE IF EXISTS bookings;
     CREATE TABLE bookings (id bigserial PRIMARY KEY, tenant_id uuid, date date, guest text)";
 const GUARD: &str = include_str!("guarded_table/up.sql");
@@ -56,7 +56,7 @@ async fn book(conn: &mut AsyncPgConnection, slot: Slot, moment: &Barrier) -> Que
     Ok(false)
 }
 
-/// The same, by somebody who does not know of the lock.
+/// The same, written without knowing of the lock.
 async fn book_without_lock(
     conn: &mut AsyncPgConnection,
     slot: Slot,

@@ -1,9 +1,9 @@
-//! One key that everybody wants, and what it does to everybody else: without a queue in the process, and with one.
+//! How does a hot key slow down calls on other keys, without a queue in the process and with one?
 //!
 //! `cargo run --example hot_key` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! A pool of 8 connections; 64 clients make 1,000 calls on one key, each of which holds it for two milliseconds; meanwhile one
-//! client after the other works on a key of its own. What is shown is how long those take, the pool included. A number behind
-//! `--` is how many calls there are in place of 1,000.
+//! client after the other works on its own key. The program prints how long those calls take, the pool included. A number after
+//! `--` replaces the 1,000 calls.
 
 #![allow(clippy::print_stdout, reason = "the figures are run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 const CONNECTIONS: usize = 8;
 const CLIENTS: usize = 64;
 const CALLS: usize = 1_000;
-/// How many calls on other keys are measured while nobody wants the hot one.
+/// How many calls on other keys are measured without calls on the hot key.
 const ALONE: usize = 300;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;

@@ -1,8 +1,8 @@
 //! Three processes campaign, and one leads. It is stopped; another takes over within the ttl; the old leader wakes up, writes too
 //! late, and is refused.
 //!
-//! `cargo run --example leader` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the processes are this program
-//! once more. The function to look at is `lead`; `main` stops and resumes.
+//! `cargo run --example leader` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the processes are this
+//! program too. Look at `lead`; `main` stops and resumes the processes.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -23,7 +23,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 const NAME: &str = "LEADER_NAME";
 const URL: &str = "LEADER_DATABASE_URL";
 
-/// So long after a leader has stopped another one leads.
+/// After this time another process leads, if the leader is stopped.
 const TTL: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(30);
 
@@ -91,7 +91,7 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Leads whenever nobody else does, for as long as the process lives.
+/// Leads whenever no other process does, until the process ends.
 async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
     let leases = Leases::new(pool.clone());
     let campaign = Request::text("cleanup").ttl(TTL);
@@ -101,7 +101,7 @@ async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
         let insert = diesel::insert_into(terms::table).values(started);
         insert.execute(&mut conn).await?;
         drop(conn);
-        // On a task of its own, as many programs work: it is not dropped with the body, so only the fence stops it.
+        // On its own task, which is not dropped with the body, so that only the fence stops it. Many programs work like this.
         let work = tokio::spawn(work(pool.clone(), name.clone(), term));
         work.await
             .map_err(|panicked| Error::Pool(Box::new(panicked)))?;
@@ -111,7 +111,7 @@ async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
     match ended? {}
 }
 
-/// Writes again and again, and notes what became of it.
+/// Writes again and again, and prints whether each write was committed.
 async fn work(pool: Pool<AsyncPgConnection>, name: String, term: Lease) {
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     loop {
@@ -147,7 +147,7 @@ async fn note(
     Ok(())
 }
 
-/// Waits until somebody leads with a larger token.
+/// Waits until a process leads with a larger token.
 async fn next_leader(
     db: &Database,
     pool: &Pool<AsyncPgConnection>,
@@ -162,7 +162,7 @@ async fn next_leader(
     Ok(later.first(&mut pool.get().await?).await?)
 }
 
-/// Killed when it is dropped, which also ends one that is stopped.
+/// Killed when it is dropped, also if it is stopped.
 struct Process {
     name: &'static str,
     child: Child,

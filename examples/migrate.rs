@@ -1,8 +1,8 @@
 //! Ten processes start at once against an empty database. One runs the migrations, and nine wait and go on. Then the same again, and
 //! the one that runs them is killed halfway: another finishes.
 //!
-//! `cargo run --example migrate` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the processes are this program
-//! once more. The function to look at is `migrate`; `main` starts the processes and shows a bar for each.
+//! `cargo run --example migrate` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the processes are this
+//! program too. Look at `migrate`; `main` starts the processes and shows a bar for each.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -126,7 +126,7 @@ struct Process {
     bar: ProgressBar,
 }
 
-/// What a process says: how many migrations it has applied, and its step.
+/// What a process prints: how many migrations it has applied, and its step.
 struct Line {
     number: usize,
     done: u64,
@@ -166,7 +166,7 @@ impl Drop for Process {
     }
 }
 
-/// The address with the name by which others see who they wait for.
+/// The address with the name that waiting processes show.
 fn named(url: &str, name: &str) -> String {
     match (url.contains("://"), url.contains('?')) {
         (false, _) => format!("{url} application_name={name}"),

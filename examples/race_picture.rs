@@ -39,7 +39,7 @@ struct Found {
     bookings: i64,
 }
 
-/// Looks, works for 20 ms, and writes if the look found no booking. When the body began, and whether it booked.
+/// Reads, works for 20 ms, and writes if it found no booking. Returns when the body began, and whether it booked.
 async fn book_if_free(conn: &mut AsyncPgConnection, slot: i32) -> QueryResult<(Instant, bool)> {
     let began = Instant::now();
     let look = "SELECT count(*) AS bookings FROM bookings WHERE slot = $1";
@@ -69,7 +69,7 @@ async fn book_without_lock(
         .await
 }
 
-/// All calls at once, for one slot. Each way has a slot of its own.
+/// All calls at once, for one slot. Each way has its own slot.
 async fn race(db: &Database, locked: bool) -> Outcome<Vec<Call>> {
     let start = Arc::new(Barrier::new(CALLS));
     let mut calls = JoinSet::new();

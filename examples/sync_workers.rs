@@ -1,7 +1,7 @@
-//! Several processes sync the chunks of a matrix, and one of them is killed in the middle: what becomes of its chunk?
+//! Several processes sync the chunks of a matrix, and one of them is killed. Who syncs its chunk?
 //!
 //! `cargo run --example sync_workers` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`; the workers are this
-//! program once more. The part to look at is `worker`; this file starts them, kills one, and counts.
+//! program too. Look at `worker`; this file starts the workers, kills one, and counts.
 
 #![allow(clippy::print_stdout, reason = "the outcome is run to be read")]
 #![allow(missing_docs, reason = "nothing in a program is public")]
@@ -38,15 +38,15 @@ const SCHEMA: &str = "
     INSERT INTO sync_checkpoints SELECT 7, md5(chunk::text) FROM generate_series(1, 12) AS chunk;
     INSERT INTO source SELECT chunk_hash, cell FROM sync_checkpoints, generate_series(1, 100) AS cell";
 
-/// What is claimed, until it is renewed.
+/// Notes the first claims, before they are renewed.
 const FIRST: &str =
     "CREATE TABLE first AS SELECT * FROM sync_checkpoints WHERE locked_until IS NOT NULL";
 
-/// What was not renewed since.
+/// The chunks that have not been renewed since.
 const NOT_RENEWED: &str = "SELECT chunk_hash FROM sync_checkpoints
     WHERE locked_until IN (SELECT locked_until FROM first)";
 
-/// What is still claimed by who was killed.
+/// Notes the claims at the moment of the kill.
 const LAST: &str =
     "CREATE TABLE last AS SELECT * FROM sync_checkpoints WHERE locked_until > clock_timestamp()";
 
@@ -67,7 +67,7 @@ async fn main() -> Outcome<()> {
     let db = Database::try_create().await?;
     db.run(SCHEMA).await;
 
-    // The source gives no answer yet, so that the first worker stays in its first chunk.
+    // The source does not answer yet, so that the first worker stays in its first chunk.
     let mut source = db.connect().await;
     source.batch_execute("BEGIN; LOCK TABLE source").await?;
     let mut first = start(&db, "worker-1")?;
@@ -77,7 +77,7 @@ async fn main() -> Outcome<()> {
     db.until_empty(GENEROUS, "a renewal", NOT_RENEWED).await;
     println!("worker-1 is at it for longer, and has renewed its claim");
 
-    // `kill -9`: it can say nothing to anybody.
+    // `kill -9`: it cannot clean up.
     first.kill()?;
     first.wait()?;
     println!("worker-1 is killed");

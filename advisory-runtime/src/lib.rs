@@ -16,59 +16,57 @@
 //! # }
 //! ```
 //!
-//! On `Ok` the transaction commits; on `Err`, on a panic, and when the future is dropped it rolls back. Called outside a
-//! transaction, the lock is gone when the function has returned. Called inside one, it nests as Diesel's transactions do:
-//! `Ok` keeps the lock to the end of the outer transaction, `Err` frees it with the savepoint.
+//! On `Ok` the transaction commits; on `Err`, on a panic, and when the future is dropped it rolls back. Outside a transaction the
+//! lock is released when the function returns. Inside one the call is a savepoint: `Ok` keeps the lock to the end of the outer
+//! transaction, and `Err` releases it.
 //!
 //! # Where to begin
 //!
-//! The [`guide`] has a page for each question, and each page opens with its answer. First of all
-//! [whether a lock is needed](guide::when_not_to_lock), then [which scope](guide::scopes), [which key](guide::keys) and
-//! [how long to wait](guide::waiting); [what can go wrong](guide::guarantees) argues every promise, and [moving](guide::moving) is for who
-//! has locks already.
+//! The [`guide`] has a page for each question, in reading order: [whether a lock is needed](guide::when_not_to_lock),
+//! [which scope](guide::scopes), [which key](guide::keys), [how long to wait](guide::waiting), and so on.
+//! [Guarantees](guide::guarantees) has every promise, and [moving](guide::moving) is for programs that already take locks.
 //!
 //! | to | use |
 //! | --- | --- |
-//! | lock for a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
-//! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], which take a [`Request`] |
+//! | lock a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
+//! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], with a [`Request`] |
 //! | store a lock, or move it to a task | [`session::acquire_owned`] |
-//! | hold a key for longer than a connection | [`lease`]: for a time, under a token that grows |
+//! | hold a key without a connection | [`lease`]: for a time, under a token that grows |
 //! | require the lock of a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
-//! | share out the rows of a table | [`claim`]: jobs and checkpoints that one worker at a time takes, for so long |
+//! | share the rows of a job table between workers | [`claim`]: one worker at a time has a row, for a time |
 //! | run Diesel's migrations in one process at a time | [`migrations`] |
-//! | see who holds what | [`monitor`], and [`guide::watching`] for spans and metrics |
+//! | see who holds a lock | [`monitor`], and [`guide::watching`] for spans and metrics |
 //! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
 //! | accept only TLS | [`cancel::use_tls`], once |
 //!
 //! # Keys
 //!
 //! A key pattern is text and placeholders, `"booking:<tenant_id>:<req.day>"`; [`macro@advisory_lock`] has its language.
-//! [`macro@LockKey`] declares a lock once, as a type; [`lock_key!`] gives the [`Key`] of a pattern to code outside an
-//! attribute; [`macro@KeyPart`] lets a newtype stand in a key; [`migration`] gives other programs the same numbers in SQL;
-//! [`well_known`] has those of other tools.
-//! Keys that can collide are a compile error inside one crate; [`inventory`] has the sites of the whole program.
+//! [`macro@LockKey`] declares a lock once, as a type. [`lock_key!`] gives the [`Key`] of a pattern to other code.
+//! [`macro@KeyPart`] is for newtypes in keys. [`migration`] computes the same numbers in SQL, and [`well_known`] has those of
+//! other tools. Keys of one crate that can collide are a compile error; [`inventory`] has the lock sites of the whole program.
 //!
 //! # Features
 //!
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `diesel-async` (on by default) | the attribute on `async fn`, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
-//! | `bb8`, `deadpool` | [`Connection`] for what these pools lend |
+//! | `bb8`, `deadpool` | [`Connection`] for the connections of these pools |
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
-//! | `r2d2` | [`blocking::Connection`] for what its pools lend |
+//! | `r2d2` | [`blocking::Connection`] for the connections of its pools |
 //! | `uuid`, `chrono`, `time`, `jiff` | [`trait@KeyPart`] for `Uuid`, and for the dates, times and instants of these crates |
 //! | `migrations` | [`migrations`]: Diesel's migrations, run by one process at a time |
 //! | `tracing`, `metrics` | a span for each lock and events; counters and histograms: see [`guide::watching`] |
-//! | `testing` | [`testing`], which looks at locks in a test's database, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
+//! | `testing` | [`testing`], for tests that wait for and compare locks, and [`lease::Leases::in_memory`]; for `[dev-dependencies]` |
 //! | `slim-inventory` | leaves the purpose, the file and the line of each lock out of a shipped program |
-//! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and never see a database |
+//! | none | [`trait@KeyPart`], [`trait@LockKey`] and [`inventory`], for crates that name keys and use no database |
 //!
-//! With blocking Diesel alone, or with none: `default-features = false`.
+//! With blocking Diesel alone, or without Diesel: `default-features = false`.
 //!
 //! # Versions
 //!
-//! Diesel 2.3, with diesel-async 0.7, 0.8 or 0.9. Where the compiler says that a lock "can't be taken on `AsyncPgConnection`",
-//! `cargo tree -i diesel-async` shows the other version in the program: [what to do](guide::connections#versions). Rust 1.88, PostgreSQL 15 to 18.
+//! Rust 1.88, PostgreSQL 15 to 18, Diesel 2.3, diesel-async 0.7, 0.8 or 0.9. If the compiler says that a lock "can't be taken on
+//! `AsyncPgConnection`", the program has two versions of diesel-async: [what to do](guide::connections#versions).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(all(feature = "testing", feature = "postgres", feature = "migrations")),
@@ -92,7 +90,7 @@ mod driver;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod error;
 mod expansion;
-// Only where it is read: a user's program compiles none of it.
+// For the documentation only: no program compiles it.
 #[cfg(doc)]
 pub mod guide;
 mod holding;
@@ -142,7 +140,7 @@ pub use {
     request::{Acquired, Isolation, Mode, Request, Wait},
 };
 
-/// What the attribute's expansion calls. No part of the public interface: it changes with any release.
+/// What the attribute's expansion calls. It is not public: any release can change it.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::expansion::*;

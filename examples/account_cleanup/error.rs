@@ -16,11 +16,11 @@ pub(crate) enum CleanupError {
 }
 
 impl IntoResponse for CleanupError {
-    /// The error's own text is for operators: it names locks and tables. So it is logged, and the answer has words of its own.
+    /// The error's text is for operators, because it names locks and tables. It is logged, and the answer has its own words.
     fn into_response(self) -> Response {
         eprintln!("clean-up: {self}");
         match self {
-            // Before the time-outs: `is_busy` would be true for both.
+            // Before the time-outs, because `is_busy` is true for both.
             Self::Lock(LockError::NotAvailable { .. }) => (
                 StatusCode::CONFLICT,
                 "a clean-up of this address is in progress",

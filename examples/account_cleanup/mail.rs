@@ -1,4 +1,4 @@
-//! The mail provider, which the example plays itself: its first letter takes as long as the example says.
+//! A mail provider whose first letter takes as long as the example says.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -5,11 +5,11 @@ use std::fmt;
 
 #[derive(Debug)]
 pub(crate) enum PaymentError {
-    /// The account does not have so much.
+    /// The balance is too small.
     Overdraft {
         account: i64,
     },
-    /// Others had the accounts for too long, or something is wrong with the lock.
+    /// The wait for the accounts took too long, or the lock failed.
     Lock(advisory_runtime::Error),
     Database(diesel::result::Error),
 }

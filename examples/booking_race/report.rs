@@ -1,11 +1,11 @@
-//! What do the two runs come to, and do they prove what they should?
+//! What are the results of the two runs, and do they prove what they should?
 
 use std::fmt;
 use std::process::ExitCode;
 
 use crate::flags::Flags;
 
-/// What one of the two runs came to.
+/// The result of one run.
 pub(crate) struct Run {
     pub(crate) bookings: i64,
     pub(crate) double_bookings: i64,

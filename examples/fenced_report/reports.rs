@@ -1,4 +1,4 @@
-//! How is a report written under a lease, so that nobody writes it who has lost the lease without having noticed?
+//! How is a report written under a lease, so that a process that has lost the lease cannot write it?
 
 use advisory_runtime::lease::Lease;
 use advisory_runtime::{Error, Pool as _, advisory_lock};
@@ -29,12 +29,12 @@ diesel::table! {
 pub(crate) struct Reports {
     pub(crate) pool: Pool<AsyncPgConnection>,
     pub(crate) author: &'static str,
-    /// Where it is said what became of a write, for nobody may be there any more who waits for it.
+    /// Where the result of a write is sent, because its caller may have been dropped.
     pub(crate) log: UnboundedSender<String>,
 }
 
 impl Reports {
-    /// Writes a report under the lease's fencing token: where another process was granted the lease since, nothing is written.
+    /// Writes a report under the lease's fencing token: if another process was granted the lease since, nothing is written.
     #[advisory_lock(
         key = "report:<month>",
         name = "report",
@@ -48,7 +48,7 @@ impl Reports {
         self.written(lease, month, true).await
     }
 
-    /// Writes a report, and that it holds the lease is not looked at when it does.
+    /// Writes a report without a check of the lease.
     #[advisory_lock(
         key = "report:<month>",
         name = "report",
@@ -62,8 +62,7 @@ impl Reports {
         self.written(lease, month, false).await
     }
 
-    /// On a task of its own, as many programs do: it goes on where the one that waits for it is dropped, as a body is that has lost
-    /// its lease.
+    /// Runs on its own task, as in many programs: it continues when its caller is dropped, as a body is that has lost its lease.
     async fn written(&self, lease: Lease, month: &str, is_fenced: bool) -> anyhow::Result<()> {
         let (reports, month) = (self.clone(), month.to_owned());
         let writing = tokio::spawn(async move {

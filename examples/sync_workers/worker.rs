@@ -35,7 +35,7 @@ diesel::table! {
     }
 }
 
-/// A chunk, claimed for as long as a worker says that it lives. In production rather `ttl = "2m", renew = "30s"`.
+/// A chunk, claimed as long as its worker renews the claim. In production write `ttl = "2m", renew = "30s"`.
 #[derive(Queryable, Selectable, Claim)]
 #[diesel(table_name = sync_checkpoints)]
 #[claim(key = (matrix_id, chunk_hash), ttl = "3s", renew = "500ms")]
@@ -57,12 +57,12 @@ pub(crate) async fn run(url: &str, worker: &str, matrix_id: i64) -> Result<(), E
         }
         for chunk in chunks {
             match sync(&pool, worker, matrix_id, &chunk).await {
-                // It was stopped for too long: whoever has the chunk now syncs it.
+                // It was stopped for too long: another worker syncs the chunk.
                 Err(Error::LockLost { .. }) => {}
                 synced => synced?,
             }
         }
-        // What is left others have claimed. Should one of them have died, its claim expires.
+        // Other workers have claimed the rest. If one of them has died, its claim expires.
         #[expect(clippy::disallowed_methods, reason = "between two looks passes time")]
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -76,7 +76,7 @@ async fn unsynced(pool: &Pool<AsyncPgConnection>, matrix_id: i64) -> Result<Vec<
     Ok(chunks.load(&mut pool.connection().await?).await?)
 }
 
-/// Syncs a chunk, unless somebody else is at it or has done it.
+/// Syncs a chunk, unless another worker does or has done so.
 async fn sync(
     pool: &Pool<AsyncPgConnection>,
     worker: &str,
@@ -89,11 +89,11 @@ async fn sync(
     let Some(checkpoint) = claimed else {
         return Ok(());
     };
-    // A checkpoint can be claimed again when it is done: it may be synced since we read that it was not.
+    // A checkpoint can be claimed again when it is done: another worker may have synced it since it was read.
     if checkpoint.last_synced_at.is_some() {
         return claim::release(&mut conn, &checkpoint).await;
     }
-    // Renewed in the background for as long as this takes, and dropped should the claim be lost.
+    // Renewed in the background while this runs, and dropped if the claim is lost.
     claim::keep(pool, &checkpoint, async {
         let cells = read(&mut conn, chunk_hash).await?;
         conn.transaction(async |conn| write(conn, &checkpoint, cells).await)
@@ -107,7 +107,7 @@ async fn read(conn: &mut AsyncPgConnection, chunk_hash: &str) -> QueryResult<Vec
     chunk.select(source::cell).load(conn).await
 }
 
-/// Writes the cells and completes the checkpoint, or neither: not where the claim was lost meanwhile.
+/// Writes the cells and completes the checkpoint, or neither if the claim was lost.
 async fn write(
     conn: &mut AsyncPgConnection,
     checkpoint: &Claimed<Checkpoint>,

@@ -106,7 +106,7 @@ fn the_guides_table_is_the_modules() {
     let page = include_str!("../../docs/well-known-keys.md");
     let module = include_str!("../../src/key/well_known.rs");
     let row = |item: &str| {
-        let link = format!("[`{item}`](crate::well_known::{item})");
+        let link = format!("[`{item}`][well_known::{item}]");
         let row = page
             .lines()
             .find(|line| line.starts_with('|') && line.contains(&link));

@@ -17,6 +17,7 @@ mod cleanup_scheduler;
 mod fenced_report;
 mod generate_events;
 mod guarded_table;
+mod guide;
 mod hot_key;
 mod leader;
 mod migrate;

@@ -5,7 +5,6 @@ use crate::bookings::{committed, database, key_of};
 use crate::polls::until_missed;
 use advisory_runtime::blocking::{session, xact};
 use advisory_runtime::{Error, Request, Wait, advisory_lock};
-use advisory_tests::LockedKey;
 use diesel::pg::PgConnection;
 use diesel::r2d2::ConnectionManager;
 use std::time::Duration;

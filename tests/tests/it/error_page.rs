@@ -158,11 +158,57 @@ fn the_page_shows_each_error_as_it_prints_itself() {
     assert_eq!(shown.len(), printed.len());
 }
 
+/// As the page shows it.
+fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
+    match Error::find(error).as_deref() {
+        Some(Error::NotAvailable { .. }) => 409, // Conflict: the call did not wait
+        Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
+        Some(Error::QueueFull { .. }) => 503,    // Service Unavailable: too many calls wait
+        _ => 500,
+    }
+}
+
 #[test]
-fn the_page_says_of_each_error_what_happened_and_what_to_do() {
+fn the_pages_statuses() {
+    for error in gallery() {
+        let expected = match name(&format!("{error:?}")).as_str() {
+            "NotAvailable" => 409,
+            "TimedOut" | "HoldExceeded" => 504,
+            "QueueFull" => 503,
+            _ => 500,
+        };
+        assert_eq!(status(&error), expected, "{error:?}");
+        assert_eq!(status(&DieselError::from(error)), expected);
+    }
+    let (_, shown) = PAGE.split_once("fn status(").unwrap_or_default();
+    let (shown, _) = shown.split_once("\n```").unwrap_or_default();
+    let words = |code: &str| code.split_whitespace().collect::<String>();
+    assert!(words(include_str!("error_page.rs")).contains(&words(shown)));
+}
+
+#[test]
+fn the_page_says_more_of_each_error_than_its_message() {
     for part in PAGE.split("\n# ").skip(1) {
-        for said in ["*What happened:* ", "*SQLSTATE:* ", "*What to do:* "] {
-            assert!(part.contains(said), "{}: {said}", name(part));
+        let (_, said) = part.rsplit_once("\n```\n").unwrap_or_default();
+        assert!(said.split_whitespace().count() > 3, "{}", name(part));
+    }
+}
+
+/// The guide's table of how a wait ends.
+#[test]
+fn the_page_of_waiting_says_which_errors_are_busy() {
+    let page = include_str!("../../../advisory-runtime/docs/waiting.md");
+    let (_, table) = page.split_once("\n# How a wait ends\n").unwrap_or_default();
+    let (table, _) = table.split_once("\n\n`on_held`").unwrap_or_default();
+    let mut rows = 0;
+    for error in gallery() {
+        let link = format!("| [`{0}`][Error::{0}] |", name(&format!("{error:?}")));
+        if let Some(row) = table.lines().find(|row| row.contains(&link)) {
+            assert_eq!(row.ends_with("| yes |"), error.is_busy(), "{row}");
+            rows += 1;
+        } else {
+            assert!(!error.is_busy(), "{error:?} has no row");
         }
     }
+    assert_eq!(rows, 6);
 }

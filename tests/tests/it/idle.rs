@@ -84,6 +84,12 @@ async fn a_body_that_asks_nothing_for_a_second_is_told_once() {
     ] {
         assert!(warning.contains(part), "{part}: {warning}");
     }
+    let page = include_str!("../../../advisory-runtime/docs/connections.md");
+    let page: Vec<&str> = page.split_whitespace().collect();
+    let page = page.join(" ");
+    let (_, said) = warning.split_once("without a statement").unwrap();
+    let (said, _) = said.split_once(" (said once").unwrap();
+    assert!(page.contains(said), "{said}");
 }
 
 #[advisory_lock(key = "busy:<id>")]

@@ -1,15 +1,16 @@
 //! What the attribute says to somebody who uses it wrongly: one mistake a file in `ui/`, and one file with five. What `ui/pass/`
-//! holds compiles without a warning. And whether the documents show what is so: their links lead somewhere, the packages are what
-//! a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
+//! holds compiles without a warning. And whether the documents show what is so: their links lead somewhere (`links`), the packages are
+//! what a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
 
 mod compiles;
 mod dependencies;
+mod links;
 mod map;
 mod packages;
 mod prose;
 mod suggestions;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Our words are among the compiler's own, which change with its releases: the files hold those of this one.
 const WRITTEN_BY: &str = "rustc 1.95.";
@@ -67,96 +68,6 @@ fn the_commands_readme_shows_rows_of_the_registry_as_they_are_written() {
     assert_eq!(rows(readme).count(), 3);
     for row in rows(readme) {
         assert!(registry.lines().any(|line| line == row), "{row}");
-    }
-}
-
-/// Where documents are, from this crate's parent.
-const DOCUMENTS: [&str; 4] = [".", "docs", "advisory-runtime/docs", "cargo-advisory"];
-
-/// Files and headings; items of the crate are for rustdoc to find, and their headings for us.
-#[test]
-fn links_between_documents_lead_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut looked_at = 0;
-    let mut lost = Vec::new();
-    for folder in DOCUMENTS {
-        for entry in std::fs::read_dir(root.join(folder)).expect("a folder of documents") {
-            let document = entry.expect("an entry of it").path();
-            if document.extension().is_none_or(|kind| kind != "md") {
-                continue;
-            }
-            let text = std::fs::read_to_string(&document).expect("a document");
-            let targets = text
-                .split("](")
-                .skip(1)
-                .filter_map(|rest| rest.split_once(')'));
-            for (target, _) in targets.filter(|(target, _)| !target.contains("://")) {
-                looked_at += 1;
-                if !leads_somewhere(target, &document, &root) {
-                    lost.push(format!("{}: {target}", document.display()));
-                }
-            }
-        }
-    }
-    assert!(looked_at > 100, "only {looked_at} links were found");
-    assert!(lost.is_empty(), "{}", lost.join("\n"));
-}
-
-fn leads_somewhere(target: &str, document: &Path, root: &Path) -> bool {
-    let (target, heading) = match target.split_once('#') {
-        Some((target, heading)) => (target, Some(heading)),
-        None => (target, None),
-    };
-    let file = if let Some(page) = target.strip_prefix("crate::guide::") {
-        root.join("advisory-runtime/docs")
-            .join(page.replace('_', "-") + ".md")
-    } else if let Some((_, item)) = target.split_once("crate::") {
-        if heading.is_none() {
-            return true;
-        }
-        root.join("advisory-runtime/src")
-            .join(item.to_owned() + ".rs")
-    } else if target.is_empty() {
-        document.to_owned()
-    } else {
-        document
-            .parent()
-            .map_or_else(PathBuf::new, |folder| folder.join(target))
-    };
-    match (std::fs::read_to_string(&file), heading) {
-        (Ok(text), Some(heading)) => {
-            let lines = text.lines().map(|line| line.trim_start_matches("//! "));
-            let mut headings = lines.filter(|line| line.starts_with('#'));
-            headings.any(|line| anchor(line) == heading)
-        }
-        (Ok(_), None) => true,
-        (Err(_), heading) => heading.is_none() && file.is_dir(),
-    }
-}
-
-/// What rustdoc and others call a heading.
-fn anchor(heading: &str) -> String {
-    let words = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = words.chars().filter_map(|letter| match letter {
-        ' ' => Some('-'),
-        '-' | '_' => Some(letter),
-        letter => letter.is_alphanumeric().then_some(letter),
-    });
-    kept.collect()
-}
-
-#[test]
-fn the_guides_contents_name_every_page() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../advisory-runtime/docs");
-    let contents = std::fs::read_to_string(docs.join("README.md")).expect("the contents");
-    for entry in std::fs::read_dir(docs).expect("the pages") {
-        let name = entry.expect("an entry").file_name();
-        let link = format!("]({})", name.to_string_lossy());
-        assert!(
-            name == "README.md" || contents.contains(&link),
-            "the contents do not name {}",
-            name.to_string_lossy()
-        );
     }
 }
 

@@ -1,0 +1,124 @@
+use advisory_runtime::claim::{self, Claim, OnErr};
+use advisory_runtime::{Error, Pool as _};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
+
+const PAGE: &str = include_str!("../../../../advisory-runtime/docs/claims.md");
+
+crate::guide::runs_the_page!("claims", "claims.rs");
+
+diesel::table! {
+    job (id) {
+        id -> BigInt,
+        created_at -> Timestamptz,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+        completed_at -> Nullable<Timestamptz>,
+        failed_at -> Nullable<Timestamptz>,
+        error_message -> Nullable<Text>,
+    }
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = job)]
+#[claim(order = "created_at", ttl = "5m")]
+struct Job {
+    id: i64,
+}
+
+async fn work(pool: &Pool<AsyncPgConnection>, worker: &str) -> Result<(), Error> {
+    loop {
+        // The connection goes back here, before the work begins.
+        let taken = claim::next::<Job, _>(&mut pool.connection().await?, worker).await?;
+        let Some(job) = taken else { return Ok(()) };
+        if let Err(error) = claim::run(pool, &job, OnErr::Fail, export(job.id)).await {
+            eprintln!("job {}: {error}", job.id); // and on to the next one
+        }
+    }
+}
+
+/// The third fails.
+async fn export(id: i64) -> Result<(), Error> {
+    let failed = Error::Pool("no such account".into());
+    if id == 3 { Err(failed) } else { Ok(()) }
+}
+
+diesel::table! {
+    sync_checkpoints (matrix_id, chunk_hash) {
+        matrix_id -> BigInt,
+        chunk_hash -> Text,
+        row_count -> Nullable<BigInt>,
+        last_synced_at -> Nullable<Timestamptz>,
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+    }
+}
+
+#[derive(Queryable, Selectable, Claim)]
+#[diesel(table_name = sync_checkpoints)]
+#[claim(key = (matrix_id, chunk_hash), ttl = "2m", renew = "30s")]
+struct Checkpoint {
+    matrix_id: i64,
+    chunk_hash: String,
+}
+
+async fn sync(conn: &mut AsyncPgConnection, matrix: i64, chunk: &str) -> Result<bool, Error> {
+    let Some(checkpoint) =
+        claim::by_key::<Checkpoint, _>(conn, "worker-7", (matrix, chunk)).await?
+    else {
+        return Ok(false); // Another worker syncs it.
+    };
+    let rows = read(&checkpoint).await;
+    use sync_checkpoints::{last_synced_at, row_count};
+    claim::complete_with(
+        conn,
+        &checkpoint,
+        (row_count.eq(rows), last_synced_at.eq(claim::now())),
+    )
+    .await?;
+    Ok(true)
+}
+
+async fn read(checkpoint: &Checkpoint) -> i64 {
+    checkpoint.matrix_id + i64::try_from(checkpoint.chunk_hash.len()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_share_the_jobs_of_a_table_with_the_pages_columns_and_index() {
+    let db = Database::create().await;
+    let (_, columns) = PAGE.split_once("```sql\n").unwrap();
+    let (columns, _) = columns.split_once("```").unwrap();
+    db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")
+        .await;
+    db.run(columns).await;
+    db.run(&claim::indexes::<Job>().join(";")).await;
+    db.run("INSERT INTO job (id) SELECT generate_series(1, 20)")
+        .await;
+    let pool = db.bb8(4).await;
+    let (one, other) = tokio::join!(work(&pool, "one"), work(&pool, "other"));
+    one.and(other).unwrap();
+    let completed = "SELECT count(*) FROM job WHERE completed_at IS NOT NULL";
+    assert_eq!(db.count(completed).await, 19);
+    let failed = "SELECT id FROM job WHERE error_message LIKE '%no such account%'";
+    assert_eq!(db.count(failed).await, 3);
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_claimed_and_given_back() {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE sync_checkpoints (matrix_id int8, chunk_hash text, row_count int8, last_synced_at timestamptz,
+             locked_until timestamptz, locked_by text, PRIMARY KEY (matrix_id, chunk_hash));
+         INSERT INTO sync_checkpoints VALUES (7, 'abc')",
+    )
+    .await;
+    let mut conn = db.connect().await;
+    for _ in 0..2 {
+        assert!(sync(&mut conn, 7, "abc").await.unwrap());
+    }
+    assert!(!sync(&mut conn, 8, "abc").await.unwrap());
+    assert_eq!(db.count("SELECT row_count FROM sync_checkpoints").await, 10);
+    let given_back = "SELECT count(*) FROM sync_checkpoints WHERE locked_by IS NULL AND last_synced_at IS NOT NULL";
+    assert_eq!(db.count(given_back).await, 1);
+}

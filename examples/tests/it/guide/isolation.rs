@@ -1,0 +1,47 @@
+use advisory_runtime::{Key, advisory_lock, lock_key, xact};
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+
+crate::guide::runs_the_page!("isolation", "isolation.rs");
+
+/// One snapshot for the whole body, which begins when the lock is held.
+#[advisory_lock(
+    key = "ledger:<account>",
+    name = "ledger",
+    isolation = "repeatable read"
+)]
+async fn close_month(conn: &mut AsyncPgConnection, account: i64) -> QueryResult<usize> {
+    let sum =
+        "INSERT INTO balance SELECT account, sum(amount) FROM entry WHERE account = $1 GROUP BY 1";
+    diesel::sql_query(sum)
+        .bind::<diesel::sql_types::BigInt, _>(account)
+        .execute(conn)
+        .await
+}
+
+#[tokio::test]
+async fn the_sum_is_of_all_that_was_committed_before_the_lock() {
+    let db = Database::create().await;
+    db.run(
+        "CREATE TABLE entry (account int8, amount int8); CREATE TABLE balance (account int8, sum int8);
+         INSERT INTO entry VALUES (7, 1)",
+    )
+    .await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let account = 7;
+    let key = lock_key!("ledger:<account: int>", name = "ledger");
+    let mut held = xact::begin(&mut holder, key).await.unwrap();
+    diesel::sql_query("INSERT INTO entry VALUES (7, 2)")
+        .execute(held.conn())
+        .await
+        .unwrap();
+    let closing = tokio::spawn(async move { close_month(&mut conn, account).await });
+    let Key::BigInt(key) = key else {
+        unreachable!("a pattern has a number")
+    };
+    db.until_waiting(key).await;
+    xact::finish(held, QueryResult::Ok(())).await.unwrap();
+    assert_eq!(closing.await.unwrap(), Ok(1));
+    assert_eq!(db.count("SELECT sum FROM balance").await, 3);
+}

@@ -1,0 +1,436 @@
+//! Do the links of the documents lead somewhere, on a code host and in the documentation of the crate?
+//!
+//! A page of the guide writes `[text][Error::find]`. What the label means on a code host is defined at the page's end: another page,
+//! or the file that declares the item. What it means to rustdoc is defined in `links.md`, which `guide.rs` puts before each page,
+//! because the first definition of a label counts. `GUIDE_LINKS=overwrite` writes both.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where documents are, from this crate's parent.
+const DOCUMENTS: [&str; 4] = [".", "docs", "advisory-runtime/docs", "cargo-advisory"];
+
+const GUIDE: &str = "advisory-runtime/docs";
+const SOURCES: &str = "advisory-runtime/src";
+
+/// Public modules, with names that the crate has at its root too.
+const IN_MODULES: [&str; 4] = ["blocking", "claim", "lease", "migrations"];
+
+/// Before the definitions in `links.md`: a definition that nothing refers to is a comment.
+const COMMENT: &str = "[//]: # (What the labels of links in the pages mean in the crate's documentation. A test writes it.)\n\n";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == kind) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The pages of the guide, by file name. `links.md` is none.
+fn pages() -> Vec<(String, String)> {
+    let name = |path: &Path| {
+        path.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let pages = files(&root().join(GUIDE), "md").into_iter();
+    let pages = pages.map(|path| (name(&path), read(&path)));
+    pages.filter(|(name, _)| name != "links.md").collect()
+}
+
+/// The label and the target of a line that defines one.
+fn definition(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix('[')?.split_once("]: ")
+}
+
+fn without_code(text: &str) -> String {
+    let mut is_code = false;
+    let mut prose = String::new();
+    for line in text.lines() {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        if !is_code && !is_fence {
+            prose += line;
+            prose.push('\n');
+        }
+    }
+    prose
+}
+
+/// The labels that the prose of a page refers to: of `[text][label]`, and ``[`label`]`` with its backticks.
+fn labels(page: &str) -> BTreeSet<String> {
+    let prose = without_code(page);
+    let prose: Vec<&str> = prose
+        .lines()
+        .filter(|line| definition(line).is_none())
+        .collect();
+    let prose = prose.join("\n");
+    let full = prose
+        .split("][")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(']'));
+    let mut labels: BTreeSet<String> = full.map(|(label, _)| label.to_owned()).collect();
+    for rest in prose.split("[`").skip(1) {
+        if let Some((path, rest)) = rest.split_once("`]")
+            && !path.contains('`')
+            && !rest.starts_with(['(', '['])
+        {
+            labels.insert(format!("`{path}`"));
+        }
+    }
+    labels
+}
+
+/// The label as a path from the crate's root, and the word before its `@`.
+fn path(label: &str) -> (&str, Option<&str>) {
+    let label = label.trim_matches('`');
+    match label.split_once('@') {
+        Some((kind, path)) => (path, Some(kind)),
+        None => (label, None),
+    }
+}
+
+/// What rustdoc links to.
+fn item(label: &str) -> String {
+    match path(label) {
+        (path, Some(kind)) => format!("{kind}@crate::{path}"),
+        (path, None) => format!("crate::{path}"),
+    }
+}
+
+/// What a code host links to, from the folder of the pages.
+fn file(label: &str, sources: &[(String, String)]) -> Result<String, String> {
+    let (path, _) = path(label);
+    let (path, heading) = match path.split_once('#') {
+        Some((path, heading)) => (path, format!("#{heading}")),
+        None => (path, String::new()),
+    };
+    let path = path.trim_end_matches("()");
+    if path == "guide" {
+        return Ok("README.md".to_owned());
+    }
+    if let Some(page) = path.strip_prefix("guide::") {
+        return Ok(format!("{}.md{heading}", page.replace('_', "-")));
+    }
+    let module = path.replace("::", "/") + ".rs";
+    if sources.iter().any(|(file, _)| *file == module) {
+        return Ok(format!("../src/{module}"));
+    }
+    let found = declaring(sources, path).ok_or_else(|| format!("no file declares `{path}`"))?;
+    Ok(format!("../src/{found}"))
+}
+
+/// The file that declares an item: of several the one whose name has most of the item's path.
+fn declaring<'s>(sources: &'s [(String, String)], path: &str) -> Option<&'s str> {
+    let (owner, name) = path.rsplit_once("::").unwrap_or(("", path));
+    let owners: Vec<&str> = owner.split("::").filter(|word| !word.is_empty()).collect();
+    let is_type = |word: &&str| word.starts_with(|first: char| first.is_ascii_uppercase());
+    let of_type = owners.last().copied().filter(is_type);
+    let modules: Vec<&str> = owners.into_iter().filter(|word| !is_type(word)).collect();
+    let candidates = sources.iter().filter(|(_, text)| match of_type {
+        Some(of_type) => has_member(text, of_type, name),
+        None => declares(text, name),
+    });
+    let distance = |file: &str| {
+        let words: Vec<&str> = file.trim_end_matches(".rs").split('/').collect();
+        let missing = modules
+            .iter()
+            .filter(|module| !words.contains(module))
+            .count();
+        let is_anothers = IN_MODULES.contains(&words[0]) && !modules.contains(&words[0]);
+        (missing, is_anothers, !words.contains(&name), words.len())
+    };
+    let files = candidates.map(|(file, _)| &**file);
+    files.min_by_key(|file| (distance(file), *file))
+}
+
+fn collect(folder: &Path, sources: &Path, found: &mut Vec<(String, String)>) {
+    for path in files(folder, "rs") {
+        let name = path.strip_prefix(sources).expect("a path below");
+        found.push((name.to_string_lossy().into_owned(), read(&path)));
+    }
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            collect(&path, sources, found);
+        }
+    }
+}
+
+/// Whether a line of the text declares the name publicly.
+fn declares(text: &str, name: &str) -> bool {
+    text.lines().any(|line| {
+        let Some(rest) = line.trim_start().strip_prefix("pub ") else {
+            return false;
+        };
+        let mut words = rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        let kinds = [
+            "fn", "async", "const", "struct", "enum", "trait", "mod", "static",
+        ];
+        let mut kind = words.next();
+        let mut found = words.next();
+        while kind.is_some_and(|word| kinds.contains(&word)) {
+            if found == Some(name) {
+                return true;
+            }
+            kind = found;
+            found = words.next();
+        }
+        false
+    })
+}
+
+/// Whether the text has the type with such a method or variant.
+fn has_member(text: &str, of_type: &str, name: &str) -> bool {
+    let is_variant = |line: &str| {
+        let rest = line
+            .strip_prefix("    ")
+            .and_then(|line| line.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with([',', ' ', '(']))
+    };
+    let variants = || {
+        text.split_once(&format!("pub enum {of_type} {{"))
+            .map(|(_, rest)| rest)
+    };
+    let is_impl = |line: &str| {
+        let head = line
+            .strip_prefix("impl")
+            .and_then(|line| line.split_once('{'));
+        let mut words = head
+            .map_or("", |(head, _)| head)
+            .split(|letter: char| !letter.is_alphanumeric());
+        words.any(|word| word == of_type)
+    };
+    variants().is_some_and(|rest| rest.lines().take_while(|line| *line != "}").any(is_variant))
+        || text.lines().any(is_impl) && declares(text, name)
+}
+
+#[test]
+fn every_label_of_the_guide_is_defined_for_a_code_host_and_for_rustdoc() {
+    let overwrite = std::env::var_os("GUIDE_LINKS").is_some();
+    let folder = root().join(SOURCES);
+    let mut sources = Vec::new();
+    collect(&folder, &folder, &mut sources);
+    let (mut all, mut wrong) = (BTreeSet::new(), Vec::new());
+    let mut check = |name: &str, is: &str, should: &str| {
+        if overwrite {
+            std::fs::write(root().join(GUIDE).join(name), should).expect("a page");
+        } else {
+            let is: BTreeSet<&str> = is.lines().collect();
+            let should: BTreeSet<&str> = should.lines().collect();
+            wrong.extend(
+                should
+                    .difference(&is)
+                    .map(|line| format!("{name} has not: {line}")),
+            );
+            wrong.extend(
+                is.difference(&should)
+                    .map(|line| format!("{name} has too much: {line}")),
+            );
+        }
+    };
+    for (name, page) in pages() {
+        let is_ours =
+            |line: &&str| definition(line).is_some_and(|(_, target)| !target.contains("://"));
+        let text: Vec<&str> = page.lines().filter(|line| !is_ours(line)).collect();
+        let text = text.join("\n");
+        let external: BTreeSet<&str> = text
+            .lines()
+            .filter_map(definition)
+            .map(|(label, _)| label)
+            .collect();
+        let mut definitions = Vec::new();
+        for label in labels(&page) {
+            if !external.contains(&*label) {
+                let file = file(&label, &sources).unwrap_or_else(|error| panic!("{name}: {error}"));
+                definitions.push((
+                    label.trim_matches('`').to_owned(),
+                    format!("[{label}]: {file}"),
+                ));
+                all.insert(label);
+            }
+        }
+        definitions.sort();
+        let definitions: Vec<String> = definitions.into_iter().map(|(_, line)| line).collect();
+        let should = format!("{}\n\n{}\n", text.trim_end(), definitions.join("\n"));
+        check(&name, &page, &should);
+    }
+    let mut labels: Vec<&String> = all.iter().collect();
+    labels.sort_by_key(|label| label.trim_matches('`'));
+    let lines: Vec<String> = labels
+        .iter()
+        .map(|label| format!("[{label}]: {}", item(label)))
+        .collect();
+    let links = root().join(GUIDE).join("links.md");
+    check(
+        "links.md",
+        &std::fs::read_to_string(links).unwrap_or_default(),
+        &format!("{COMMENT}{}\n", lines.join("\n")),
+    );
+    assert!(
+        wrong.is_empty(),
+        "GUIDE_LINKS=overwrite writes them:\n{}",
+        wrong.join("\n")
+    );
+    assert!(lines.len() > 150, "only {} labels were found", lines.len());
+    // A host does not tell capitals from small letters in a label.
+    let folded: BTreeSet<String> = all.iter().map(|label| label.to_lowercase()).collect();
+    assert_eq!(folded.len(), all.len());
+}
+
+/// The labels in brackets that nothing defines, and so show as brackets. `[Unreleased]` of the changelog is meant to.
+fn undefined(text: &str) -> Vec<String> {
+    let defined: Vec<&str> = text
+        .lines()
+        .filter_map(definition)
+        .map(|(label, _)| label)
+        .collect();
+    let prose: String = text.split('`').step_by(2).collect();
+    let mut undefined = Vec::new();
+    for (place, _) in prose.match_indices('[') {
+        let Some((label, behind)) = prose[place + 1..].split_once(']') else {
+            continue;
+        };
+        let is_label = label.starts_with(|first: char| first.is_ascii_alphabetic());
+        let is_second = prose[..place].ends_with(']');
+        let is_link = behind.starts_with(['(', '[', ':']) || defined.contains(&label);
+        if is_label && !is_second && !is_link {
+            undefined.push(label.to_owned());
+        }
+    }
+    undefined.retain(|label| label != "Unreleased");
+    undefined
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut looked_at = 0;
+    let mut lost = Vec::new();
+    for folder in DOCUMENTS {
+        for document in files(&root().join(folder), "md") {
+            if document.ends_with("links.md") {
+                continue;
+            }
+            let text = without_code(&read(&document));
+            let labels = undefined(&text).into_iter();
+            lost.extend(labels.map(|label| format!("{}: [{label}]", document.display())));
+            let inline = text
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split_once(')'));
+            let defined = text.lines().filter_map(definition);
+            let targets = inline
+                .map(|(target, _)| target)
+                .chain(defined.map(|(_, target)| target));
+            for target in targets.filter(|target| !target.contains("://")) {
+                looked_at += 1;
+                if !leads_somewhere(target, &document) {
+                    lost.push(format!("{}: {target}", document.display()));
+                }
+            }
+        }
+    }
+    assert!(looked_at > 400, "only {looked_at} links were found");
+    assert!(lost.is_empty(), "{}", lost.join("\n"));
+}
+
+fn leads_somewhere(target: &str, document: &Path) -> bool {
+    let (target, heading) = match target.split_once('#') {
+        Some((target, heading)) => (target, Some(heading)),
+        None => (target, None),
+    };
+    let folder = document.parent().expect("a folder around it");
+    let file = if target.is_empty() {
+        document.to_owned()
+    } else {
+        folder.join(target)
+    };
+    match heading {
+        Some(heading) => has_heading(&file, heading),
+        None => file.exists(),
+    }
+}
+
+fn has_heading(document: &Path, heading: &str) -> bool {
+    let text = std::fs::read_to_string(document).unwrap_or_default();
+    let text = without_code(&text);
+    let mut headings = text.lines().filter(|line| line.starts_with('#'));
+    headings.any(|line| anchor(line) == heading)
+}
+
+/// What rustdoc and others call a heading.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words.chars().filter_map(|letter| match letter {
+        ' ' => Some('-'),
+        '-' | '_' => Some(letter),
+        letter => letter.is_alphanumeric().then_some(letter),
+    });
+    kept.collect()
+}
+
+/// rustdoc finds the pages, and not their headings.
+#[test]
+fn links_from_the_crate_to_a_heading_of_the_guide_lead_there() {
+    let mut sources = Vec::new();
+    for package in ["advisory-runtime", "advisory-derive", "cargo-advisory"] {
+        let folder = root().join(package).join("src");
+        collect(&folder, &folder, &mut sources);
+    }
+    let mut looked_at = 0;
+    for (name, text) in &sources {
+        for rest in text.split("guide::").skip(1) {
+            let target = rest
+                .split([')', ']', '`', ' ', '\n'])
+                .next()
+                .unwrap_or_default();
+            if let Some((page, heading)) = target.split_once('#') {
+                let page = root().join(GUIDE).join(page.replace('_', "-") + ".md");
+                assert!(has_heading(&page, heading), "{name}: {target}");
+                looked_at += 1;
+            }
+        }
+    }
+    assert!(looked_at > 1, "only {looked_at} links were found");
+}
+
+#[test]
+fn the_guide_is_read_in_one_order_on_a_code_host_and_in_the_documentation() {
+    let contents = read(&root().join(GUIDE).join("README.md"));
+    let rows = contents.lines().filter_map(|line| line.strip_prefix("| ["));
+    let order: Vec<&str> = rows
+        .filter_map(|row| Some(row.split_once("][guide::")?.1.split_once("] |")?.0))
+        .collect();
+    let guide = read(&root().join(SOURCES).join("guide.rs"));
+    let declared = guide
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix("\";")?.split_once(" = \""));
+    let declared: Vec<(&str, &str)> = declared.collect();
+    assert_eq!(
+        declared.iter().map(|(page, _)| *page).collect::<Vec<_>>(),
+        order
+    );
+    assert_eq!(order.len() + 1, pages().len());
+    for (index, page) in order.iter().enumerate() {
+        let text = read(&root().join(GUIDE).join(page.replace('_', "-") + ".md"));
+        let next = order
+            .get(index + 1)
+            .map(|next| format!("Next: [{}][guide::{next}]. ", next.replace('_', " ")));
+        let end = format!("\n\n{}[All pages][guide].\n", next.unwrap_or_default());
+        assert!(text.contains(&end), "{page} ends with: {end}");
+    }
+}
