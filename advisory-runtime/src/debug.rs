@@ -57,9 +57,7 @@ impl Call {
             statements: Statements::none(),
         }
     }
-}
 
-impl Call {
     /// Warns of a body that held its lock and asked nothing.
     pub(crate) fn warn_if_idle(&self, telemetry: Option<&Telemetry>) {
         if let (Some(locks), Some(telemetry)) = (self.locks.set(), telemetry) {

@@ -98,6 +98,7 @@ pub use {
 
 use crate::Error;
 use crate::driver::{Driver, depth};
+use row::ReadRows;
 
 /// Lists the advisory locks of the connection's database, in both key spaces.
 ///
@@ -120,10 +121,7 @@ use crate::driver::{Driver, depth};
 /// See [the module](self).
 #[cfg(feature = "diesel-async")]
 pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
-    let conn = conn.pg();
-    refresh(conn).await?;
-    let rows = diesel_async::RunQueryDsl::load(diesel::sql_query(sql::LOCKS), conn).await;
-    Ok(Locks::of(rows.map_err(Error::Database)?, names))
+    read(conn.pg(), names).await
 }
 
 /// Cancels the statement that a backend runs. It has no effect on a backend that runs none, nor on session-level locks.
@@ -167,7 +165,7 @@ pub async fn cancel<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn, sql::CANCEL, backend).await
+    signal(conn.pg(), sql::cancel(backend)).await
 }
 
 /// Terminates a backend's session, and waits up to five seconds for its end: its transaction is rolled back and its locks are free.
@@ -194,27 +192,21 @@ pub async fn terminate<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn, sql::TERMINATE, backend).await
+    signal(conn.pg(), sql::terminate(backend)).await
 }
 
-#[cfg(feature = "diesel-async")]
-async fn signal<C: crate::Connection>(
-    conn: &mut C,
-    text: &str,
-    backend: &Backend,
-) -> Result<Signal, Error> {
-    use diesel::sql_types::{BigInt, Integer, Nullable};
-    let conn = conn.pg();
+async fn read<D: ReadRows>(conn: &mut D, names: &Names) -> Result<Locks, Error> {
     refresh(conn).await?;
-    let statement = diesel::sql_query(text)
-        .bind::<Integer, _>(backend.pid)
-        .bind::<Nullable<BigInt>, _>(backend.started);
-    let answers: Result<Vec<signal::Answer>, _> =
-        diesel_async::RunQueryDsl::load(statement, conn).await;
-    Ok(Signal::of(&answers.map_err(Error::Database)?))
+    let rows = conn.read_locks().await.map_err(Error::Database)?;
+    Ok(Locks::of(rows, names))
 }
 
-/// In a transaction the server shows the activity of sessions as it was when the transaction read it first.
+async fn signal<D: Driver>(conn: &mut D, statement: String) -> Result<Signal, Error> {
+    refresh(conn).await?;
+    let answer = conn.query_text(&statement).await.map_err(Error::Database)?;
+    Ok(Signal::of(answer.as_deref()))
+}
+
 async fn refresh<D: Driver>(conn: &mut D) -> Result<(), Error> {
     if matches!(depth(conn), Ok(None)) {
         return Ok(());

@@ -12,6 +12,7 @@ thread_local! {
     static BODIES: RefCell<Vec<Body>> = const { RefCell::new(Vec::new()) };
 }
 
+#[derive(Clone)]
 struct Body {
     /// Of its connection; a lease has none.
     address: Option<usize>,
@@ -21,37 +22,20 @@ struct Body {
 /// This thread is inside a body, until dropped.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Mark {
-    is_set: bool,
-}
+pub(crate) struct Mark(());
 
 pub(crate) fn mark(address: Option<usize>, locks: &Arc<LockSet>) -> Mark {
     let locks = Arc::clone(locks);
     let body = Body { address, locks };
-    // Gone while the thread ends, when nothing waits any more.
-    let is_set = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
-    Mark {
-        is_set: is_set.is_ok(),
-    }
+    // While the thread ends the list is gone, here and for the drop; nothing waits any more.
+    let _ended = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
+    Mark(())
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        if self.is_set {
-            drop(BODIES.try_with(|bodies| bodies.borrow_mut().pop()));
-        }
+        drop(BODIES.try_with(|bodies| bodies.borrow_mut().pop()));
     }
-}
-
-/// The bodies that this thread is inside of: the address of each connection, and the locks.
-fn bodies() -> Vec<(Option<usize>, Arc<LockSet>)> {
-    let all = |bodies: &RefCell<Vec<Body>>| {
-        let bodies = bodies.borrow();
-        let all = bodies.iter();
-        all.map(|body| (body.address, Arc::clone(&body.locks)))
-            .collect()
-    };
-    BODIES.try_with(all).unwrap_or_default()
 }
 
 /// The keys of a request that this task holds on another connection than the one at this address, in a mode that excludes it.
@@ -74,11 +58,12 @@ pub(crate) fn held_by_this_task(address: Option<usize>, request: &Request) -> Ve
 /// those that were left to its transaction.
 pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     let mut found: Vec<Arc<LockSet>> = Vec::new();
-    for (other, locks) in bodies() {
-        let all = match other {
-            Some(_) if other == address => Vec::new(),
+    let bodies = BODIES.try_with(|bodies| bodies.borrow().clone());
+    for body in bodies.unwrap_or_default() {
+        let all = match body.address {
+            Some(_) if body.address == address => Vec::new(),
             Some(other) => connection_locks::certain(other),
-            None => vec![locks],
+            None => vec![body.locks],
         };
         for locks in all {
             if !found.iter().any(|known| Arc::ptr_eq(known, &locks)) {

@@ -244,11 +244,10 @@ impl SiteKey {
 
     /// Whether this is a pair of which one half is fixed, and agrees with the key.
     fn has_half(&self, key: Key) -> bool {
-        let agrees = |fixed: Option<i32>, half: i32| fixed.is_none_or(|fixed| fixed == half);
         match (&self.key, key) {
             (LockedKey::IntInt(None, None), _) => false,
             (LockedKey::IntInt(a, b), Key::IntInt(first, second)) => {
-                agrees(*a, first) && agrees(*b, second)
+                a.is_none_or(|fixed| fixed == first) && b.is_none_or(|fixed| fixed == second)
             }
             _ => false,
         }
