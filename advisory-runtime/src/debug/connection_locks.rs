@@ -1,7 +1,7 @@
-//! What each connection holds: the locks whose calls run, and those that a nested call has left to the transaction around it.
+//! Which locks does each connection hold: those of running calls, and those that a nested call has left to the transaction around it?
 //!
-//! Connections are told apart by their address, since Diesel has no place for such a record. A transaction of Diesel's own has no
-//! name, so only the server knows whether it is still the one that a lock was left to: such a lock is doubtful.
+//! A connection is identified by its address, since Diesel has no place for such a record. A transaction that Diesel began has no name,
+//! so only the server knows whether it is still the one that a lock was left to: such a lock is doubtful.
 
 use super::LockSet;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static CONNECTIONS: Mutex<BTreeMap<usize, Vec<Entry>>> = Mutex::new(BTreeMap::new());
 
-/// So many connections that hold nothing but doubtful locks are remembered.
+/// Beyond this number, connections that hold only doubtful locks are forgotten.
 const MOST: usize = 1_024;
 
 #[derive(Debug)]
@@ -147,7 +147,7 @@ fn select(address: usize, is_certain: bool) -> Vec<Arc<LockSet>> {
     selected.map(|entry| Arc::clone(&entry.locks)).collect()
 }
 
-/// It does not hold these any more.
+/// Removes locks that the connection does not hold any more.
 pub(crate) fn forget(address: usize, gone: &[Arc<LockSet>]) {
     if !gone.is_empty() {
         retain(address, |entry| {

@@ -1,6 +1,6 @@
-//! Whether a call waits for a lock that its own task holds on another connection, and so for itself.
+//! Does a call wait for itself: for a lock that its own task holds on another connection?
 //!
-//! While a thread polls the body of a locked call, it knows the locks that the body runs under.
+//! A thread knows the locks of the bodies that it is polling.
 
 use super::{LockSet, connection_locks, is_on};
 use crate::driver::Driver;
@@ -14,12 +14,12 @@ thread_local! {
 
 #[derive(Clone)]
 struct Body {
-    /// Of its connection; a lease has none.
+    /// The address of its connection; a lease has none.
     address: Option<usize>,
     locks: Arc<LockSet>,
 }
 
-/// This thread is inside a body, until dropped.
+/// Until it is dropped, this thread is inside a body.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Mark(());
@@ -27,7 +27,7 @@ pub(crate) struct Mark(());
 pub(crate) fn mark(address: Option<usize>, locks: &Arc<LockSet>) -> Mark {
     let locks = Arc::clone(locks);
     let body = Body { address, locks };
-    // While the thread ends the list is gone, here and for the drop; nothing waits any more.
+    // While the thread ends there is no list, here and in the drop, and nothing waits any more.
     let _ended = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
     Mark(())
 }
@@ -54,8 +54,8 @@ pub(crate) fn held_by_this_task(address: Option<usize>, request: &Request) -> Ve
     keys
 }
 
-/// What this task holds, inside locked bodies, on connections other than the one at this address: the locks of each body, and
-/// those that were left to its transaction.
+/// The locks that this task holds inside locked bodies, on other connections than the one at this address: those of each body, and those
+/// that were left to its transaction.
 pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     let mut found: Vec<Arc<LockSet>> = Vec::new();
     let bodies = BODIES.try_with(|bodies| bodies.borrow().clone());
@@ -74,7 +74,7 @@ pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     found
 }
 
-/// Whether the call would wait without end. A wait that ends has the outcome that it has in a release build.
+/// Whether the call would wait forever. A bounded wait ends as in a release build.
 pub(super) async fn waits_forever<D: Driver>(
     conn: &mut D,
     address: usize,

@@ -25,10 +25,10 @@ const LOCK_FUNCTIONS: [&str; 8] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Comment {
-    /// The key pattern, or the rendered key where the program [shows](super::show) keys; of several keys joined by `, `. Characters
-    /// that are not printable ASCII are `?`.
+    /// The key pattern, or the rendered key if the program [shows](super::show) keys; several keys are joined by `, `. Characters
+    /// other than printable ASCII are `?`.
     pub text: String,
-    /// Whether the text goes on: the program shortens it, and the server cuts queries at `track_activity_query_size`.
+    /// Whether the text is incomplete: the program shortens it, and the server cuts queries at `track_activity_query_size`.
     pub is_cut: bool,
     /// The locks that the query asks for, as far as the server shows the query.
     keys: Vec<Key>,
@@ -45,7 +45,7 @@ pub(super) struct KeyText<'c> {
 }
 
 impl Comment {
-    /// Reads a query as the server shows it; `is_query_cut` tells whether it is as long as the server keeps any.
+    /// Reads a query as the server shows it; `is_query_cut` tells whether it has the greatest length that the server keeps.
     pub(super) fn read(query: &str, is_query_cut: bool) -> Option<Self> {
         let rest = query.strip_prefix(START)?;
         let (text, keys, is_closed) = match rest.split_once("*/") {
@@ -76,12 +76,12 @@ impl Comment {
         self.keys.contains(&key)
     }
 
-    /// Whether it does, or may: behind what the server shows of the query.
+    /// Whether the query asks for this lock, or may do so behind the part that the server shows.
     pub(super) fn may_ask_for(&self, key: Key) -> bool {
         self.is_query_cut || self.asks_for(key)
     }
 
-    /// The texts of its keys: each once, in no order that says which number is whose.
+    /// The texts of its keys, each once; their order does not tell which number belongs to which text.
     pub(super) fn key_texts(&self) -> Vec<KeyText<'_>> {
         let mut texts: Vec<&str> = if self.keys.len() == 1 && !self.is_query_cut {
             vec![&self.text]
@@ -119,8 +119,8 @@ impl KeyText<'_> {
     }
 }
 
-/// Finds the keys that statements give to `pg_advisory_lock` and its relatives, as the server's log and `pg_stat_activity` show them. A
-/// call with a parameter, such as `$1`, and one that is cut off give none.
+/// Finds the keys that statements give to `pg_advisory_lock` and its variants, in the text that the server's log and `pg_stat_activity`
+/// show. A call with a parameter, such as `$1`, or one that is cut off, yields none.
 #[must_use]
 pub fn keys_of(statements: &str) -> Vec<Key> {
     let mut keys: Vec<Key> = statements
@@ -137,7 +137,7 @@ pub fn keys_of(statements: &str) -> Vec<Key> {
     keys
 }
 
-/// What is before the bracket that closes a call.
+/// The text before the bracket that closes a call.
 fn arguments(text: &str) -> Option<&str> {
     let mut depth = 1;
     let end = text.find(|letter| {

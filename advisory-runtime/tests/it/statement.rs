@@ -44,8 +44,8 @@ fn pairs_and_several_keys_are_read_and_other_numbers_are_not() {
 fn name(statement: &str) -> Option<String> {
     let names = Names::none().of_lock(1.into(), statement, None);
     // The table of other tools has this number too.
-    let named = names.into_iter().find(|name| name.name.is_none());
-    named.map(|name| name.key)
+    let of_comment = names.into_iter().find(|name| name.name.is_none());
+    of_comment.map(|name| name.key)
 }
 
 #[test]
