@@ -32,9 +32,9 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(error) => error.fmt(f),
-            Self::Damaged(error) => write!(f, "the file is cut short or damaged: {error}"),
+            Self::Damaged(error) => write!(f, "truncated or damaged: {error}"),
             Self::NotAProgram => f.write_str(
-                "no program, library or object file (ELF, Mach-O, PE or an archive of them)",
+                "not a program, library or object file (ELF, Mach-O, PE or an archive of them)",
             ),
         }
     }

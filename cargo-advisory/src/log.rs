@@ -45,7 +45,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         source.finish(&mut take);
     }
     if waits.records == 0 {
-        let why = "no message of a PostgreSQL server in there: name its log, in the stderr format, as csvlog or as jsonlog";
+        let why = "no message of a PostgreSQL server: name its log, in the format stderr, csvlog or jsonlog";
         return Err(Failure::Input(why.to_owned()));
     }
     let text = match format {

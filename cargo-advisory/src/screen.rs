@@ -49,8 +49,9 @@ pub(crate) fn plural(count: usize, what: &str) -> String {
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
-        return fs::write(path, text)
-            .map_err(|error| Failure::file(path, format_args!("can't be written: {error}")));
+        return fs::write(path, text).map_err(|error| {
+            Failure::Input(format!("cannot write `{}`: {error}", path.display()))
+        });
     }
     is_read(text).map(drop)
 }

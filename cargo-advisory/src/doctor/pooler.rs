@@ -31,7 +31,7 @@ pub(super) enum Pooler {
     Statement,
     /// Two sessions get one exclusive lock.
     LocksKeepNobodyOut,
-    /// It was not to be found out, and why.
+    /// It cannot be determined, and why.
     Unknown(String),
 }
 
@@ -77,7 +77,7 @@ impl Link {
     }
 }
 
-/// Looks. Fails only where the database can't be reached at all.
+/// Looks. Fails only where the database cannot be reached at all.
 pub(super) async fn find(address: &str) -> Result<Pooler, Failure> {
     let first = Link::open(address).await?;
     let (_, _, now) = first.session("0").await?;
@@ -154,22 +154,22 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
     let (level, message) = match pooler {
         Pooler::None if is_named => (
             Level::Fine,
-            "none seen here, and `advisory.pooler` says that this role has one in transaction mode: session-level locks are refused",
+            "none here, but `advisory.pooler` says that this role has one in transaction mode: session-level locks are refused",
         ),
         Pooler::None => (
             Level::Fine,
-            "none seen: each connection has a session of its own, and a session-level lock keeps others out",
+            "none: each connection has its own session, and a session-level lock excludes the others",
         ),
         Pooler::Session => (
             Level::Fine,
-            "one in session mode: each connection has a session of its own while it is open",
+            "one in session mode: each connection has its own session while it is open",
         ),
         Pooler::Transaction if is_named => (
             Level::Fine,
             "one in transaction mode, and `advisory.pooler` says so: session-level locks and the stricter isolation levels are refused",
         ),
         Pooler::Transaction => {
-            let message = "one in transaction mode: two clients get the same session-level lock, and one can stay for ever";
+            let message = "one in transaction mode: two clients can get the same session-level lock, and it can stay for ever";
             return Finding::new(name, Level::Problem, message).mend(alter_role(
                 facts,
                 "\"advisory.pooler\"",
@@ -182,12 +182,12 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
                 .mend("Connect to the server itself, or set `pool_mode = transaction`.");
         }
         Pooler::LocksKeepNobodyOut => {
-            let message = "this server accepts advisory locks and does not keep others out";
+            let message = "this server accepts advisory locks but excludes nobody";
             return Finding::new(name, Level::Problem, message)
                 .mend("Use leases (`scope = \"lease\"`), which are rows.");
         }
         Pooler::Unknown(why) => {
-            return Finding::new(name, Level::Unknown, format!("not to be found out: {why}"));
+            return Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"));
         }
     };
     Finding::new(name, level, message)

@@ -44,7 +44,7 @@ pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>, Fail
     };
     if files.is_empty() {
         if io::stdin().is_terminal() {
-            let why = "no log given: name its file, or pipe it in";
+            let why = "no log: name its file, or pipe it in";
             return Err(Failure::Input(why.to_owned()));
         }
         return Ok(vec![stdin()]);

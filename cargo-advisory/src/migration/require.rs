@@ -22,7 +22,7 @@ pub(super) fn sql(matches: &ArgMatches) -> Result<String, Failure> {
         (Some(name), None) => lock_named(&inventory(matches)?, &name)?,
         (None, None) => {
             return Err(Failure::Input(
-                "no lock given: use `--lock <NAME>` or `--key <PATTERN>`".to_owned(),
+                "no lock: use `--lock <NAME>` or `--key <PATTERN>`".to_owned(),
             ));
         }
     };
@@ -86,7 +86,7 @@ fn lock_named(
     for site in &sites {
         if is_lease(site) {
             return Err(Failure::Input(format!(
-                "`{wanted}` is a lease, which no session holds: a write under it is checked by its fencing token"
+                "`{wanted}` is a lease, which no session holds: check writes by its fencing token"
             )));
         }
         let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
