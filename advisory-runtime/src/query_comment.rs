@@ -94,32 +94,3 @@ pub(crate) fn printable(text: &str) -> String {
     }
     printable
 }
-
-#[cfg(test)]
-mod tests {
-    use super::{LONGEST, push};
-
-    #[test]
-    fn a_comment_is_printable_ascii_of_bounded_length_and_ends_once() {
-        let (exact, long) = ("x".repeat(LONGEST), "x".repeat(LONGEST + 1));
-        let cut = format!("{}...", "x".repeat(LONGEST - 3));
-        for (name, text) in [
-            (
-                "<tenant_id>:<date>, room:<ids*>",
-                "<tenant_id>:<date>, room:<ids*>",
-            ),
-            ("é\0\n😀\u{7f}", "?????"),
-            ("it's \"q\" \\", "it's \"q\" \\"),
-            ("*/", "?/ "),
-            ("/*", "/?"),
-            ("**/", "*?/ "),
-            ("//**//", "//??// "),
-            (&*exact, &*exact),
-            (&*long, &*cut),
-        ] {
-            let mut sql = String::new();
-            push(&mut sql, name);
-            assert_eq!(sql, format!("/*advisory:{text}*/"));
-        }
-    }
-}

@@ -37,7 +37,7 @@ impl Recorded {
             let opened = OpenOptions::new().create(true).append(true).open(&path);
             opened
                 .inspect_err(|error| {
-                    eprintln!("{FILE}: `{}` can't be written: {error}", path.display());
+                    eprintln!("{FILE}: cannot write `{}`: {error}", path.display());
                 })
                 .ok()
         };

@@ -131,8 +131,8 @@ impl fmt::Display for LockHolder {
             #[cfg(feature = "diesel-async")]
             HeldBy::Lease(row) if row.is_kept => write!(
                 f,
-                "nobody and kept for another {:.1?}: `{}` has done its work",
-                row.remaining, row.holder
+                "nobody: `{}` has completed its work, and the key is kept for another {:.1?}",
+                row.holder, row.remaining
             ),
             #[cfg(feature = "diesel-async")]
             HeldBy::Lease(row) => write!(
