@@ -78,7 +78,7 @@ fn sites(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
     Ok(found)
 }
 
-/// Reads the records' sections; tells whether the file has sections, so that there are no records elsewhere.
+/// Reads the records' sections; returns whether the file has sections, so that there are no records elsewhere.
 fn sections(bytes: &[u8], depth: u8, found: &mut Vec<Record>) -> Result<bool, ReadError> {
     let kind = FileKind::parse(bytes).map_err(|_| ReadError::NotAProgram)?;
     match kind {

@@ -50,7 +50,7 @@ pub(crate) fn format<const N: usize>(formats: [Format; N]) -> Arg {
         .value_name("FORMAT")
         .value_parser(parser)
         .default_value(formats[0].name())
-        .help("The form of the output")
+        .help("The output format")
 }
 
 /// A switch.

@@ -16,7 +16,7 @@ use clap::{ArgMatches, Command};
 
 use crate::failure::Failure;
 
-/// One subcommand: its name, its help and arguments, and the function that runs it and tells whether it found nothing wrong.
+/// One subcommand: its name, its help and arguments, and the function that runs it and returns whether it found nothing wrong.
 struct Subcommand {
     name: &'static str,
     define: fn(Command) -> Command,
@@ -78,7 +78,7 @@ fn advisory(name: &'static str) -> Command {
         .after_help(CODES)
 }
 
-/// Runs the subcommand; tells whether it found nothing wrong.
+/// Runs the subcommand; returns whether it found nothing wrong.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let Some((name, arguments)) = matches.subcommand() else {
         return Err(Failure::Input(

@@ -15,7 +15,7 @@ use crate::{cli, screen};
 /// The environment variable that names the file to which a program records.
 const ORDER_FILE: &str = "ADVISORY_LOCK_ORDER";
 
-/// Runs `cargo advisory graph`; tells whether there is one order.
+/// Runs `cargo advisory graph`; returns whether there is one order.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let mut files = cli::paths(matches, "from");
     if files.is_empty() {

@@ -2,6 +2,7 @@
 //!
 //! `docs/json.md` documents the schema. The reader refuses a newer version and skips unknown members.
 
+use std::fs;
 use std::path::Path;
 
 use advisory_pattern::{Derivation, LockedKey, Record};
@@ -84,6 +85,12 @@ fn key(key: &Key<'_>) -> Value {
         "pair": pair,
         "key_space": key.space(),
     })
+}
+
+/// Reads a file with what [`write()`] writes.
+pub(crate) fn read_file(path: &Path) -> Result<Inventory, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| Failure::unread(path, error))?;
+    read(path, &text)
 }
 
 /// Reads what [`write()`] writes; `path` is for messages.

@@ -37,8 +37,7 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Names, Failure> {
         )));
     }
     for file in cli::paths(matches, "inventory") {
-        let text = std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
-        sites.extend(json::read(&file, &text)?.sites);
+        sites.extend(json::read_file(&file)?.sites);
     }
     Names::of(Inventory::of(sites).sites)
         .map_err(|error| Failure::Input(format!("the inventory: {error}")))

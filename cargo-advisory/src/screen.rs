@@ -56,7 +56,7 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     is_read(text).map(drop)
 }
 
-/// Writes to the standard output; tells whether it is still open for reading, unlike with `cargo advisory dump | head`.
+/// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
 pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! Have the tables that locks guard their triggers, and do these compute the locks' keys?
+//! Do guarded tables have their triggers, and do these compute the locks' keys?
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ pub(super) fn find(inventory: &Inventory, address: &str) -> Result<Vec<Finding>,
 
 async fn compare(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
-    // A lock that several functions take is told once.
+    // A lock that several functions take is reported once.
     let mut seen = BTreeSet::new();
     for site in &inventory.sites {
         let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::facts::Facts;
 use super::{Finding, Level, RELOAD, alter_role, alter_system};
-use crate::duration::exact;
+use crate::duration::{exact, short};
 
 /// A client that is gone without a word should be noticed within this time.
 const LONGEST_SILENCE: Duration = Duration::from_secs(300);
@@ -177,7 +177,7 @@ fn keepalives(facts: &Facts) -> Finding {
     let count = u32::try_from(facts.number("tcp_keepalives_count")).unwrap_or(u32::MAX);
     let probes = facts.time("tcp_keepalives_interval").saturating_mul(count);
     let silence = facts.time("tcp_keepalives_idle").saturating_add(probes);
-    let time = exact(silence);
+    let time = short(silence);
     if silence <= LONGEST_SILENCE {
         let message = format!(
             "{time}: a client whose machine is gone loses its session, and its locks, after that"

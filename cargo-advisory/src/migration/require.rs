@@ -52,8 +52,7 @@ fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
     }
     let mut sites = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
-        sites.extend(json::read(&file, &text)?.sites);
+        sites.extend(json::read_file(&file)?.sites);
     }
     Ok(Inventory::of(sites))
 }

@@ -1,11 +1,11 @@
-//! Does a file that is no good give a message with its name, and exit code 2?
+//! Does an unusable file give a message with its name, and exit code 2?
 
 use crate::programs::{Said, advisory, booking_service, bytes, file, inventory, run, shop};
 
 fn refused(said: &Said, name: &str, why: &str) {
     assert_eq!(said.code, Some(2), "{said:?}");
     assert_eq!(said.out, "");
-    assert!(said.err.starts_with("error: `"), "{}", said.err);
+    assert!(said.err.starts_with("error: "), "{}", said.err);
     assert!(said.err.contains(name), "{name}: {}", said.err);
     assert!(said.err.contains(why), "{why}: {}", said.err);
     assert_eq!(said.err.lines().count(), 1, "{}", said.err);

@@ -24,7 +24,7 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
         "holds 5 (xact or session)",
         &format!("{awaits} has waited for it for "),
         "is rolled back",
-        "give `--yes`",
+        "write `--yes`",
     ] {
         assert!(asked.err.contains(word), "{word}: {}", asked.err);
     }
