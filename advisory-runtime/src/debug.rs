@@ -1,7 +1,7 @@
-//! Checks for programming errors, in debug builds: tests find them there, and a release build does not pay for them.
+//! Checks for programming errors. They run in debug builds, where tests find the errors; a release build does not pay for them.
 //!
-//! A check adds messages of its own and leaves those of the lock as they are, so that a debug build sends what a release build sends.
-//! Where the environment has `ADVISORY_DEBUG_CHECKS=off`, a debug build behaves as a release build does.
+//! A check sends messages of its own and does not change those of the lock, so a debug build sends what a release build sends. With
+//! `ADVISORY_DEBUG_CHECKS=off` in the environment, a debug build behaves as a release build.
 
 pub(crate) mod connection_locks;
 pub(crate) mod idle;
@@ -30,7 +30,7 @@ pub(crate) fn is_on() -> bool {
     cfg!(debug_assertions) && *IS_ON
 }
 
-/// What the checks know of one call. Empty in a release build.
+/// The state of the checks for one call. Empty in a release build.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
     /// Marks the call's transaction on the server; a number that no other transaction of the session has.
@@ -57,10 +57,8 @@ impl Call {
             statements: Statements::none(),
         }
     }
-}
 
-impl Call {
-    /// Warns of a body that held its lock and asked nothing.
+    /// Warns if the body held its lock for long without a statement.
     pub(crate) fn warn_if_idle(&self, telemetry: Option<&Telemetry>) {
         if let (Some(locks), Some(telemetry)) = (self.locks.set(), telemetry) {
             self.statements.warn_if_idle(locks, telemetry);
@@ -68,7 +66,7 @@ impl Call {
     }
 }
 
-/// Before a lock is asked for on the connection at this address, outside of a transaction or inside one of depth `outer`.
+/// Runs before a lock is asked for on the connection at this address, outside of a transaction or inside one of depth `outer`.
 pub(crate) async fn before_begin<D: Driver>(
     conn: &mut D,
     call: &Call,
@@ -89,7 +87,7 @@ pub(crate) async fn before_begin<D: Driver>(
             Some(Marker::Standby) => return Err(Error::Standby { lock }),
             Some(Marker::PooledSession) => return Err(Error::PooledSession { lock }),
             Some(Marker::ForeignTransaction) => return Err(Error::ForeignTransaction { lock }),
-            // The lock's own message meets the same.
+            // The lock's own message fails for the same reason.
             _ => {}
         }
     }
@@ -110,7 +108,7 @@ async fn note_order<D: Driver>(
 ) {
     let mut left = connection_locks::doubtful(address);
     if !left.is_empty() {
-        // Without a transaction nothing is left; and what a test's transaction keeps, the program would not.
+        // Without a transaction nothing is left. A test's transaction keeps locks that the program's would not.
         let may_be = outer.is_some() && matches!(depth(conn), Ok(Some(_))) && conn.is_broken();
         let (held, gone) = if may_be {
             Box::pin(still_held(conn, left)).await
@@ -137,7 +135,7 @@ async fn still_held<D: Driver>(
         .map(|locks| (locks.keys().collect(), locks.mode))
         .collect();
     let answer = conn.query_text(&sql::probe::held_here(&locks)).await;
-    // A letter each. Where the transaction has failed there is no answer, and no lock to come either.
+    // One letter each. If the transaction has failed there is no answer, and the call cannot get its lock either.
     let answer = answer.ok().flatten().unwrap_or_default();
     let mut letters = answer.chars();
     doubtful

@@ -1,7 +1,7 @@
 //! Live locks by name: who holds one, who waits, and who blocks whom.
 //!
-//! `pg_locks` shows numbers. This module gives them the names of the program's lock sites, each with a [`Certainty`]: certain where
-//! the number is fixed or its key is known, else from the comment that a locked call writes in front of its query.
+//! `pg_locks` shows numbers. This module adds the names of the program's lock sites, each with a [`Certainty`]: certain if the number
+//! is fixed or its key is known, else from the comment that a locked call writes in front of its query.
 //!
 //! ```
 //! # #[cfg(feature = "diesel-async")]
@@ -21,50 +21,47 @@
 //! # }
 //! ```
 //!
-//! `cargo advisory locks` shows the same on a terminal, and `docs/stuck-locks.md` in the repository says what to do about a lock that
-//! is stuck.
+//! `cargo advisory locks` shows the same on a terminal, and `docs/stuck-locks.md` in the repository says how to end a lock that is
+//! stuck.
 //!
-//! # What may be seen
+//! # What a role sees
 //!
 //! Every role sees the locks, process ids, users, application names and waits of all sessions. The queries of other roles' sessions,
-//! their states, ages and clients are visible to members of `pg_monitor`, or of `pg_read_all_stats`, which `pg_monitor` contains. For
-//! other roles they are [`Activity::Hidden`], and names then come only from fixed numbers, from keys that the caller knows
-//! ([`Names::with_key`]) and from the queries of their own role. Nothing here needs more privileges, except [`cancel`] and
-//! [`terminate`].
+//! with their states, ages and clients, are visible to members of `pg_monitor`, or of `pg_read_all_stats`, which `pg_monitor` contains.
+//! To other roles they are [`Activity::Hidden`]; names then come only from fixed numbers, from keys that the caller knows
+//! ([`Names::with_key`]), and from the queries of their own role. Only [`cancel`] and [`terminate`] need more privileges.
 //!
-//! # How a lock has its name
+//! # How a lock gets its name
 //!
-//! A locked call sends its lock in one message, which begins with a comment:
+//! The message with which a locked call asks for its lock begins with a comment:
 //!
 //! ```sql
 //! /*advisory:booking:<tenant_id>:<day>*/;SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;
 //! SELECT pg_catalog.pg_advisory_xact_lock(-4814109257161839213);BEGIN
 //! ```
 //!
-//! PostgreSQL shows that message in `pg_stat_activity.query` while the call waits, and until the body runs its first statement. The
-//! comment names the lock, and the message has its number. So a lock has a name if
+//! PostgreSQL shows this message in `pg_stat_activity.query` while the call waits, and until the body runs its first statement. The
+//! comment is the lock's name, and the number says which lock. So a lock has a name if
 //!
-//! - its number is fixed, as that of a pattern without placeholders or of `key = 42`, or its key was given to [`Names::with_key`];
-//! - somebody waits for it, or has just tried to get it: that query names it, and the holder holds the same lock;
-//! - the last query of its holder is still the one that took it.
+//! - its number is fixed, as for a pattern without placeholders and for `key = 42`, or its key was given to [`Names::with_key`];
+//! - somebody waits for it, or has just tried to get it: the holder holds the same lock;
+//! - the last query of its holder is still the one that acquired it.
 //!
-//! A lock whose body runs statements, and for which nobody waits, has only its number. The server keeps the first
-//! `track_activity_query_size` bytes of a query, 1,024 unless it is set; of a call with many keys that may be too few for all of the
-//! numbers. It keeps none while `track_activities` is off.
+//! A lock for which nobody waits, and whose body has run statements, has only its number. The server keeps the first
+//! `track_activity_query_size` bytes of a query, by default 1,024, which can be too few for the numbers of a call with many keys. It
+//! keeps none if `track_activities` is off. A call that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server: it
+//! is among the tries, not among the waiters.
 //!
-//! A pattern is part of the program, but a rendered key can contain personal data, and queries are also written to the server's log.
-//! So the comment has the pattern, unless [`show`] says [`Shown::Key`] or [`Shown::Nothing`]. A lock that is a plain number has no
-//! comment. Any program can name its locks in this way.
-//!
-//! A call that polls ([`Request::poll`](crate::Request::poll)) does not wait at the server. So it is not among the waiters, and gives
-//! the lock no name.
+//! The comment has the pattern, not the rendered key, which can contain personal data: queries are also written to the server's log.
+//! [`show`] changes that, with [`Shown::Key`] or [`Shown::Nothing`]. A lock that is a plain number has no comment. Any program can name
+//! its locks in this way.
 //!
 //! # What it costs
 //!
-//! One statement, two round trips; 30 ms of the server for 5,000 locks and 40 waiters. It takes no lock of its own. For a moment it
-//! blocks all sessions that acquire or release a lock, as each read of `pg_locks` does: run it every second, not every millisecond.
+//! One statement, two round trips; 30 ms of the server for 5,000 locks and 40 waiters. It takes no lock of its own. Like each read of
+//! `pg_locks`, it blocks for a moment all sessions that acquire or release a lock: run it every second, not every millisecond.
 //!
-//! Blocking twins are in [`blocking::monitor`](crate::blocking::monitor).
+//! The same functions for blocking connections are in [`blocking::monitor`](crate::blocking::monitor).
 
 mod backend;
 #[cfg(feature = "postgres")]
@@ -98,6 +95,7 @@ pub use {
 
 use crate::Error;
 use crate::driver::{Driver, depth};
+use row::ReadRows;
 
 /// Lists the advisory locks of the connection's database, in both key spaces.
 ///
@@ -109,7 +107,7 @@ use crate::driver::{Driver, depth};
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. What the role may not see is no error, but [`Activity::Hidden`].
+/// [`Error::Database`]. What the role may not see is not an error, but [`Activity::Hidden`].
 ///
 /// # Cancel safety
 ///
@@ -120,13 +118,10 @@ use crate::driver::{Driver, depth};
 /// See [the module](self).
 #[cfg(feature = "diesel-async")]
 pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
-    let conn = conn.pg();
-    refresh(conn).await?;
-    let rows = diesel_async::RunQueryDsl::load(diesel::sql_query(sql::LOCKS), conn).await;
-    Ok(Locks::of(rows.map_err(Error::Database)?, names))
+    read(conn.pg(), names).await
 }
 
-/// Cancels the statement that a backend runs. It has no effect on a backend that runs none, nor on session-level locks.
+/// Cancels the statement that a backend runs. An idle backend, and session-level locks, are not affected.
 ///
 /// A later backend with the same process id is left alone.
 ///
@@ -136,7 +131,7 @@ pub async fn locks<C: crate::Connection>(conn: &mut C, names: &Names) -> Result<
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. A missing privilege is no error, but [`Signal::Refused`].
+/// [`Error::Database`]. A missing privilege is not an error, but [`Signal::Refused`].
 ///
 /// # Cancel safety
 ///
@@ -167,10 +162,10 @@ pub async fn cancel<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn, sql::CANCEL, backend).await
+    signal(conn.pg(), sql::cancel(backend)).await
 }
 
-/// Terminates a backend's session, and waits up to five seconds for its end: its transaction is rolled back and its locks are free.
+/// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits for the end for up to five seconds.
 ///
 /// A later backend with the same process id is left alone.
 ///
@@ -180,7 +175,7 @@ pub async fn cancel<C: crate::Connection>(
 ///
 /// # Errors
 ///
-/// [`Error::Database`]. A missing privilege is no error, but [`Signal::Refused`].
+/// [`Error::Database`]. A missing privilege is not an error, but [`Signal::Refused`].
 ///
 /// # Cancel safety
 ///
@@ -194,27 +189,21 @@ pub async fn terminate<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn, sql::TERMINATE, backend).await
+    signal(conn.pg(), sql::terminate(backend)).await
 }
 
-#[cfg(feature = "diesel-async")]
-async fn signal<C: crate::Connection>(
-    conn: &mut C,
-    text: &str,
-    backend: &Backend,
-) -> Result<Signal, Error> {
-    use diesel::sql_types::{BigInt, Integer, Nullable};
-    let conn = conn.pg();
+async fn read<D: ReadRows>(conn: &mut D, names: &Names) -> Result<Locks, Error> {
     refresh(conn).await?;
-    let statement = diesel::sql_query(text)
-        .bind::<Integer, _>(backend.pid)
-        .bind::<Nullable<BigInt>, _>(backend.started);
-    let answers: Result<Vec<signal::Answer>, _> =
-        diesel_async::RunQueryDsl::load(statement, conn).await;
-    Ok(Signal::of(&answers.map_err(Error::Database)?))
+    let rows = conn.read_locks().await.map_err(Error::Database)?;
+    Ok(Locks::of(rows, names))
 }
 
-/// In a transaction the server shows the activity of sessions as it was when the transaction read it first.
+async fn signal<D: Driver>(conn: &mut D, statement: String) -> Result<Signal, Error> {
+    refresh(conn).await?;
+    let answer = conn.query_text(&statement).await.map_err(Error::Database)?;
+    Ok(Signal::of(answer.as_deref()))
+}
+
 async fn refresh<D: Driver>(conn: &mut D) -> Result<(), Error> {
     if matches!(depth(conn), Ok(None)) {
         return Ok(());

@@ -8,7 +8,7 @@ use crate::key::rendered;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a lock shows of itself in the comment in front of its message.
+/// What the comment in front of a lock's message shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shown {
     /// Nothing: there is no comment.
@@ -16,34 +16,26 @@ pub enum Shown {
     /// The key pattern, which is the same for all its keys.
     #[default]
     Pattern,
-    /// The rendered key. It can be personal data, such as an address, and whoever sees the queries of a server or its log sees it.
+    /// The rendered key. Everyone who sees the server's queries or its log sees it too, and it can be personal data.
     Key,
 }
 
 static SHOWN: AtomicU8 = AtomicU8::new(1);
 
-/// Says what the locks of this process show from now on; the default is the key pattern.
+/// Sets what the locks of this process show from now on; the default is the key pattern.
 pub fn show(shown: Shown) {
-    let number = match shown {
-        Shown::Nothing => 0,
-        Shown::Pattern => 1,
-        Shown::Key => 2,
-    };
     rendered::keep(shown == Shown::Key);
-    SHOWN.store(number, Ordering::Relaxed);
+    SHOWN.store(shown as u8, Ordering::Relaxed);
 }
 
-/// What they show now.
+/// Returns what they show now.
 #[must_use]
 pub fn shown() -> Shown {
-    match SHOWN.load(Ordering::Relaxed) {
-        0 => Shown::Nothing,
-        1 => Shown::Pattern,
-        _ => Shown::Key,
-    }
+    let all = [Shown::Nothing, Shown::Pattern, Shown::Key];
+    all[usize::from(SHOWN.load(Ordering::Relaxed))]
 }
 
-/// What a request for these keys shows.
+/// The text that a request for these keys shows.
 pub(crate) fn name(pattern: &'static str, keys: &[Key]) -> Option<Cow<'static, str>> {
     let pattern: Option<Cow<'static, str>> = (!pattern.is_empty()).then_some(pattern.into());
     match shown() {
@@ -53,10 +45,10 @@ pub(crate) fn name(pattern: &'static str, keys: &[Key]) -> Option<Cow<'static, s
     }
 }
 
-/// What the comment begins with.
+/// The beginning of the comment.
 pub(crate) const START: &str = "/*advisory:";
 
-/// The server cuts what it shows of a query, by default at 1,024 bytes; the keys behind the comment are to be seen too.
+/// The server shows 1,024 bytes of a query by default, and the keys behind the comment must be among them.
 pub(crate) const LONGEST: usize = 200;
 
 /// The end of a text that is longer.
@@ -86,8 +78,8 @@ pub(crate) fn push(sql: &mut String, name: &str) {
 
 /// A text as the comment shows it.
 ///
-/// Only printable ASCII goes into it, since a server of another encoding refuses a message with a letter that it does not have; and
-/// no `*` beside a `/`, so that nothing in the text ends the comment or begins another. Everything else is a `?`.
+/// It is printable ASCII, because a server with another encoding refuses a message with a letter that the encoding lacks. A `*` beside a
+/// `/` would end the comment or begin another. Each of these becomes a `?`.
 pub(crate) fn printable(text: &str) -> String {
     let mut letters = text.chars().peekable();
     let (mut printable, mut before) = (String::with_capacity(text.len()), ':');
@@ -101,63 +93,4 @@ pub(crate) fn printable(text: &str) -> String {
         printable.push(before);
     }
     printable
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{LONGEST, push};
-
-    fn comment(name: &str) -> String {
-        let mut sql = String::new();
-        push(&mut sql, name);
-        sql
-    }
-
-    #[test]
-    fn a_pattern_is_shown_as_it_is() {
-        assert_eq!(
-            comment("<tenant_id>:<date>, room:<ids*>"),
-            "/*advisory:<tenant_id>:<date>, room:<ids*>*/"
-        );
-    }
-
-    #[test]
-    fn nothing_ends_the_comment_or_begins_another() {
-        for name in [
-            "*/",
-            "/*",
-            "/",
-            "*",
-            "a*/;DROP TABLE b;--",
-            "//**//",
-            "/*/",
-            "**/",
-            "*/*",
-        ] {
-            let comment = comment(name);
-            let inside = comment
-                .strip_prefix("/*advisory:")
-                .and_then(|rest| rest.strip_suffix("*/"))
-                .unwrap();
-            assert!(
-                !inside.contains("*/") && !inside.contains("/*"),
-                "{comment}"
-            );
-            assert!(!inside.ends_with('/'), "{comment}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_printable_ascii_is_a_question_mark() {
-        assert_eq!(comment("é\0\n😀\u{7f}"), "/*advisory:?????*/");
-        assert_eq!(comment("it's \"q\" \\"), "/*advisory:it's \"q\" \\*/");
-    }
-
-    #[test]
-    fn a_long_text_is_cut() {
-        let exact = "x".repeat(LONGEST);
-        assert_eq!(comment(&exact), format!("/*advisory:{exact}*/"));
-        let cut = comment(&"x".repeat(LONGEST + 1));
-        assert_eq!(cut, format!("/*advisory:{}...*/", "x".repeat(LONGEST - 3)));
-    }
 }

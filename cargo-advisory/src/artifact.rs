@@ -32,9 +32,9 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(error) => error.fmt(f),
-            Self::Damaged(error) => write!(f, "the file is cut short or damaged: {error}"),
+            Self::Damaged(error) => write!(f, "truncated or damaged: {error}"),
             Self::NotAProgram => f.write_str(
-                "no program, library or object file (ELF, Mach-O, PE or an archive of them)",
+                "not a program, library or object file (ELF, Mach-O, PE or an archive of them)",
             ),
         }
     }
@@ -78,7 +78,7 @@ fn sites(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
     Ok(found)
 }
 
-/// Reads the records' sections; tells whether the file has sections, so that there are no records elsewhere.
+/// Reads the records' sections; returns whether the file has sections, so that there are no records elsewhere.
 fn sections(bytes: &[u8], depth: u8, found: &mut Vec<Record>) -> Result<bool, ReadError> {
     let kind = FileKind::parse(bytes).map_err(|_| ReadError::NotAProgram)?;
     match kind {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::inventory::Inventory;
 use crate::{cargo, cli, finding, json, screen, selection};
 
-/// Runs `cargo advisory build`; tells whether no two locks can collide.
+/// Runs `cargo advisory build`; returns whether no two locks can collide.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let files = cargo::build(&selection::flags(matches))?;
     for file in files.iter().filter(|file| is_final(file)) {

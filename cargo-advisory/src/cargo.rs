@@ -18,7 +18,7 @@ pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
         .args(flags)
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| Failure::Input(format!("can't run cargo: {error}")))?;
+        .map_err(|error| Failure::Input(format!("cannot run cargo: {error}")))?;
     if !output.status.success() {
         let code = output
             .status
@@ -34,7 +34,7 @@ pub(crate) fn build(flags: &[String]) -> Result<Vec<PathBuf>, Failure> {
     files.sort();
     files.dedup();
     if files.is_empty() {
-        let why = "`cargo build` names no program or library for this selection";
+        let why = "`cargo build` makes no program or library for this selection";
         return Err(Failure::Input(why.to_owned()));
     }
     Ok(files)

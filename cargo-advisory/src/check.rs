@@ -5,30 +5,26 @@ mod guards;
 mod key_changes;
 mod registry;
 
-use std::fs;
-use std::path::Path;
-
 use clap::ArgMatches;
 
 use crate::failure::Failure;
-use crate::inventory::Inventory;
 use crate::{cli, finding, json, screen, selection};
 
-/// Runs `cargo advisory check`; tells whether nothing was found.
+/// Runs `cargo advisory check`; returns whether nothing was found.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let inventory = selection::inventory(matches)?;
     let mut findings = collisions::within(&inventory)?;
     for file in cli::paths(matches, "with") {
         findings.extend(collisions::between(
             &inventory,
-            &read_inventory(&file)?,
+            &json::read_file(&file)?,
             &file,
         )?);
     }
     if let Some(file) = cli::path(matches, "against") {
         let allowed = matches.get_many::<String>("allow-key-change");
         let allowed: Vec<String> = allowed.into_iter().flatten().cloned().collect();
-        let old = read_inventory(file)?;
+        let old = json::read_file(file)?;
         findings.extend(key_changes::find(&inventory, &old, file, &allowed));
     }
     for file in cli::paths(matches, "registry") {
@@ -41,10 +37,4 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let text = finding::write(&findings, &inventory.summary(), cli::format_of(matches));
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &text)?;
     Ok(findings.is_empty())
-}
-
-/// Reads the inventory of another program, or of another release, from JSON.
-fn read_inventory(file: &Path) -> Result<Inventory, Failure> {
-    let text = fs::read_to_string(file).map_err(|error| Failure::unread(file, error))?;
-    json::read(file, &text)
 }

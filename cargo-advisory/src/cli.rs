@@ -50,7 +50,7 @@ pub(crate) fn format<const N: usize>(formats: [Format; N]) -> Arg {
         .value_name("FORMAT")
         .value_parser(parser)
         .default_value(formats[0].name())
-        .help("How the answer is written")
+        .help("The output format")
 }
 
 /// A switch.
@@ -66,7 +66,7 @@ pub(crate) fn database_url() -> Arg {
     Arg::new("database-url")
         .long("database-url")
         .value_name("URL")
-        .help("The database; else `DATABASE_URL`, of the environment or a `.env`")
+        .help("The database [default: `DATABASE_URL` from the environment or a `.env`]")
 }
 
 /// A duration.
@@ -82,7 +82,7 @@ pub(crate) fn lease_table() -> Arg {
     Arg::new("lease-table")
         .long("lease-table")
         .value_name("TABLE")
-        .help("The table of leases [default: public.advisory_lease, if there is one]")
+        .help("The lease table [default: public.advisory_lease, if it exists]")
 }
 
 pub(crate) fn output() -> Arg {
@@ -92,7 +92,7 @@ pub(crate) fn output() -> Arg {
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .value_hint(ValueHint::FilePath)
-        .help("Writes the answer to a file")
+        .help("Writes to a file instead of the standard output")
 }
 
 pub(crate) fn key_count() -> Arg {
@@ -101,7 +101,7 @@ pub(crate) fn key_count() -> Arg {
         .value_name("NUMBER")
         .value_parser(value_parser!(u64))
         .default_value("1000")
-        .help("The registry document gives the odds of a collision for so many keys")
+        .help("For how many keys the registry document gives the odds of a collision")
 }
 
 /// Gives the format that was asked for.

@@ -16,7 +16,7 @@ use clap::{ArgMatches, Command};
 
 use crate::failure::Failure;
 
-/// One subcommand: its name, its help and arguments, and the function that runs it and tells whether it found nothing wrong.
+/// One subcommand: its name, its help and arguments, and the function that runs it and returns whether it found nothing wrong.
 struct Subcommand {
     name: &'static str,
     define: fn(Command) -> Command,
@@ -47,9 +47,9 @@ const fn subcommand(
 const CODES: &str = "\
 Exit codes:
     0  nothing was found
-    1  a check found something, or locks have more than one order; `locks --older-than` found one;
+    1  `check` found something; `graph` found several orders; `locks --older-than` found a lock;
        `cancel` or `terminate` did nothing; `doctor` found a problem
-    2  wrong use, a file that can't be read, or a database that can't be reached
+    2  wrong use, a file that cannot be read, or a database that cannot be reached
   101  `cargo build` failed";
 
 /// Describes the whole command line, as cargo calls it.
@@ -70,7 +70,7 @@ pub(crate) fn command() -> Command {
 /// Describes the part of the command line after `cargo`. Shells complete it under the name `cargo-advisory`.
 fn advisory(name: &'static str) -> Command {
     Command::new(name)
-        .about("Lists and checks the advisory locks of a program, out of its artifacts, and shows who holds them now")
+        .about("Lists and checks the advisory locks of a program, and shows who holds them")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -78,10 +78,12 @@ fn advisory(name: &'static str) -> Command {
         .after_help(CODES)
 }
 
-/// Runs the subcommand; tells whether it found nothing wrong.
+/// Runs the subcommand; returns whether it found nothing wrong.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let Some((name, arguments)) = matches.subcommand() else {
-        return Err(Failure::Input("a subcommand is missing".to_owned()));
+        return Err(Failure::Input(
+            "no subcommand: write `cargo advisory help`".to_owned(),
+        ));
     };
     let known = SUBCOMMANDS.iter().find(|known| known.name == name);
     let unknown = || Failure::Input(format!("unknown subcommand `{name}`"));

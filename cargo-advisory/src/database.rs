@@ -22,7 +22,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Input(format!("can't start: {error}")))?
+        .map_err(|error| Failure::Input(format!("cannot start: {error}")))?
         .block_on(work)
 }
 

@@ -1,4 +1,4 @@
-//! What do the settings of a server and a role mean for locks, and which statement mends what is not right?
+//! What do the settings of a server and a role mean for locks, and which statement corrects them?
 //!
 //! `facts` asks the server, `timeouts`, `server`, `pooler` and `access` judge, and `report` writes it. Everything is asked in the simple
 //! protocol, so that it works behind every pooler.
@@ -32,7 +32,7 @@ struct Finding {
     name: &'static str,
     level: Level,
     message: String,
-    /// The statements that mend it, or the command.
+    /// The statements that correct it, or the command.
     mend: Vec<String>,
 }
 

@@ -17,9 +17,9 @@ impl Failure {
         Self::Input(format!("`{}`: {why}", path.display()))
     }
 
-    /// Says that a file can't be read.
+    /// Says that a file cannot be read.
     pub(crate) fn unread(path: &std::path::Path, error: impl fmt::Display) -> Self {
-        Self::file(path, format_args!("can't be read: {error}"))
+        Self::Input(format!("cannot read `{}`: {error}", path.display()))
     }
 
     pub(crate) const fn code(&self) -> u8 {
@@ -34,7 +34,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Input(message) => f.write_str(message),
-            Self::Cargo(_) => f.write_str("`cargo build` failed, so there is nothing to read"),
+            Self::Cargo(_) => f.write_str("`cargo build` failed"),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{cli, screen};
 /// The environment variable that names the file to which a program records.
 const ORDER_FILE: &str = "ADVISORY_LOCK_ORDER";
 
-/// Runs `cargo advisory graph`; tells whether there is one order.
+/// Runs `cargo advisory graph`; returns whether there is one order.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let mut files = cli::paths(matches, "from");
     if files.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     }
     if files.is_empty() {
         return Err(Failure::Input(format!(
-            "no record to read: run `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test`, then `cargo advisory graph --from \
+            "no record: run `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test`, then `cargo advisory graph --from \
              target/lock-order`"
         )));
     }
@@ -35,7 +35,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
             let Some(edge) = Edge::decode(line) else {
                 let at = at + 1;
                 let why = format!(
-                    "line {at} is no edge that this version can read: name the file that `{ORDER_FILE}` named"
+                    "line {at} is not a recorded edge: name the file that `{ORDER_FILE}` named"
                 );
                 return Err(Failure::file(&file, why));
             };
@@ -175,5 +175,5 @@ fn escaped(text: &str) -> String {
     letters.collect()
 }
 
-const LEGEND: &str = "An arrow: the lock at its tail was held while the one at its head was asked for. Red ones go round: a deadlock \
-     that can happen.";
+const LEGEND: &str = "An arrow goes from a lock that was held to the one that was asked for. Red arrows form a cycle: a deadlock that \
+     can happen.";

@@ -84,7 +84,7 @@ impl Guard {
                     names => names.join(", "),
                 };
                 return Err(format!(
-                    "`--column {name}=…` names no placeholder of the key: it has {names}"
+                    "`--column {name}=…`: the key has no such placeholder; it has {names}"
                 ));
             }
             let is_unfit = |word: &str| expression.contains(word);

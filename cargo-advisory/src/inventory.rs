@@ -7,6 +7,7 @@ use advisory_pattern::{Derivation, KeySpace, LockedKey, Record, decode_key};
 
 use crate::artifact;
 use crate::failure::Failure;
+use crate::screen::plural;
 
 /// The lock sites of one or more artifacts, by crate and place.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,16 +43,11 @@ impl Inventory {
             .iter()
             .map(|((name, version), sites)| format!("{name} {version} ({sites})"))
             .collect();
-        let counted = |count: usize, what: &str| match count {
-            1 => format!("1 {what}"),
-            _ => format!("{count} {what}s"),
-        };
-        let sites = counted(self.sites.len(), "lock site");
+        let sites = plural(self.sites.len(), "lock site");
         if self.sites.is_empty() {
-            return "no lock sites (a crate that nothing names in the source is not linked)"
-                .to_owned();
+            return "no lock sites (a crate that the source never names is not linked)".to_owned();
         }
-        let crates = counted(crates.len(), "crate");
+        let crates = plural(crates.len(), "crate");
         format!("{sites} in {crates}: {}", counts.join(", "))
     }
 }

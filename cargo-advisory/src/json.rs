@@ -1,7 +1,8 @@
 //! How is an inventory written as JSON, and read from it?
 //!
-//! This crate's README documents the schema. The reader refuses a newer version and skips unknown members.
+//! `docs/json.md` documents the schema. The reader refuses a newer version and skips unknown members.
 
+use std::fs;
 use std::path::Path;
 
 use advisory_pattern::{Derivation, LockedKey, Record};
@@ -86,29 +87,37 @@ fn key(key: &Key<'_>) -> Value {
     })
 }
 
+/// Reads a file with what [`write()`] writes.
+pub(crate) fn read_file(path: &Path) -> Result<Inventory, Failure> {
+    let text = fs::read_to_string(path).map_err(|error| Failure::unread(path, error))?;
+    read(path, &text)
+}
+
 /// Reads what [`write()`] writes; `path` is for messages.
 pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
     let wrong = |why: String| Failure::file(path, why);
     let value: Value = serde_json::from_str(text).map_err(|error| {
         wrong(format!(
-            "not an inventory in JSON, as `cargo advisory dump --format json` writes it: {error}"
+            "not an inventory of `cargo advisory dump --format json`: {error}"
         ))
     })?;
     match value["version"].as_u64() {
         Some(version) if version <= VERSION => {}
         Some(version) => {
             return Err(wrong(format!(
-                "the inventory has version {version}, and this command knows up to {VERSION}: update it"
+                "the inventory has version {version}, and this command reads up to {VERSION}: update `cargo-advisory`"
             )));
         }
         None => {
             return Err(wrong(
-                "not an inventory: `version` is no whole number".to_owned(),
+                "not an inventory: `version` is not a number".to_owned(),
             ));
         }
     }
     let Some(sites) = value["sites"].as_array() else {
-        return Err(wrong("not an inventory: `sites` is no array".to_owned()));
+        return Err(wrong(
+            "not an inventory: `sites` is not an array".to_owned(),
+        ));
     };
     let sites: Result<Vec<Record>, Failure> = sites
         .iter()
@@ -124,7 +133,7 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Inventory, Failure> {
 }
 
 fn record(value: &Value) -> Result<Record, String> {
-    let site = value.as_object().ok_or("no object")?;
+    let site = value.as_object().ok_or("not an object")?;
     let line = match site.get("line") {
         None | Some(Value::Null) => Some(0),
         Some(line) => line.as_u64().and_then(|line| u32::try_from(line).ok()),
@@ -148,7 +157,7 @@ fn record(value: &Value) -> Result<Record, String> {
         mode: text(site, "mode")?.unwrap_or_default(),
         wait: text(site, "wait")?,
         poll: text(site, "poll")?,
-        permits: permits.ok_or("`permits` is no number of holders")?,
+        permits: permits.ok_or("`permits` is not a number of holders")?,
         max_hold: text(site, "max_hold")?,
         isolation: text(site, "isolation")?,
         ttl: text(site, "ttl")?,
@@ -158,14 +167,14 @@ fn record(value: &Value) -> Result<Record, String> {
         module: text(site, "module")?.unwrap_or_default(),
         function: text(site, "function")?.ok_or("`function` is missing")?,
         file: text(site, "file")?.unwrap_or_default(),
-        line: line.ok_or("`line` is no line number")?,
+        line: line.ok_or("`line` is not a line number")?,
         krate: text(site, "crate")?.ok_or("`crate` is missing")?,
         version: text(site, "crate_version")?.unwrap_or_default(),
         ..Record::default()
     };
     let keys = site.get("keys").and_then(Value::as_array);
-    for key in keys.ok_or("`keys` is no array")? {
-        let key = key.as_object().ok_or("`keys` holds no objects")?;
+    for key in keys.ok_or("`keys` is not an array")? {
+        let key = key.as_object().ok_or("`keys` does not contain objects")?;
         let encoded = encoded_key(key)?;
         let written = text(key, "written")?.unwrap_or_else(|| encoded.clone());
         record.written.push(written);
@@ -177,7 +186,7 @@ fn record(value: &Value) -> Result<Record, String> {
         .into_iter()
         .flatten()
     {
-        let table = table.as_str().ok_or("`guards` holds no texts")?;
+        let table = table.as_str().ok_or("`guards` does not contain strings")?;
         record.guards.push(table.replace(char::is_control, " "));
     }
     for exception in site
@@ -188,7 +197,7 @@ fn record(value: &Value) -> Result<Record, String> {
     {
         let exception = exception
             .as_object()
-            .ok_or("`allow_overlap` holds no objects")?;
+            .ok_or("`allow_overlap` does not contain objects")?;
         let name = text(exception, "name")?.unwrap_or_default();
         let reason = text(exception, "reason")?.unwrap_or_default();
         record.allow_overlap.push((name, reason));
@@ -214,8 +223,8 @@ fn encoded_key(key: &Map<String, Value>) -> Result<String, String> {
             Ok(format!("number {number}"))
         }
         (None | Some(Value::Null), None | Some(Value::Null)) => Ok("?".to_owned()),
-        (None | Some(Value::Null), Some(_)) => Err("`number` is no number".to_owned()),
-        (Some(_), _) => Err("`pair` is no array".to_owned()),
+        (None | Some(Value::Null), Some(_)) => Err("`number` is not a number".to_owned()),
+        (Some(_), _) => Err("`pair` is not an array".to_owned()),
     }
 }
 
@@ -224,6 +233,6 @@ fn text(object: &Map<String, Value>, member: &str) -> Result<Option<String>, Str
         None | Some(Value::Null) => Ok(None),
         // As in a record, because a terminal can get it.
         Some(Value::String(text)) => Ok(Some(text.replace(char::is_control, " "))),
-        Some(_) => Err(format!("`{member}` is no text")),
+        Some(_) => Err(format!("`{member}` is not a string")),
     }
 }

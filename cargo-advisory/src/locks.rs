@@ -126,7 +126,7 @@ impl Options {
             .await?
             .map_err(|error| failure(&error))?;
         let leases = monitor::leases(session.conn(), &self.table, &self.names);
-        let leases = match with_timeout(leases).await? {
+        let mut leases = match with_timeout(leases).await? {
             Ok(leases) => Some(leases),
             // Many databases have no leases, and many roles may not read them.
             Err(Error::MissingTable { .. } | Error::Database(_)) if !self.is_table_named => None,
@@ -138,7 +138,6 @@ impl Options {
             let rows = with_timeout(rows).await?.map_err(|error| failure(&error))?;
             claims.extend(rows.into_iter().map(|row| (table.clone(), row)));
         }
-        let mut leases = leases;
         if let Some(filter) = &self.filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
             if let Some(leases) = &mut leases {
@@ -165,7 +164,7 @@ impl Options {
     }
 }
 
-/// Whether a text has the other in it, in large or small letters.
+/// Whether a text contains the other, in upper or lower case.
 fn matches(text: &str, part: &str) -> bool {
     text.to_lowercase().contains(&part.to_lowercase())
 }
@@ -237,7 +236,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest `--interval`.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Text that replaces the previous output on a terminal, cut to its height; in a pipe it follows it.
+/// The output of one refresh: on a terminal it replaces the previous one, cut to the terminal's height; in a pipe it follows it.
 fn frame(picture: &str, every: Duration) -> String {
     let Some(height) = screen::height() else {
         return format!("{picture}\n");

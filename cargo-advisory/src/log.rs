@@ -1,7 +1,7 @@
 //! Which locks did sessions wait for, by the server's log?
 //!
 //! `source` gives the lines of files and of the standard input, `record` makes records of them, in each of the server's three formats
-//! (`stderr`, `csv_log`, `json_log`), `event` reads what a record says of a lock, `waits` puts that together by lock, and `report` and
+//! (`stderr`, `csv_log`, `json_log`), `event` reads what a record says about a lock, `waits` sums that up by lock, and `report` and
 //! `waits_json` write it.
 
 mod csv_log;
@@ -45,7 +45,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         source.finish(&mut take);
     }
     if waits.records == 0 {
-        let why = "no message of a PostgreSQL server in there: name its log, in the stderr format, as csvlog or as jsonlog";
+        let why = "no message of a PostgreSQL server: name its log, in the format stderr, csvlog or jsonlog";
         return Err(Failure::Input(why.to_owned()));
     }
     let text = match format {
@@ -56,7 +56,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Tells what happens, until Ctrl-C, or the end of what is piped in.
+/// Prints what happens until Ctrl-C, or until the end of the standard input.
 async fn follow(
     sources: &mut [Source],
     waits: &mut Waits,

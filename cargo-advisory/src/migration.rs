@@ -15,7 +15,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         Some(("lease", matches)) => (lease(matches)?, matches),
         Some(("keys", matches)) => (keys(matches), matches),
         Some(("require", matches)) => (require::sql(matches)?, matches),
-        _ => return Err(Failure::Input("a subcommand is missing".to_owned())),
+        _ => {
+            return Err(Failure::Input(
+                "no migration: write `lease`, `keys` or `require`".to_owned(),
+            ));
+        }
     };
     screen::write(cli::path(matches, "output").map(AsRef::as_ref), &sql)?;
     Ok(true)

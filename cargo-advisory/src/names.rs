@@ -23,7 +23,7 @@ pub(crate) fn arguments(command: Command) -> Command {
     };
     command
         .arg(file("artifact").help("A program whose lock sites give the names"))
-        .arg(file("inventory").help("A dumped inventory, as JSON, that gives them"))
+        .arg(file("inventory").help("A dumped inventory (JSON) whose lock sites give the names"))
 }
 
 /// Reads the lock sites of the files that are given.
@@ -32,13 +32,12 @@ pub(crate) fn read(matches: &ArgMatches) -> Result<Names, Failure> {
     let mut sites = Inventory::read(&artifacts)?.sites;
     if let (Some(file), true) = (artifacts.first(), sites.is_empty()) {
         return Err(Failure::Input(format!(
-            "{}: no lock sites, so it names no lock: give the program that takes them, or leave `--artifact` out",
+            "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
             file.display()
         )));
     }
     for file in cli::paths(matches, "inventory") {
-        let text = std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
-        sites.extend(json::read(&file, &text)?.sites);
+        sites.extend(json::read_file(&file)?.sites);
     }
     Names::of(Inventory::of(sites).sites)
         .map_err(|error| Failure::Input(format!("the inventory: {error}")))

@@ -49,13 +49,14 @@ pub(crate) fn plural(count: usize, what: &str) -> String {
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
-        return fs::write(path, text)
-            .map_err(|error| Failure::file(path, format_args!("can't be written: {error}")));
+        return fs::write(path, text).map_err(|error| {
+            Failure::Input(format!("cannot write `{}`: {error}", path.display()))
+        });
     }
     is_read(text).map(drop)
 }
 
-/// Writes to the standard output; tells whether it is still open for reading, unlike with `cargo advisory dump | head`.
+/// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
 pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
         Ok(()) => Ok(true),

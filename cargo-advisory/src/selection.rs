@@ -76,7 +76,7 @@ const FLAGS: [Flag; 25] = [
         option("features", Many, "FEATURES", "Features to enable"),
     ),
     flag("all-features", "All features"),
-    flag("no-default-features", "Not the default features"),
+    flag("no-default-features", "Without the default features"),
     short('r', flag("release", "With the release profile")),
     option("profile", One, "NAME", "With this profile"),
     option("target", Many, "TRIPLE", "For this target"),
@@ -86,7 +86,7 @@ const FLAGS: [Flag; 25] = [
     option("config", Many, "KEY=VALUE", "Configuration value"),
     flag("locked", "Cargo.lock must not change"),
     flag("offline", "Without the network"),
-    flag("frozen", "Both of these"),
+    flag("frozen", "`--locked` and `--offline`"),
     short('q', flag("quiet", "Without cargo's own messages")),
 ];
 

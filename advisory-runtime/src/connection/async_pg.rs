@@ -3,11 +3,11 @@
 use diesel::pg::Pg;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-/// A connection on which locks can be taken: an [`AsyncPgConnection`], or one that a pool lends.
+/// A connection that can hold locks: an [`AsyncPgConnection`], or one from a pool.
 ///
-/// Bound generic functions by it (`C: Connection`): it implies what queries need, and gives the lock a way to cancel a
-/// statement that a dropped future leaves behind. Under the features `bb8` and `deadpool` the connections of these pools implement it,
-/// whichever manager opens them. A wrapper of your own implements it by handing out the connection inside:
+/// Use it as the bound of generic functions (`C: Connection`): it implies the traits that queries need. With the features `bb8` and
+/// `deadpool` the connections of these pools implement it, whichever manager opens them. A wrapper of your own returns the connection
+/// inside:
 ///
 /// ```
 /// # use advisory_runtime::Connection;
@@ -24,7 +24,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection};
 /// }
 /// ```
 ///
-/// A wrapper that implements `Deref` and `DerefMut` to the connection has the traits of diesel-async that this one asks for.
+/// A wrapper that implements `Deref` and `DerefMut` to the connection has the traits of diesel-async that this one requires.
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `AsyncPgConnection` or a pooled connection of it",

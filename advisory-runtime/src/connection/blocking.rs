@@ -3,10 +3,10 @@
 use diesel::connection::LoadConnection;
 use diesel::pg::{Pg, PgConnection};
 
-/// A blocking connection on which locks can be taken: a [`PgConnection`], or one that a pool lends.
+/// A blocking connection that can hold locks: a [`PgConnection`], or one from a pool.
 ///
-/// Under the feature `r2d2` the connections of its pools implement it, whichever manager opens them. A wrapper of your own implements it by
-/// handing out the connection inside.
+/// With the feature `r2d2` the connections of its pools implement it, whichever manager opens them. A wrapper of your own returns the
+/// connection inside.
 #[diagnostic::on_unimplemented(
     message = "an advisory lock can't be taken on `{Self}`",
     label = "expected `PgConnection` or a pooled connection of it",

@@ -1,7 +1,7 @@
-//! What each connection holds: the locks whose calls run, and those that a nested call has left to the transaction around it.
+//! Which locks does each connection hold: those of running calls, and those that a nested call has left to the transaction around it?
 //!
-//! Connections are told apart by their address, since Diesel has no place for such a record. A transaction of Diesel's own has no
-//! name, so only the server knows whether it is still the one that a lock was left to: such a lock is doubtful.
+//! A connection is identified by its address, since Diesel has no place for such a record. A transaction that Diesel began has no name,
+//! so only the server knows whether it is still the one that a lock was left to: such a lock is doubtful.
 
 use super::LockSet;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static CONNECTIONS: Mutex<BTreeMap<usize, Vec<Entry>>> = Mutex::new(BTreeMap::new());
 
-/// So many connections that hold nothing but doubtful locks are remembered.
+/// Beyond this number, connections that hold only doubtful locks are forgotten.
 const MOST: usize = 1_024;
 
 #[derive(Debug)]
@@ -128,103 +128,30 @@ fn retain(address: usize, keeps: impl FnMut(&Entry) -> bool) {
     }
 }
 
-/// What the connection holds for sure.
+/// The locks that the connection certainly holds.
 pub(crate) fn certain(address: usize) -> Vec<Arc<LockSet>> {
-    let connections = connections();
-    let entries = connections.get(&address).map_or(&[][..], Vec::as_slice);
-    let certain = entries.iter().filter(|entry| entry.is_certain(entries));
-    certain.map(|entry| Arc::clone(&entry.locks)).collect()
+    select(address, true)
 }
 
-/// What it may hold besides.
+/// The locks that it may hold besides.
 pub(crate) fn doubtful(address: usize) -> Vec<Arc<LockSet>> {
-    let connections = connections();
-    let entries = connections.get(&address).map_or(&[][..], Vec::as_slice);
-    let doubtful = entries.iter().filter(|entry| !entry.is_certain(entries));
-    doubtful.map(|entry| Arc::clone(&entry.locks)).collect()
+    select(address, false)
 }
 
-/// It does not hold these any more.
+fn select(address: usize, is_certain: bool) -> Vec<Arc<LockSet>> {
+    let connections = connections();
+    let entries = connections.get(&address).map_or(&[][..], Vec::as_slice);
+    let selected = entries
+        .iter()
+        .filter(|entry| entry.is_certain(entries) == is_certain);
+    selected.map(|entry| Arc::clone(&entry.locks)).collect()
+}
+
+/// Removes locks that the connection does not hold any more.
 pub(crate) fn forget(address: usize, gone: &[Arc<LockSet>]) {
     if !gone.is_empty() {
         retain(address, |entry| {
             gone.iter().all(|gone| gone.id != entry.locks.id)
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::LockSet;
-    use super::{CallLocks, certain, doubtful, forget};
-    use crate::Request;
-    use std::num::NonZeroU32;
-
-    fn depth(depth: u32) -> Option<NonZeroU32> {
-        NonZeroU32::new(depth)
-    }
-
-    fn locks(address: usize, id: u64, body: u32) -> CallLocks {
-        let request = Request::new(i64::try_from(id).unwrap_or_default());
-        let mut locks = CallLocks::new(address, LockSet::new(id, &request));
-        locks.held(depth(body));
-        locks
-    }
-
-    fn ids(locks: &[std::sync::Arc<LockSet>]) -> Vec<u64> {
-        locks.iter().map(|locks| locks.id).collect()
-    }
-
-    #[test]
-    fn a_lock_is_held_until_its_call_is_over() {
-        let (outer, other) = (locks(1, 1, 1), locks(2, 2, 1));
-        let session = locks(1, 3, 0);
-        assert_eq!(ids(&certain(1)), [1, 3]);
-        drop(session);
-        drop(other);
-        assert_eq!((ids(&certain(1)), ids(&certain(2))), (vec![1], vec![]));
-        drop(outer);
-        assert_eq!(ids(&certain(1)), []);
-    }
-
-    #[test]
-    fn what_a_nested_call_leaves_ends_with_the_call_around_it() {
-        let outer = locks(3, 1, 1);
-        let mut nested = locks(3, 2, 2);
-        let mut inner = locks(3, 3, 3);
-        inner.leave(NonZeroU32::MIN.saturating_add(1));
-        assert_eq!(ids(&certain(3)), [1, 2, 3]);
-        nested.leave(NonZeroU32::MIN);
-        assert_eq!(
-            (ids(&certain(3)), ids(&doubtful(3))),
-            (vec![1, 2, 3], vec![])
-        );
-        drop(outer);
-        assert_eq!((ids(&certain(3)), ids(&doubtful(3))), (vec![], vec![]));
-    }
-
-    #[test]
-    fn what_was_left_to_a_savepoint_of_the_bodys_own_stays_doubtful() {
-        let outer = locks(5, 1, 1);
-        let mut nested = locks(5, 2, 2);
-        let mut in_savepoint = locks(5, 3, 4);
-        in_savepoint.leave(NonZeroU32::MIN.saturating_add(2));
-        nested.leave(NonZeroU32::MIN);
-        assert_eq!((ids(&certain(5)), ids(&doubtful(5))), (vec![1, 2], vec![3]));
-        drop(outer);
-        assert_eq!((ids(&certain(5)), ids(&doubtful(5))), (vec![], vec![]));
-    }
-
-    #[test]
-    fn what_is_left_to_a_transaction_of_diesels_own_is_doubtful_unless_a_call_runs_in_it() {
-        let mut first = locks(4, 1, 2);
-        first.leave(NonZeroU32::MIN);
-        drop(first);
-        assert_eq!((ids(&certain(4)), ids(&doubtful(4))), (vec![], vec![1]));
-        let second = locks(4, 2, 2);
-        assert_eq!((ids(&certain(4)), ids(&doubtful(4))), (vec![1, 2], vec![]));
-        drop(second);
-        forget(4, &doubtful(4));
-        assert_eq!((ids(&certain(4)), ids(&doubtful(4))), (vec![], vec![]));
     }
 }

@@ -1,11 +1,11 @@
-//! Whether a body holds its lock while it asks the database nothing, such as while it calls another service. In debug builds with the
-//! feature `tracing`, which the warning goes to; else this is empty.
+//! Does a body hold its lock without running statements, for example while it calls another service? Checked in debug builds with the
+//! feature `tracing`, which the warning needs; otherwise this is empty.
 //!
-//! Diesel tells its instrumentation when a statement starts and when it finishes. Of a query, diesel-async finishes when the first rows
-//! are there, and the others follow: whoever waits for them is woken by the connection's task. So a wake-up by a task that has woken the
-//! body during a statement counts as the database's answer. Where that is uncertain, nothing is reported.
+//! Diesel's instrumentation is told when a statement starts and finishes. diesel-async finishes a query when its first rows have arrived;
+//! the connection's task then wakes the body for each of the others. So a wake-up by a task that has woken the body during a statement
+//! counts as the database's answer. If that is uncertain, nothing is reported.
 //!
-//! A connection with an instrumentation of the program's own is left alone, and its bodies are not followed.
+//! A connection on which the program has set its own instrumentation is not observed.
 
 #[cfg(all(debug_assertions, feature = "tracing"))]
 mod followed;

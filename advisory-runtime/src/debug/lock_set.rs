@@ -1,4 +1,4 @@
-//! The locks of one request, as the debug checks know them: keys with their patterns, and the place of the request.
+//! The locks of one request for the debug checks: keys with their patterns, and the place of the request.
 
 use crate::key::known;
 use crate::request::Place;
@@ -34,7 +34,7 @@ pub(crate) struct Lock {
 impl LockSet {
     pub(crate) fn new(id: u64, request: &Request) -> Self {
         let name = |key: Key| {
-            // Where the pattern of each key is unknown, the request counts as one lock.
+            // If the pattern of each key is unknown, the request counts as one lock.
             let pattern = request.origin.pattern_of(key).unwrap_or(request.pattern);
             Lock {
                 text: match pattern {

@@ -1,7 +1,7 @@
-//! In which order this process takes its locks, recorded in debug builds and in a test asserted to be one.
+//! In which order does this process acquire its locks? Debug builds record it, so that a test can assert that there is one order.
 //!
-//! As the kernel's lockdep does: an edge for each lock that was asked for while another was held, by key pattern. A cycle is a
-//! deadlock that can happen, whether or not it has.
+//! As in the kernel's lockdep there is an edge for each lock that was asked for while another was held, by key pattern. A cycle is a
+//! deadlock that can happen, even if it has not.
 
 use super::lock_set::Lock;
 use super::{LockSet, connection_locks, self_deadlock};
@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 /// The variable that names the file to which each process appends its edges.
 const FILE: &str = "ADVISORY_LOCK_ORDER";
 
-/// More are no order: keys without a pattern are locks of their own.
+/// The most edges that are recorded: more come from keys without a pattern, each of which is a lock of its own.
 const MOST: usize = 4_096;
 
 static RECORDED: LazyLock<Mutex<Recorded>> = LazyLock::new(|| Mutex::new(Recorded::new()));
@@ -37,7 +37,7 @@ impl Recorded {
             let opened = OpenOptions::new().create(true).append(true).open(&path);
             opened
                 .inspect_err(|error| {
-                    eprintln!("{FILE}: `{}` can't be written: {error}", path.display());
+                    eprintln!("{FILE}: cannot write `{}`: {error}", path.display());
                 })
                 .ok()
         };
@@ -68,7 +68,7 @@ impl Recorded {
             asked: end(asked, of),
         };
         if let Some(file) = &mut self.file {
-            // One write a line, so that the lines of several processes do not mix.
+            // One write for each line keeps the lines of several processes apart.
             let written = file.write_all(edge.encode().as_bytes());
             if let Err(error) = written {
                 eprintln!("{FILE}: {error}");
@@ -79,8 +79,8 @@ impl Recorded {
     }
 }
 
-/// Records that these were asked for, by a call that waits, on the connection at this address, which holds `left` besides what is
-/// certain; a lease is on none.
+/// Records that a call that waits asked for these locks, on the connection at this address, which also holds `left`. A lease has no
+/// connection.
 pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockSet) {
     let mut here = address.map(connection_locks::certain).unwrap_or_default();
     here.extend_from_slice(left);
@@ -90,7 +90,7 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
     }
     let mut recorded = recorded();
     for (slot, lock) in &asked.locks {
-        // A session that has it gets it again at once, unless it has it shared and wants it alone.
+        // A session that holds it gets it again at once, except exclusively what it holds in shared mode.
         let has = |locks: &Arc<LockSet>| {
             locks.has(*slot) && (locks.mode == Mode::Exclusive || asked.mode == Mode::Shared)
         };
@@ -103,7 +103,7 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
             }
         }
         for held in &there {
-            // The same one would be waited for by who holds it.
+            // Its holder would wait for itself.
             let others = held.locks.iter().filter(|(other, _)| other != slot);
             for (_, other) in others {
                 recorded.add((other, held), (lock, asked));
@@ -118,24 +118,24 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
 pub struct LockOrder {
     /// Every lock that was asked for while another was held, by key pattern and mode, with the places where that happened first.
     pub edges: Vec<Edge>,
-    /// Those that go round, each a deadlock that can happen: the last asks for what the first holds.
+    /// The cycles, each a deadlock that can happen: the last edge asks for the lock that the first one holds.
     pub cycles: Vec<Vec<Edge>>,
-    /// Whether all that happened is here: of more than 4,096 edges the rest is not recorded.
+    /// Whether every edge is here: at most 4,096 are recorded.
     pub is_complete: bool,
 }
 
-/// Gives the order in which this process has taken its locks so far, in a debug build; in a release build nothing is recorded.
+/// Returns the order in which this process has acquired its locks so far. Only debug builds record it.
 ///
-/// A lock counts as held while the body runs that stands under it, and what a nested call has left to a transaction to that
-/// transaction's end; it is seen by what is asked for on the same connection, and in the body on any other. What a call that does not
-/// wait takes ([`Wait::Never`](crate::Wait::Never)) is held afterwards, and makes no edge. Locks of one call make none among
-/// themselves, nor does a lock that the session has already.
+/// A lock is held while the body under it runs; the lock of a nested call until the end of the transaction around it. There is an edge
+/// to each lock that is asked for meanwhile, on the same connection, and inside the body on any other. A call that does not wait
+/// ([`Wait::Never`](crate::Wait::Never)) adds no edge, though its lock is held afterwards. Neither do the locks of one call among
+/// themselves, nor a lock that the session already holds.
 ///
-/// A lock is its key pattern, whatever its placeholders are called; a key that has none is its number.
-/// A third lock that both ways of a cycle always hold is not taken into account.
+/// A lock is identified by its key pattern, without the names of its placeholders; a key without a pattern by its number.
+/// A third lock that excludes both sides of a cycle is not taken into account.
 ///
-/// Where the variable `ADVISORY_LOCK_ORDER` names a file, each process also appends its edges there, a line each, and
-/// `cargo advisory graph` draws them. Name it by its whole path: tests run in the folders of their packages.
+/// If the variable `ADVISORY_LOCK_ORDER` names a file, each process also appends its edges there, one a line, and
+/// `cargo advisory graph` draws them. Write the whole path: tests run in the folders of their packages.
 ///
 /// # Examples
 ///
@@ -161,15 +161,15 @@ pub fn lock_order() -> LockOrder {
     }
 }
 
-/// [`lock_order`], for a test: fails when two calls could wait for each other, though none has yet.
+/// [`lock_order`], for a test: fails if two calls could wait for each other, even if they have not.
 ///
-/// It knows of what ran before it in this process. Call it at the end of each test that takes locks under locks: whichever ends last
-/// has seen them all.
+/// It knows what ran before it in this process. Call it at the end of each test that acquires locks under locks: the test that ends last
+/// sees all of them.
 ///
 /// # Panics
 ///
-/// When locks were taken in more than one order, with each way round and its places; when not all that happened is recorded, as in a
-/// release build, where nothing is.
+/// If locks were acquired in more than one order: the message has each cycle with its places. If the record is incomplete, and in a
+/// release build, which has none.
 ///
 /// # Examples
 ///
@@ -193,6 +193,6 @@ pub fn assert_lock_order() {
     assert!(texts.is_empty(), "{}", texts.join("\n\n"));
     assert!(
         order.is_complete,
-        "locks were taken under each other in more than {MOST} ways, and not all are recorded: give keys patterns in place of numbers"
+        "more than {MOST} orders of locks, of which the rest is not recorded: use key patterns instead of numbers"
     );
 }

@@ -1,6 +1,6 @@
-//! Whether a call waits for a lock that its own task holds on another connection, and so for itself.
+//! Does a call wait for itself: for a lock that its own task holds on another connection?
 //!
-//! While a thread polls the body of a locked call, it knows the locks that the body runs under.
+//! A thread knows the locks of the bodies that it is polling.
 
 use super::{LockSet, connection_locks, is_on};
 use crate::driver::Driver;
@@ -12,46 +12,30 @@ thread_local! {
     static BODIES: RefCell<Vec<Body>> = const { RefCell::new(Vec::new()) };
 }
 
+#[derive(Clone)]
 struct Body {
-    /// Of its connection; a lease has none.
+    /// The address of its connection; a lease has none.
     address: Option<usize>,
     locks: Arc<LockSet>,
 }
 
-/// This thread is inside a body, until dropped.
+/// Until it is dropped, this thread is inside a body.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Mark {
-    is_set: bool,
-}
+pub(crate) struct Mark(());
 
 pub(crate) fn mark(address: Option<usize>, locks: &Arc<LockSet>) -> Mark {
     let locks = Arc::clone(locks);
     let body = Body { address, locks };
-    // Gone while the thread ends, when nothing waits any more.
-    let is_set = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
-    Mark {
-        is_set: is_set.is_ok(),
-    }
+    // While the thread ends there is no list, here and in the drop, and nothing waits any more.
+    let _ended = BODIES.try_with(|bodies| bodies.borrow_mut().push(body));
+    Mark(())
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        if self.is_set {
-            drop(BODIES.try_with(|bodies| bodies.borrow_mut().pop()));
-        }
+        drop(BODIES.try_with(|bodies| bodies.borrow_mut().pop()));
     }
-}
-
-/// The bodies that this thread is inside of: the address of each connection, and the locks.
-fn bodies() -> Vec<(Option<usize>, Arc<LockSet>)> {
-    let all = |bodies: &RefCell<Vec<Body>>| {
-        let bodies = bodies.borrow();
-        let all = bodies.iter();
-        all.map(|body| (body.address, Arc::clone(&body.locks)))
-            .collect()
-    };
-    BODIES.try_with(all).unwrap_or_default()
 }
 
 /// The keys of a request that this task holds on another connection than the one at this address, in a mode that excludes it.
@@ -70,15 +54,16 @@ pub(crate) fn held_by_this_task(address: Option<usize>, request: &Request) -> Ve
     keys
 }
 
-/// What this task holds, inside locked bodies, on connections other than the one at this address: the locks of each body, and
-/// those that were left to its transaction.
+/// The locks that this task holds inside locked bodies, on other connections than the one at this address: those of each body, and those
+/// that were left to its transaction.
 pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     let mut found: Vec<Arc<LockSet>> = Vec::new();
-    for (other, locks) in bodies() {
-        let all = match other {
-            Some(_) if other == address => Vec::new(),
+    let bodies = BODIES.try_with(|bodies| bodies.borrow().clone());
+    for body in bodies.unwrap_or_default() {
+        let all = match body.address {
+            Some(_) if body.address == address => Vec::new(),
             Some(other) => connection_locks::certain(other),
-            None => vec![locks],
+            None => vec![body.locks],
         };
         for locks in all {
             if !found.iter().any(|known| Arc::ptr_eq(known, &locks)) {
@@ -89,7 +74,7 @@ pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     found
 }
 
-/// Whether the call would wait without end. A wait that ends has the outcome that it has in a release build.
+/// Whether the call would wait forever. A bounded wait ends as in a release build.
 pub(super) async fn waits_forever<D: Driver>(
     conn: &mut D,
     address: usize,

@@ -1,4 +1,4 @@
-//! Whether the transaction at the end of a call is the one at its start: a setting of the transaction marks it.
+//! Is the transaction at the end of a call the one that the call began? A setting of the transaction marks it.
 
 use super::{Call, is_on};
 use crate::driver::Driver;
@@ -12,14 +12,14 @@ pub(super) fn next_token() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Marks the transaction, or savepoint, of this depth. An error shows at its end, where the mark is not found.
+/// Marks the transaction, or savepoint, of this depth. If this fails, the check at the end does not find the mark.
 pub(crate) async fn set_token<D: Driver>(conn: &mut D, call: &Call, depth: NonZeroU32) {
     if is_on() {
         drop(conn.execute(&probe::set_token(depth, call.token)).await);
     }
 }
 
-/// Fails where it is not marked by this call.
+/// Fails if this call has not marked the transaction.
 pub(crate) async fn check_token<D: Driver>(
     conn: &mut D,
     call: &Call,
@@ -31,7 +31,7 @@ pub(crate) async fn check_token<D: Driver>(
     Ok(())
 }
 
-/// Fails where a transaction is open that Diesel does not know of, behind the body of a session-level lock.
+/// Fails if the body of a session-level lock has left a transaction open that Diesel does not know of.
 pub(crate) async fn check_no_transaction<D: Driver>(
     conn: &mut D,
     outer: Option<NonZeroU32>,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A session of the server that has to do with the advisory locks of this database.
+/// A session that holds an advisory lock of this database, waits for one, has tried to get one, or blocks one that does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backend {
@@ -136,9 +136,14 @@ impl Backend {
 
     /// Whether it was idle while the locks were read, so that what it holds is session-level.
     pub(super) fn is_idle(&self) -> bool {
-        let state = State::Idle;
-        self.is_settled
-            && matches!(&self.activity, Activity::Visible { state: it, .. } if *it == state)
+        let is_idle = matches!(
+            self.activity,
+            Activity::Visible {
+                state: State::Idle,
+                ..
+            }
+        );
+        is_idle && self.is_settled
     }
 }
 

@@ -1,12 +1,9 @@
 //! The functions of [`blocking::monitor`](crate::blocking::monitor): live locks on Diesel's blocking connections.
 
-use super::signal::{Answer, Signal};
-use super::{Backend, Locks, Names, refresh, sql};
+use super::{Backend, Locks, Names, Signal, read, signal, sql};
 use crate::Error;
 use crate::connection::blocking::Connection;
 use crate::driver::answered;
-use diesel::RunQueryDsl;
-use diesel::sql_types::{BigInt, Integer, Nullable};
 
 /// Lists the advisory locks of the connection's database: see [`monitor::locks`](crate::monitor::locks).
 ///
@@ -14,10 +11,7 @@ use diesel::sql_types::{BigInt, Integer, Nullable};
 ///
 /// [`Error::Database`].
 pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
-    let conn = conn.pg();
-    answered(refresh(conn))?;
-    let rows = diesel::sql_query(sql::LOCKS).load(conn);
-    Ok(Locks::of(rows.map_err(Error::Database)?, names))
+    answered(read(conn.pg(), names))
 }
 
 /// Lists every lease of a table that is held: see [`monitor::leases`](crate::monitor::leases).
@@ -50,7 +44,7 @@ pub fn claims<T: crate::claim::Claim, C: Connection>(conn: &mut C) -> Result<sup
 ///
 /// [`Error::Database`].
 pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
-    signal(conn, sql::CANCEL, backend)
+    answered(signal(conn.pg(), sql::cancel(backend)))
 }
 
 /// Terminates a backend's session: see [`monitor::terminate`](crate::monitor::terminate).
@@ -59,16 +53,5 @@ pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, 
 ///
 /// [`Error::Database`].
 pub fn terminate<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
-    signal(conn, sql::TERMINATE, backend)
-}
-
-fn signal<C: Connection>(conn: &mut C, text: &str, backend: &Backend) -> Result<Signal, Error> {
-    let conn = conn.pg();
-    answered(refresh(conn))?;
-    let answers: Vec<Answer> = diesel::sql_query(text)
-        .bind::<Integer, _>(backend.pid)
-        .bind::<Nullable<BigInt>, _>(backend.started)
-        .load(conn)
-        .map_err(Error::Database)?;
-    Ok(Signal::of(&answers))
+    answered(signal(conn.pg(), sql::terminate(backend)))
 }

@@ -25,10 +25,10 @@ const LOCK_FUNCTIONS: [&str; 8] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Comment {
-    /// The key pattern, or the rendered key where the program [shows](super::show) keys; of several keys joined by `, `. Characters
-    /// that are not printable ASCII are `?`.
+    /// The key pattern, or the rendered key if the program [shows](super::show) keys; several keys are joined by `, `. Characters
+    /// other than printable ASCII are `?`.
     pub text: String,
-    /// Whether the text goes on: the program shortens it, and the server cuts queries at `track_activity_query_size`.
+    /// Whether the text is incomplete: the program shortens it, and the server cuts queries at `track_activity_query_size`.
     pub is_cut: bool,
     /// The locks that the query asks for, as far as the server shows the query.
     keys: Vec<Key>,
@@ -45,7 +45,7 @@ pub(super) struct KeyText<'c> {
 }
 
 impl Comment {
-    /// Reads a query as the server shows it; `is_query_cut` tells whether it is as long as the server keeps any.
+    /// Reads a query as the server shows it; `is_query_cut` tells whether it has the greatest length that the server keeps.
     pub(super) fn read(query: &str, is_query_cut: bool) -> Option<Self> {
         let rest = query.strip_prefix(START)?;
         let (text, keys, is_closed) = match rest.split_once("*/") {
@@ -76,12 +76,12 @@ impl Comment {
         self.keys.contains(&key)
     }
 
-    /// Whether it does, or may: behind what the server shows of the query.
+    /// Whether the query asks for this lock, or may do so behind the part that the server shows.
     pub(super) fn may_ask_for(&self, key: Key) -> bool {
         self.is_query_cut || self.asks_for(key)
     }
 
-    /// The texts of its keys: each once, in no order that says which number is whose.
+    /// The texts of its keys, each once; their order does not tell which number belongs to which text.
     pub(super) fn key_texts(&self) -> Vec<KeyText<'_>> {
         let mut texts: Vec<&str> = if self.keys.len() == 1 && !self.is_query_cut {
             vec![&self.text]
@@ -119,8 +119,8 @@ impl KeyText<'_> {
     }
 }
 
-/// Finds the keys that statements give to `pg_advisory_lock` and its relatives, as the server's log and `pg_stat_activity` show them. A
-/// call with a parameter, such as `$1`, and one that is cut off give none.
+/// Finds the keys that statements give to `pg_advisory_lock` and its variants, in the text that the server's log and `pg_stat_activity`
+/// show. A call with a parameter, such as `$1`, or one that is cut off, yields none.
 #[must_use]
 pub fn keys_of(statements: &str) -> Vec<Key> {
     let mut keys: Vec<Key> = statements
@@ -137,7 +137,7 @@ pub fn keys_of(statements: &str) -> Vec<Key> {
     keys
 }
 
-/// What is before the bracket that closes a call.
+/// The text before the bracket that closes a call.
 fn arguments(text: &str) -> Option<&str> {
     let mut depth = 1;
     let end = text.find(|letter| {
@@ -160,163 +160,5 @@ fn key_of(arguments: &str) -> Option<Key> {
         [number] => Some(number.into()),
         [first, second] => Some(Key::IntInt(first.try_into().ok()?, second.try_into().ok()?)),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Comment, keys_of};
-    use crate::Key;
-    use crate::query_comment::printable;
-
-    const NUMBERS: [i64; 5] = [i64::MIN, -1, 0, 42, i64::MAX];
-
-    fn read(query: &str) -> Comment {
-        Comment::read(query, false).unwrap()
-    }
-
-    /// The texts of the keys.
-    fn texts(comment: &Comment) -> Vec<String> {
-        let texts = comment.key_texts();
-        texts.iter().map(super::KeyText::marked).collect()
-    }
-
-    #[test]
-    fn every_form_of_message_is_read() {
-        for number in NUMBERS {
-            for query in [
-                format!(
-                    "/*advisory:a:<b>*/;SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;\
-                     SELECT pg_catalog.pg_advisory_xact_lock({number});BEGIN"
-                ),
-                format!("/*advisory:a:<b>*/;SELECT pg_catalog.pg_advisory_lock({number})"),
-                format!("/*advisory:a:<b>*/SELECT pg_catalog.pg_advisory_lock_shared({number})"),
-                format!(
-                    "/*advisory:a:<b>*/;SAVEPOINT advisory_savepoint_1;SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\
-                     SELECT pg_catalog.pg_advisory_xact_lock_shared({number})"
-                ),
-                format!("/*advisory:a:<b>*/SELECT pg_catalog.pg_try_advisory_xact_lock({number})"),
-                format!(
-                    "/*advisory:a:<b>*/;SELECT pg_catalog.set_config('lock_timeout','5000',true),\
-                     pg_catalog.pg_advisory_xact_lock(CAST({number} AS pg_catalog.int8)),\
-                     pg_catalog.set_config('lock_timeout',pg_catalog.current_setting('x'),true);BEGIN"
-                ),
-            ] {
-                let comment = read(&query);
-                assert_eq!(comment.text, "a:<b>", "{query}");
-                assert_eq!(comment.keys, [Key::BigInt(number)], "{query}");
-            }
-        }
-    }
-
-    #[test]
-    fn pairs_and_several_keys_are_read_and_other_numbers_are_not() {
-        let pair = |first, second| Key::IntInt(first, second);
-        for (statements, keys) in [
-            ("pg_advisory_lock(7,3)", vec![pair(7, 3)]),
-            (
-                "pg_advisory_lock(CAST(-2147483648 AS pg_catalog.int4),3)",
-                vec![pair(i32::MIN, 3)],
-            ),
-            ("pg_advisory_lock( 7 , CAST(3 AS int4) )", vec![pair(7, 3)]),
-            (
-                "pg_advisory_xact_lock(2),pg_advisory_xact_lock(1);SELECT pg_advisory_lock(2),pg_advisory_lock(1)",
-                vec![1.into(), 2.into()],
-            ),
-            ("pg_advisory_lock(1),pg_advisory_lo", vec![1.into()]),
-            ("pg_advisory_lock(1),pg_advisory_lock(2", vec![1.into()]),
-            (
-                "pg_advisory_unlock(1),my_pg_advisory_lock(2),f(3),4",
-                vec![],
-            ),
-            ("pg_advisory_lock($1),pg_advisory_lock(1.5)", vec![]),
-            ("pg_advisory_lock(1,2,3),pg_advisory_lock()", vec![]),
-            ("pg_advisory_lock(3000000000,1)", vec![]),
-            ("pg_advisory_lock(9223372036854775808)", vec![]),
-        ] {
-            assert_eq!(keys_of(statements), keys, "{statements}");
-        }
-    }
-
-    #[test]
-    fn longer_text_than_a_locked_call_writes_is_no_comment_of_one() {
-        for (letters, is_comment) in [(200, true), (201, false)] {
-            let text = "x".repeat(letters);
-            let query = format!("/*advisory:{text}*/SELECT pg_advisory_lock(1)");
-            assert_eq!(Comment::read(&query, false).is_some(), is_comment);
-        }
-    }
-
-    #[test]
-    fn what_is_no_locked_calls_query_has_no_comment() {
-        for query in [
-            "",
-            "SELECT pg_advisory_lock(1)",
-            "SELECT 1 /*advisory:a*/",
-            " /*advisory:a*/SELECT pg_advisory_lock(1)",
-            "/*advisory:a*/UPDATE t SET i = 1",
-            "/*advisory:a*/SELECT pg_advisory_unlock(1)",
-            "/*advisory:pg_advisory_lock(1)*/SELECT 1",
-            "/* advisory:a*/SELECT pg_advisory_lock(1)",
-            "<insufficient privilege>",
-        ] {
-            assert_eq!(Comment::read(query, false), None, "{query}");
-        }
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn any_text_is_read_back(text in "[a/* ,.é\u{0}'\"<>?-]{1,12}", number: i64) {
-            let mut written = printable(&text);
-            if written.ends_with('/') {
-                written.push(' ');
-            }
-            proptest::prop_assert!(!written.contains("*/") && !written.contains("/*"));
-            let comment = read(&format!("/*advisory:{written}*/;SELECT pg_advisory_lock({number})"));
-            proptest::prop_assert_eq!(&comment.keys, &[Key::BigInt(number)]);
-            let texts = comment.key_texts();
-            proptest::prop_assert_eq!(texts.len(), 1);
-            proptest::prop_assert!(texts[0].shows(&text) || text.ends_with("/ "));
-        }
-
-        /// Wherever the server cuts it, a query gives nothing wrong.
-        #[test]
-        fn a_query_that_is_cut_tells_what_is_left(at in 0_usize..84) {
-            let query = "/*advisory:a:<b>, c:<d>/ */;SELECT pg_advisory_lock(123456789),pg_advisory_lock(42)";
-            proptest::prop_assert_eq!(query.len(), 83);
-            let query = &query[..at];
-            let Some(comment) = Comment::read(query, true) else {
-                proptest::prop_assert!(at <= 11);
-                return Ok(());
-            };
-            let keys = [Key::BigInt(42), Key::BigInt(123_456_789)];
-            proptest::prop_assert!(comment.keys.iter().all(|key| keys.contains(key)), "{:?}", comment);
-            proptest::prop_assert!(keys.iter().all(|key| comment.may_ask_for(*key)));
-            for text in comment.key_texts() {
-                let is_known = text.shows("a:<b>") || text.shows("c:<d>/");
-                proptest::prop_assert!(is_known, "{:?}", comment);
-            }
-        }
-    }
-
-    #[test]
-    fn texts_of_several_keys_are_told_apart_and_that_of_one_is_whole() {
-        let two =
-            read("/*advisory:b:<x>, a:<y>, b:<x>*/SELECT pg_advisory_lock(1),pg_advisory_lock(2)");
-        assert_eq!(texts(&two), ["a:<y>", "b:<x>"]);
-        let one = read("/*advisory:a, b:<x>*/SELECT pg_advisory_lock(1)");
-        assert_eq!(texts(&one), ["a, b:<x>"]);
-    }
-
-    #[test]
-    fn text_that_the_program_has_shortened_shows_any_pattern_that_begins_so() {
-        let long = "a:<b>".repeat(60);
-        let query = format!("/*advisory:{}...*/SELECT pg_advisory_lock(1)", &long[..197]);
-        let comment = read(&query);
-        assert!(comment.is_cut);
-        assert_eq!(texts(&comment), [format!("{}…", &long[..197])]);
-        assert!(comment.key_texts()[0].shows(&long));
-        let short = read("/*advisory:wait...*/SELECT pg_advisory_lock(1)");
-        assert_eq!((&*short.text, short.is_cut), ("wait...", false));
     }
 }

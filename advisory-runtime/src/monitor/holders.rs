@@ -1,15 +1,13 @@
 //! Who holds the lock that a call did not get?
 
-use super::{Activity, Backend, HolderId, Locks, Names, State, sql};
+use super::row::ReadRows;
+use super::{Activity, Backend, Holder, HolderId, Locks, Names, State, sql};
 use crate::driver::{Driver, depth};
 use crate::error::{Busy, is_connection_lost};
 use crate::{Error, Key, Mode};
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
-
-/// As the error has it.
-type LockText = Cow<'static, str>;
 
 /// A holder of a lock that a call did not get: what [`Error::holders`] gives.
 ///
@@ -94,9 +92,8 @@ impl LockHolder {
         }
     }
 
-    /// Since when it has been held, as the server knows it: since a lease was granted; for at most the age of the session's open
-    /// transaction, or of the prepared one. `None` for a session outside of a transaction, and where this role may not see it: the
-    /// server does not note when a lock was granted.
+    /// How long it has been held, at most: the age of the session's open transaction, of the prepared one, or of the lease. The server
+    /// does not record when a lock was granted, so `None` for a session outside of a transaction, and where this role may not see it.
     #[must_use]
     pub fn held_for(&self) -> Option<Duration> {
         match &self.held_by {
@@ -134,8 +131,8 @@ impl fmt::Display for LockHolder {
             #[cfg(feature = "diesel-async")]
             HeldBy::Lease(row) if row.is_kept => write!(
                 f,
-                "nobody and kept for another {:.1?}: `{}` has done its work",
-                row.remaining, row.holder
+                "nobody: `{}` has completed its work, and the key is kept for another {:.1?}",
+                row.holder, row.remaining
             ),
             #[cfg(feature = "diesel-async")]
             HeldBy::Lease(row) => write!(
@@ -175,26 +172,24 @@ fn fmt_backend(f: &mut fmt::Formatter<'_>, backend: &Backend) -> fmt::Result {
 }
 
 impl Error {
-    /// Asks who holds the lock that the call did not get: of [`Error::NotAvailable`] and [`Error::TimedOut`].
+    /// Asks who holds the lock that the call did not get: for [`Error::NotAvailable`] and [`Error::TimedOut`].
     ///
-    /// Nothing is asked unless the program asks. The answer is as of now: empty where the holder has gone meanwhile, where this error is
-    /// of another kind, and where the lock was asked for in another database than this connection's. A session that holds the lock in
-    /// shared mode is a holder too, also where it is the caller's own. Of a lease it is the row of its table; of a lease in memory
-    /// nobody is known.
+    /// The answer is as of now. It is empty if the holder is gone, if the error is of another kind, and if this connection has another
+    /// database than the call had. A session that holds the lock in shared mode is a holder too, even the caller's own. The holder of
+    /// a lease is the row in its table; that of a lease in memory is not known.
     ///
     /// # Locking
     ///
-    /// That of [`monitor::locks`](crate::monitor::locks): one `SELECT` of `pg_locks` and `pg_stat_activity`, which takes no lock and waits
-    /// for nobody. In an open transaction `pg_stat_clear_snapshot()` runs before it. Of a lease that of
+    /// That of [`monitor::locks`](crate::monitor::locks): it takes no lock and waits for nobody. For a lease that of
     /// [`Table::find`](crate::lease::Table::find).
     ///
-    /// What other roles' sessions do is shown to members of `pg_monitor` only. For other roles a holder has its process id and application
-    /// name, and its activity is [`Activity::Hidden`](crate::monitor::Activity::Hidden).
+    /// The activity of other roles' sessions is visible to members of `pg_monitor` only. For other roles a holder has its process id and
+    /// application name, and its activity is [`Activity::Hidden`](crate::monitor::Activity::Hidden).
     ///
     /// # Errors
     ///
-    /// [`Error::InFailedTransaction`] (25P02) on a connection with an open transaction that has failed, [`Error::BrokenConnection`] on a
-    /// closed one: ask on another. [`Error::MissingTable`] of a lease, and [`Error::Database`].
+    /// [`Error::InFailedTransaction`] (25P02) if the connection's open transaction has failed, [`Error::BrokenConnection`] if the
+    /// connection is closed: ask on another. [`Error::MissingTable`] for a lease, and [`Error::Database`].
     ///
     /// # Cancel safety
     ///
@@ -227,26 +222,10 @@ impl Error {
         &self,
         conn: &mut C,
     ) -> Result<Vec<LockHolder>, Self> {
-        let Some((lock, busy)) = self.busy() else {
-            return Ok(Vec::new());
-        };
-        let conn = conn.pg();
-        check_usable(conn, lock).await?;
-        match busy {
-            Busy::Keys(keys) => {
-                let rows = diesel_async::RunQueryDsl::load(diesel::sql_query(sql::LOCKS), conn);
-                let seen = Locks::of(rows.await.map_err(Self::Database)?, &Names::none());
-                Ok(holders_of(lock, keys, &seen))
-            }
-            Busy::Lease(table, hash) => {
-                let table = crate::lease::Table::new().named(table)?;
-                let row = table.find_hash(conn, *hash).await?;
-                Ok(row.map(|row| leased(lock, row)).into_iter().collect())
-            }
-        }
+        self.read_holders(conn.pg()).await
     }
 
-    /// [`holders`](Self::holders) on a connection of blocking Diesel.
+    /// [`holders`](Self::holders) on a blocking connection.
     ///
     /// # Locking
     ///
@@ -273,42 +252,44 @@ impl Error {
         &self,
         conn: &mut C,
     ) -> Result<Vec<LockHolder>, Self> {
-        let Some((lock, busy)) = self.busy() else {
+        crate::driver::answered(self.read_holders(conn.pg()))
+    }
+
+    async fn read_holders<D: ReadRows>(&self, conn: &mut D) -> Result<Vec<LockHolder>, Self> {
+        let (Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. }) = self else {
             return Ok(Vec::new());
         };
-        let conn = conn.pg();
-        crate::driver::answered(check_usable(conn, lock))?;
+        let Some(busy) = busy.get() else {
+            return Ok(Vec::new());
+        };
+        check_usable(conn, lock.clone()).await?;
+        let named = |held_by| LockHolder {
+            lock: lock.clone(),
+            held_by,
+        };
         match busy {
             Busy::Keys(keys) => {
-                let rows = diesel::RunQueryDsl::load(diesel::sql_query(sql::LOCKS), conn);
-                let seen = Locks::of(rows.map_err(Self::Database)?, &Names::none());
-                Ok(holders_of(lock, keys, &seen))
+                let rows = conn.read_locks().await.map_err(Self::Database)?;
+                let seen = Locks::of(rows, &Names::none());
+                let busy = seen.locks.iter().filter(|seen| keys.contains(&seen.key));
+                let holders = busy.flat_map(|lock| lock.holders.iter().map(|it| (lock.key, it)));
+                let holders = holders.filter_map(|(key, it)| held_by(key, it.clone(), &seen));
+                Ok(holders.map(named).collect())
             }
             #[cfg(feature = "diesel-async")]
             Busy::Lease(table, hash) => {
                 let table = crate::lease::Table::new().named(table)?;
-                let row = table.find_hash_blocking(conn, *hash)?;
-                Ok(row.map(|row| leased(lock, row)).into_iter().collect())
+                let row = conn.read_lease(&table, *hash).await?;
+                Ok(row.map(HeldBy::Lease).map(named).into_iter().collect())
             }
             #[cfg(not(feature = "diesel-async"))]
             Busy::Lease(..) => Ok(Vec::new()),
         }
     }
-
-    /// The lock, and what is known of it.
-    fn busy(&self) -> Option<(&LockText, &Busy)> {
-        match self {
-            Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. } => {
-                Some((lock, busy.get()?))
-            }
-            _ => None,
-        }
-    }
 }
 
-/// Checks that the connection answers, and forgets the activity that its transaction has read before.
-async fn check_usable<D: Driver>(conn: &mut D, lock: &LockText) -> Result<(), Error> {
-    let lock = lock.clone();
+/// Checks that the connection answers, and has its transaction read the activity of sessions anew.
+async fn check_usable<D: Driver>(conn: &mut D, lock: Cow<'static, str>) -> Result<(), Error> {
     match depth(conn) {
         Ok(None) => Ok(()),
         Err(_) => Err(Error::BrokenConnection { lock }),
@@ -321,35 +302,22 @@ async fn check_usable<D: Driver>(conn: &mut D, lock: &LockText) -> Result<(), Er
     }
 }
 
-fn holders_of(lock: &LockText, keys: &[Key], seen: &Locks) -> Vec<LockHolder> {
-    let busy = seen.locks.iter().filter(|seen| keys.contains(&seen.key));
-    let all = busy.flat_map(|lock| lock.holders.iter().map(|holder| (lock.key, holder)));
-    let holders = all.filter_map(|(key, holder)| {
-        let mode = holder.mode;
-        let held_by = match &holder.id {
-            HolderId::Backend(pid) => {
-                let backend = seen.backend(*pid)?.clone();
-                if backend.activity == Activity::Gone {
-                    return None;
-                }
-                HeldBy::Backend { key, mode, backend }
+fn held_by(key: Key, holder: Holder, seen: &Locks) -> Option<HeldBy> {
+    let mode = holder.mode;
+    Some(match holder.id {
+        HolderId::Backend(pid) => {
+            let backend = seen.backend(pid)?.clone();
+            if backend.activity == Activity::Gone {
+                return None;
             }
-            HolderId::Prepared { gid, owner, age } => HeldBy::Prepared {
-                key,
-                mode,
-                gid: gid.clone(),
-                owner: owner.clone(),
-                age: *age,
-            },
-        };
-        let lock = lock.clone();
-        Some(LockHolder { lock, held_by })
-    });
-    holders.collect()
-}
-
-#[cfg(feature = "diesel-async")]
-fn leased(lock: &LockText, row: crate::lease::Row) -> LockHolder {
-    let (lock, held_by) = (lock.clone(), HeldBy::Lease(row));
-    LockHolder { lock, held_by }
+            HeldBy::Backend { key, mode, backend }
+        }
+        HolderId::Prepared { gid, owner, age } => HeldBy::Prepared {
+            key,
+            mode,
+            gid,
+            owner,
+            age,
+        },
+    })
 }

@@ -29,15 +29,15 @@ pub struct Locks {
 pub struct Lock {
     /// The number, or the two numbers.
     pub key: Key,
-    /// What it is called. None where nothing tells; several where the inventory has two locks of one number, where backends differ
-    /// in what they say, or where a query asks for several locks.
+    /// Its names. None if it is not known; several if the inventory has two locks of one number, if backends differ in what they
+    /// say, or if a query asks for several locks.
     pub names: Vec<Name>,
     /// Who holds it: one, or several in shared mode. None in the moment between two holders.
     pub holders: Vec<Holder>,
     /// Who waits for it, in the order of the queue.
     pub waiters: Vec<Waiter>,
-    /// Who has tried to get it without waiting, within half a minute and in vain, the last one first: calls with `poll`, which ask
-    /// again, and calls that never wait. Only where the try is the session's last query, and this role sees that.
+    /// Who has tried to get it within half a minute, without waiting and in vain, the last one first: calls with `poll`, which ask
+    /// again, and calls that never wait. A try is known while it is the session's last query, if this role sees that.
     pub tries: Vec<Try>,
 }
 
@@ -49,7 +49,7 @@ pub struct Holder {
     pub id: HolderId,
     /// The mode in which it is held.
     pub mode: Mode,
-    /// How long it is held, where that is known: `pg_locks` does not tell the scopes apart.
+    /// How long it is held, if that is known: `pg_locks` does not tell the scopes apart.
     pub scope: Option<Scope>,
 }
 
@@ -131,10 +131,9 @@ impl Locks {
                 locks.entry(key).or_default().push(row);
             }
         }
-        let locks = locks.into_iter().map(|(key, rows)| {
-            let mut lock = Lock::of(key, rows, &backends);
-            lock.names = names.of_number(key);
-            lock
+        let locks = locks.into_iter().map(|(key, rows)| Lock {
+            names: names.of_number(key),
+            ..Lock::of(key, rows, &backends)
         });
         let locks = locks.collect();
         let mut seen = Self {
@@ -208,17 +207,14 @@ impl Locks {
     }
 
     fn tell_scopes(&mut self) {
-        let (locks, backends) = (&mut self.locks, &self.backends);
-        for lock in locks {
+        let backends = &self.backends;
+        let is_idle = |pid: i32| backends.iter().any(|it| it.pid == pid && it.is_idle());
+        for lock in &mut self.locks {
             let written = written_scope(&lock.names);
             for holder in &mut lock.holders {
                 holder.scope = match holder.id {
                     HolderId::Prepared { .. } => Some(Scope::Xact),
-                    HolderId::Backend(pid)
-                        if backends.iter().any(|it| it.pid == pid && it.is_idle()) =>
-                    {
-                        Some(Scope::Session)
-                    }
+                    HolderId::Backend(pid) if is_idle(pid) => Some(Scope::Session),
                     HolderId::Backend(_) => written,
                 };
             }
@@ -228,56 +224,38 @@ impl Locks {
 
 impl Lock {
     fn of(key: Key, rows: Vec<Row>, backends: &BTreeMap<i32, Backend>) -> Self {
-        let mut lock = Self {
-            key,
-            names: Vec::new(),
-            holders: Vec::new(),
-            waiters: Vec::new(),
-            tries: Vec::new(),
-        };
-        let (held, awaited): (Vec<Row>, Vec<Row>) = rows
-            .into_iter()
-            .partition(|row| row.granted.unwrap_or(false));
-        for row in held {
-            let (mode, scope) = (mode(&row), None);
-            let id = match row.pid {
-                Some(pid) => HolderId::Backend(pid),
-                None => HolderId::Prepared {
-                    gid: row.prepared.unwrap_or_default(),
-                    owner: row.prepared_by.unwrap_or_default(),
-                    age: duration(row.prepared_age.unwrap_or(0)),
-                },
-            };
-            lock.holders.push(Holder { id, mode, scope });
-        }
-        lock.holders.sort_by_key(Holder::pid);
-        for row in awaited {
-            let Some(pid) = row.pid else { continue };
-            let waited = duration(row.waited.unwrap_or(0));
-            let mode = mode(&row);
-            let mut blocked_by = backends
-                .get(&pid)
-                .map_or_else(Vec::new, |backend| backend.blocked_by.clone());
-            blocked_by.sort_unstable();
-            blocked_by.dedup();
+        let (held, awaited): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|row| row.granted == Some(true));
+        let mut holders: Vec<Holder> = held.into_iter().map(Holder::of).collect();
+        holders.sort_by_key(Holder::pid);
+        let waiter = |row: Row| {
+            let (pid, mode) = (row.pid?, mode(&row));
+            let blocked_by = backends.get(&pid).map(|backend| &backend.blocked_by);
+            let blocked_by: BTreeSet<i32> = blocked_by.into_iter().flatten().copied().collect();
             // A backend that holds the lock in shared mode and waits for the exclusive one is a holder and a waiter.
             let holds = |other: &i32| {
-                lock.holders
-                    .iter()
-                    .any(|holder| holder.pid() == *other && excludes(holder.mode, mode))
+                let mut holders = holders.iter();
+                holders.any(|holder| holder.pid() == *other && holder.mode.excludes(mode))
             };
             let (held_by, behind) = blocked_by.into_iter().partition(holds);
-            lock.waiters.push(Waiter {
+            let waited = duration(row.waited.unwrap_or(0));
+            Some(Waiter {
                 pid,
                 mode,
                 waited,
                 held_by,
                 behind,
-            });
+            })
+        };
+        let mut waiters: Vec<Waiter> = awaited.into_iter().filter_map(waiter).collect();
+        waiters.sort_by_key(|waiter| std::cmp::Reverse(waiter.waited));
+        Self {
+            key,
+            names: Vec::new(),
+            holders,
+            waiters,
+            tries: Vec::new(),
         }
-        lock.waiters
-            .sort_by_key(|waiter| std::cmp::Reverse(waiter.waited));
-        lock
     }
 
     /// The backends that hold it or wait for it.
@@ -291,6 +269,19 @@ impl Lock {
 }
 
 impl Holder {
+    fn of(row: Row) -> Self {
+        let (mode, scope) = (mode(&row), None);
+        let id = match row.pid {
+            Some(pid) => HolderId::Backend(pid),
+            None => HolderId::Prepared {
+                gid: row.prepared.unwrap_or_default(),
+                owner: row.prepared_by.unwrap_or_default(),
+                age: duration(row.prepared_age.unwrap_or(0)),
+            },
+        };
+        Self { id, mode, scope }
+    }
+
     /// Its number in `pg_blocking_pids`.
     const fn pid(&self) -> i32 {
         match self.id {
@@ -298,10 +289,6 @@ impl Holder {
             HolderId::Prepared { .. } => 0,
         }
     }
-}
-
-const fn excludes(held: Mode, wanted: Mode) -> bool {
-    !matches!((held, wanted), (Mode::Shared, Mode::Shared))
 }
 
 /// `pg_locks` has the halves as unsigned numbers: of one 64-bit key, or of two 32-bit keys.

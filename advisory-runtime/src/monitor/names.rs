@@ -1,4 +1,4 @@
-//! Which lock is a number? Certain where the number is fixed, else as far as the query that asks for it tells.
+//! Which lock has this number? Certain if the number is fixed, else as far as the query that asks for it tells.
 
 use super::Comment;
 use crate::inventory::{InventoryError, Site, sites};
@@ -43,11 +43,11 @@ struct SiteKey {
 pub enum Certainty {
     /// The number was checked: it is fixed, or it is that of the key's text.
     Certain,
-    /// The fixed half of a pair agrees, the query that asks for this number says so in its comment, or the number is that of a
-    /// [well-known](crate::well_known) tool and hardly anybody else's.
+    /// The fixed half of a pair agrees, the query that asks for this number has the name in its comment, or a
+    /// [well-known](crate::well_known) tool takes this number and hardly anybody else does.
     Likely,
-    /// The query asks for several locks and names them all, the server has cut it off before the numbers, or the number is that of a
-    /// well-known tool and as well anybody else's.
+    /// The query asks for several locks and names them all, the server has cut it off before the numbers, or a well-known tool takes
+    /// this number, which others may take too.
     Possible,
 }
 
@@ -57,22 +57,22 @@ pub enum Certainty {
 pub struct Name {
     /// How certain that is.
     pub certainty: Certainty,
-    /// The sites' `name = "…"`; of a [well-known](crate::well_known) lock, the tool's name.
+    /// The sites' `name = "…"`; for a [well-known](crate::well_known) lock, the tool's name.
     pub name: Option<String>,
-    /// The key pattern as written; the key's text, where it is known; or the text of a query's comment, where no site is known.
+    /// The key pattern as written; the key's text, if it is known; or the text of a query's comment, if no site is known.
     pub key: String,
     /// The lock sites; empty if the inventory does not have the pattern.
     pub sites: Vec<Arc<Site>>,
 }
 
 impl Names {
-    /// No names: a lock has only those that the comments of queries give it.
+    /// No names but those in the comments of queries.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The names of the running program's lock sites. It reads the program's file: call it once and keep the result.
+    /// The names of the running program's lock sites. This reads the program's file: call it once and keep the result.
     ///
     /// # Errors
     ///
@@ -124,8 +124,8 @@ impl Names {
         self
     }
 
-    /// Finds the names of a lock by its number, by the statement that asks for it, and else by the table of
-    /// [well-known](crate::well_known) keys: for what the server's log tells.
+    /// Finds the names of a lock in the server's log: by its number, by the statement that asks for it, or else in the table of
+    /// [well-known](crate::well_known) keys.
     #[must_use]
     pub fn of_lock(&self, key: Key, statement: &str, database: Option<&str>) -> Vec<Name> {
         let mut names = self.of_number(key);
@@ -244,11 +244,10 @@ impl SiteKey {
 
     /// Whether this is a pair of which one half is fixed, and agrees with the key.
     fn has_half(&self, key: Key) -> bool {
-        let agrees = |fixed: Option<i32>, half: i32| fixed.is_none_or(|fixed| fixed == half);
         match (&self.key, key) {
             (LockedKey::IntInt(None, None), _) => false,
             (LockedKey::IntInt(a, b), Key::IntInt(first, second)) => {
-                agrees(*a, first) && agrees(*b, second)
+                a.is_none_or(|fixed| fixed == first) && b.is_none_or(|fixed| fixed == second)
             }
             _ => false,
         }

@@ -1,7 +1,6 @@
 //! The outcome of a request to cancel a statement or to terminate a session.
 
 use super::backend::PG_MONITOR;
-use diesel::sql_types::Text;
 
 /// The outcome of a request to cancel a backend's statement or to terminate its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,23 +21,15 @@ pub enum Signal {
     },
 }
 
-#[derive(diesel::QueryableByName)]
-#[diesel(check_for_backend(diesel::pg::Pg))]
-pub(super) struct Answer {
-    #[diesel(sql_type = Text)]
-    answer: String,
-}
-
 impl Signal {
-    pub(super) fn of(answers: &[Answer]) -> Self {
-        match answers.first().map(|answer| answer.answer.as_str()) {
+    pub(super) fn of(answer: Option<&str>) -> Self {
+        let refused = |needs| Self::Refused { needs };
+        match answer {
             Some("done") => Self::Done,
             Some("sent") => Self::Sent,
-            Some("superuser") => Self::Refused { needs: "superuser" },
-            Some("pg_signal_backend") => Self::Refused {
-                needs: "pg_signal_backend",
-            },
-            Some(PG_MONITOR) => Self::Refused { needs: PG_MONITOR },
+            Some("superuser") => refused("superuser"),
+            Some("pg_signal_backend") => refused("pg_signal_backend"),
+            Some(PG_MONITOR) => refused(PG_MONITOR),
             _ => Self::Gone,
         }
     }

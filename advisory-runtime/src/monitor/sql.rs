@@ -4,7 +4,9 @@
 //! activity of backends after it: a backend that was idle before the statement began, and is idle then, was idle while the locks were
 //! read. Ages are by the server's clock.
 
-/// Without this, a transaction keeps the activity that it has read first until its end.
+use super::Backend;
+
+/// Without this, a transaction sees the activity of sessions as it was when it read it first.
 pub(super) const FRESH: &str = "SELECT pg_catalog.pg_stat_clear_snapshot()";
 
 /// A time as whole microseconds since 1970.
@@ -29,16 +31,15 @@ macro_rules! age {
     };
 }
 
-/// Every advisory lock of this database with its backend, and without a lock each backend that is in the way of one.
+/// Every advisory lock of this database with its backend, and each backend that blocks one of these, without a lock.
 ///
 /// The planner cannot know how many rows these functions return. Arrays and the `LIMIT` keep its estimate so low that it does not
 /// compile the statement (JIT), which took 0.7 seconds; 5,000 locks and 40 waiters take 30 ms.
 ///
 /// `is_query_cut` reads `pg_settings`: before PostgreSQL 16 `pg_size_bytes` cannot read what `current_setting` gives.
 ///
-/// `involved` has the holders and waiters, who has tried to get a lock within half a minute, and who blocks whom, through row and table
-/// locks too. A prepared transaction holds locks without a backend, among
-/// them the lock on its own transaction id.
+/// `involved` has the holders and waiters, those who have tried to get a lock within half a minute, and those who block them, through
+/// row and table locks too. A prepared transaction holds locks without a backend, among them the lock on its own transaction id.
 pub(super) const LOCKS: &str = concat!(
     "WITH RECURSIVE lock AS MATERIALIZED (
   SELECT l.locktype, l.classid, l.objid, l.objsubid, l.virtualtransaction, l.transactionid, l.pid, l.mode, l.granted, l.waitstart,
@@ -102,23 +103,32 @@ LEFT JOIN ((SELECT * FROM lock WHERE is_ours) AS l
 ) ON true",
 );
 
-/// Signals the backend `$1` that started at `$2`, and returns the outcome as a word.
+/// Cancels the statement that a backend runs.
+pub(super) fn cancel(backend: &Backend) -> String {
+    signal("pg_catalog.pg_cancel_backend(t.pid)", "gone", backend)
+}
+
+/// Terminates a backend's session and waits for its end, so that its locks are free when this returns.
+pub(super) fn terminate(backend: &Backend) -> String {
+    let call = "pg_catalog.pg_terminate_backend(t.pid, CAST(5000 AS pg_catalog.int8))";
+    signal(call, "sent", backend)
+}
+
+/// Signals a backend if it is still the same, and returns the outcome as a word.
 ///
 /// Where this role may not see when it started, the backend must still hold an advisory lock or wait for one: otherwise another
 /// backend may have its process id.
-macro_rules! signal {
-    ($signal:literal, $otherwise:literal) => {
-        concat!(
-            "\
+fn signal(call: &str, otherwise: &str, backend: &Backend) -> String {
+    let started = backend.started.map(|micros| micros.to_string());
+    format!(
+        "\
 WITH target AS MATERIALIZED (
   SELECT a.pid, a.usesysid,
     COALESCE((SELECT r.rolsuper FROM pg_catalog.pg_roles AS r WHERE r.oid OPERATOR(pg_catalog.=) a.usesysid), true) AS is_superuser,
     a.backend_start IS NOT NULL OR EXISTS (SELECT 1 FROM pg_catalog.pg_locks AS l
       WHERE l.pid OPERATOR(pg_catalog.=) a.pid AND l.locktype OPERATOR(pg_catalog.=) 'advisory') AS is_known
-  FROM pg_catalog.pg_stat_get_activity(CAST($1 AS pg_catalog.int4)) AS a
-  WHERE a.backend_start IS NULL OR ",
-            epoch!("a.backend_start"),
-            " OPERATOR(pg_catalog.=) CAST($2 AS pg_catalog.int8)
+  FROM pg_catalog.pg_stat_get_activity(CAST({pid} AS pg_catalog.int4)) AS a
+  WHERE a.backend_start IS NULL OR {start} OPERATOR(pg_catalog.=) CAST({started} AS pg_catalog.int8)
 )
 SELECT COALESCE((SELECT CASE
   WHEN NOT t.is_known THEN 'pg_monitor'
@@ -127,20 +137,9 @@ SELECT COALESCE((SELECT CASE
   WHEN NOT pg_catalog.pg_has_role(t.usesysid, CAST('USAGE' AS pg_catalog.text))
     AND NOT pg_catalog.pg_has_role(CAST('pg_signal_backend' AS pg_catalog.name), CAST('USAGE' AS pg_catalog.text))
     THEN 'pg_signal_backend'
-  WHEN ",
-            $signal,
-            " THEN 'done' ELSE '",
-            $otherwise,
-            "' END FROM target AS t), 'gone') AS answer"
-        )
-    };
+  WHEN {call} THEN 'done' ELSE '{otherwise}' END FROM target AS t), 'gone')",
+        pid = backend.pid,
+        start = epoch!("a.backend_start"),
+        started = started.as_deref().unwrap_or("NULL"),
+    )
 }
-
-/// Cancels the statement that it runs.
-pub(super) const CANCEL: &str = signal!("pg_catalog.pg_cancel_backend(t.pid)", "gone");
-
-/// Terminates its session and waits for its end, so that its locks are free when this returns.
-pub(super) const TERMINATE: &str = signal!(
-    "pg_catalog.pg_terminate_backend(t.pid, CAST(5000 AS pg_catalog.int8))",
-    "sent"
-);

@@ -1,115 +1,51 @@
-//! The span, events, counters and histograms of one lock. By key pattern and never by key, which can be personal data and has
-//! unlimited values.
-//!
-//! Without the features `tracing` and `metrics` this is empty.
+//! The span, events, counters and histograms of one lock. They have its key pattern and never its key, which can be personal data and
+//! has unlimited values.
 
+use super::Outcome;
 use crate::error::Error;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// What a lock without a pattern is called: its number would be a label of its own.
-#[cfg(any(feature = "tracing", feature = "metrics"))]
+/// The pattern of a lock that has none: its number would be a label of its own.
 const NUMBER: &str = "number";
 
 /// Observes one lock, from the request to its end.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
-    #[cfg(any(feature = "tracing", feature = "metrics"))]
-    labels: Labels,
+    /// `pattern`, `scope` and `mode`.
+    labels: [(&'static str, &'static str); 3],
     #[cfg(feature = "tracing")]
-    asked: std::time::Instant,
-    #[cfg(any(feature = "tracing", feature = "metrics"))]
-    acquired: Option<std::time::Instant>,
-    #[cfg(any(feature = "tracing", feature = "metrics"))]
+    asked: Instant,
+    acquired: Option<Instant>,
     is_over: bool,
     #[cfg(feature = "tracing")]
     span: tracing::Span,
 }
 
-#[cfg(any(feature = "tracing", feature = "metrics"))]
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(feature = "metrics"),
-    expect(
-        dead_code,
-        reason = "an event has the pattern, and its span the others"
-    )
-)]
-struct Labels {
-    pattern: &'static str,
-    scope: &'static str,
-    mode: &'static str,
-}
-
-#[cfg(feature = "metrics")]
-impl Labels {
-    const fn pairs(self) -> [(&'static str, &'static str); 3] {
-        [
-            ("pattern", self.pattern),
-            ("scope", self.scope),
-            ("mode", self.mode),
-        ]
-    }
-}
-
-/// Without the features a lock carries no state for them.
-#[cfg(not(any(feature = "tracing", feature = "metrics")))]
-const _: () = assert!(size_of::<Telemetry>() == 0 && !std::mem::needs_drop::<Telemetry>());
-
-/// How a lock ended that was acquired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The body returned `Ok`, and that holds.
-    Done,
-    /// The body returned an error.
-    Failed,
-}
-
-#[cfg_attr(
-    not(any(feature = "tracing", feature = "metrics")),
-    expect(
-        clippy::unused_self,
-        clippy::needless_pass_by_ref_mut,
-        unused_variables,
-        reason = "nothing observes"
-    )
-)]
 impl Telemetry {
     pub(crate) fn new(pattern: &'static str, scope: &'static str, mode: &'static str) -> Self {
-        #[cfg(any(feature = "tracing", feature = "metrics"))]
-        {
-            let pattern = if pattern.is_empty() { NUMBER } else { pattern };
-            Self {
-                #[cfg(feature = "tracing")]
-                span: tracing::debug_span!(
-                    "advisory_lock",
-                    pattern,
-                    scope,
-                    mode,
-                    outcome = tracing::field::Empty,
-                    waited_ms = tracing::field::Empty,
-                    held_ms = tracing::field::Empty,
-                ),
-                labels: Labels {
-                    pattern,
-                    scope,
-                    mode,
-                },
-                #[cfg(feature = "tracing")]
-                asked: std::time::Instant::now(),
-                acquired: None,
-                is_over: false,
-            }
+        let pattern = if pattern.is_empty() { NUMBER } else { pattern };
+        Self {
+            labels: [("pattern", pattern), ("scope", scope), ("mode", mode)],
+            #[cfg(feature = "tracing")]
+            asked: Instant::now(),
+            acquired: None,
+            is_over: false,
+            #[cfg(feature = "tracing")]
+            span: tracing::debug_span!(
+                "advisory_lock",
+                pattern,
+                scope,
+                mode,
+                outcome = tracing::field::Empty,
+                waited_ms = tracing::field::Empty,
+                held_ms = tracing::field::Empty,
+            ),
         }
-        #[cfg(not(any(feature = "tracing", feature = "metrics")))]
-        Self {}
     }
 
     /// The lock is held.
     pub(crate) fn record_acquired(&mut self, waited: Duration) {
-        #[cfg(any(feature = "tracing", feature = "metrics"))]
-        {
-            self.acquired = Some(std::time::Instant::now());
-        }
+        self.acquired = Some(Instant::now());
         #[cfg(feature = "tracing")]
         {
             self.span.record("waited_ms", milliseconds(waited));
@@ -117,67 +53,52 @@ impl Telemetry {
         }
         #[cfg(feature = "metrics")]
         {
-            let labels = self.labels.pairs();
-            metrics::counter!("advisory_acquired_total", &labels).increment(1);
-            metrics::histogram!("advisory_wait_seconds", &labels).record(waited.as_secs_f64());
+            metrics::counter!("advisory_acquired_total", &self.labels).increment(1);
+            metrics::histogram!("advisory_wait_seconds", &self.labels).record(waited.as_secs_f64());
         }
     }
 
-    /// The lock is held, and left to the transaction that is open: nobody tells of its end.
+    /// The lock is held until the end of the open transaction, which is not observed.
     pub(crate) fn record_left(&mut self, waited: Duration) {
         self.record_acquired(waited);
-        #[cfg(any(feature = "tracing", feature = "metrics"))]
-        {
-            self.is_over = true;
-        }
+        self.is_over = true;
         #[cfg(feature = "tracing")]
         self.span.record("outcome", "left");
     }
 
     /// Acquisition failed.
     pub(crate) fn record_refusal(&mut self, error: &Error) {
-        #[cfg(any(feature = "tracing", feature = "metrics"))]
+        let reason = word(error);
+        self.record_not_acquired(reason);
+        #[cfg(feature = "tracing")]
         {
-            let reason = word(error);
-            self.record_not_acquired(reason);
-            #[cfg(feature = "tracing")]
-            {
-                let waited = match error {
-                    Error::TimedOut { waited, .. } => *waited,
-                    _ => self.asked.elapsed(),
-                };
-                self.span.record("waited_ms", milliseconds(waited));
-                let pattern = self.labels.pattern;
-                if error.is_busy() {
-                    tracing::debug!(parent: &self.span, pattern, reason, "contention: {error}");
-                } else {
-                    tracing::warn!(parent: &self.span, pattern, reason, "{error}");
-                }
+            let waited = match error {
+                Error::TimedOut { waited, .. } => *waited,
+                _ => self.asked.elapsed(),
+            };
+            self.span.record("waited_ms", milliseconds(waited));
+            let (_, pattern) = self.labels[0];
+            if error.is_busy() {
+                tracing::debug!(parent: &self.span, pattern, reason, "contention: {error}");
+            } else {
+                tracing::warn!(parent: &self.span, pattern, reason, "{error}");
             }
         }
     }
 
     /// Records nothing more.
-    #[cfg_attr(
-        not(any(feature = "tracing", feature = "metrics")),
-        expect(unused_mut, reason = "then there is nothing to record")
-    )]
     pub(crate) fn forget(mut self) {
-        #[cfg(any(feature = "tracing", feature = "metrics"))]
-        {
-            self.is_over = true;
-        }
+        self.is_over = true;
     }
 
     /// The lock was never held.
-    #[cfg(any(feature = "tracing", feature = "metrics"))]
     fn record_not_acquired(&mut self, reason: &'static str) {
         self.is_over = true;
         #[cfg(feature = "tracing")]
         self.span.record("outcome", reason);
         #[cfg(feature = "metrics")]
         {
-            let [pattern, scope, mode] = self.labels.pairs();
+            let [pattern, scope, mode] = self.labels;
             let labels = [pattern, scope, mode, ("reason", reason)];
             metrics::counter!("advisory_refused_total", &labels).increment(1);
         }
@@ -186,46 +107,40 @@ impl Telemetry {
     /// The body held the lock for so long without a statement; found in debug builds.
     #[cfg(all(debug_assertions, feature = "tracing"))]
     pub(crate) fn record_idle(&self, place: &str, idle: Duration) {
-        let pattern = self.labels.pattern;
+        let (_, pattern) = self.labels[0];
         tracing::warn!(
             parent: &self.span,
             pattern,
             "idle under a lock: {place} held it for {idle:.1?} without a statement, and a connection and a transaction with it; do what \
-                 is slow before the lock, or use `scope = \"lease\"`, `queue`, or a pool of its own for locks (said once for each place)"
+             is slow before the lock, or use `scope = \"lease\"`, `queue`, or a pool of its own for locks (said once for each place)"
         );
     }
 
     /// The body has returned, and the lock is released.
     pub(crate) fn record_end(&mut self, outcome: Result<Outcome, &Error>) {
-        #[cfg(any(feature = "tracing", feature = "metrics"))]
-        {
-            let word = match outcome {
-                Ok(Outcome::Done) => "done",
-                Ok(Outcome::Failed) => "failed",
-                Err(error) => word(error),
-            };
-            #[cfg(feature = "tracing")]
-            let pattern = self.labels.pattern;
-            #[cfg(feature = "tracing")]
-            match outcome {
-                Err(error @ (Error::RolledBack { .. } | Error::TransactionEnded { .. })) => {
+        #[cfg(feature = "tracing")]
+        if let Err(error) = outcome {
+            let (_, pattern) = self.labels[0];
+            match error {
+                Error::RolledBack { .. } | Error::TransactionEnded { .. } => {
                     tracing::warn!(parent: &self.span, pattern, "swallowed error found: {error}");
                 }
-                Err(error @ Error::LockLost { .. }) => {
+                Error::LockLost { .. } => {
                     tracing::error!(parent: &self.span, pattern, "lost: {error}");
                 }
-                Err(error) => tracing::warn!(parent: &self.span, pattern, "{error}"),
-                Ok(_) => {}
+                _ => tracing::warn!(parent: &self.span, pattern, "{error}"),
             }
-            self.close(word);
         }
+        self.close(match outcome {
+            Ok(Outcome::Done) => "done",
+            Ok(Outcome::Failed) => "failed",
+            Err(error) => word(error),
+        });
     }
 
-    #[cfg(any(feature = "tracing", feature = "metrics"))]
     fn close(&mut self, outcome: &'static str) {
         self.is_over = true;
-        let held = self.acquired.map(|acquired| acquired.elapsed());
-        let held = held.unwrap_or_default();
+        let held = self.acquired.map_or(Duration::ZERO, |at| at.elapsed());
         #[cfg(feature = "tracing")]
         {
             self.span.record("outcome", outcome);
@@ -233,9 +148,8 @@ impl Telemetry {
         }
         #[cfg(feature = "metrics")]
         {
-            let [pattern, scope, mode] = self.labels.pairs();
-            metrics::histogram!("advisory_hold_seconds", &[pattern, scope, mode])
-                .record(held.as_secs_f64());
+            metrics::histogram!("advisory_hold_seconds", &self.labels).record(held.as_secs_f64());
+            let [pattern, scope, mode] = self.labels;
             let labels = [pattern, scope, mode, ("outcome", outcome)];
             metrics::counter!("advisory_ended_total", &labels).increment(1);
         }
@@ -248,7 +162,6 @@ impl Telemetry {
     }
 }
 
-#[cfg(any(feature = "tracing", feature = "metrics"))]
 impl Drop for Telemetry {
     fn drop(&mut self) {
         if self.is_over {
@@ -257,8 +170,8 @@ impl Drop for Telemetry {
         let is_held = self.acquired.is_some();
         #[cfg(feature = "tracing")]
         {
-            // The span is not there where only warnings are wanted.
-            let pattern = self.labels.pattern;
+            // Where only warnings are enabled there is no span, so the event has the pattern too.
+            let (_, pattern) = self.labels[0];
             let what = if is_held {
                 "leak prevented: the call was dropped, and its lock is released"
             } else {
@@ -283,7 +196,6 @@ fn milliseconds(duration: Duration) -> f64 {
 }
 
 /// A label for an error: one of few.
-#[cfg(any(feature = "tracing", feature = "metrics"))]
 fn word(error: &Error) -> &'static str {
     match error {
         Error::NotAvailable { .. } => "not_available",

@@ -8,6 +8,8 @@ mod dates;
 mod declared;
 mod injective;
 mod matcher;
+#[cfg(feature = "diesel-async")]
+mod statement;
 mod texts;
 mod well_known;
 

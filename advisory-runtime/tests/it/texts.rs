@@ -1,6 +1,8 @@
 //! Does each value without a calendar keep its text?
 
 use crate::rendered;
+use advisory_pattern::LockedKey;
+use advisory_runtime::{Key, LockKey as _};
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::num::{NonZero, NonZeroI64, NonZeroU8};
@@ -102,6 +104,20 @@ fn what_holds_a_value_renders_as_the_value() {
         rendered!("<v: int>", Cow<'static, i32>: Cow::Owned(-7)),
         "-7"
     );
+}
+
+/// The inventory compares a lease's number as a text, which has to be the one that is rendered.
+#[test]
+fn a_number_is_compared_as_the_text_that_it_renders_as() {
+    for (key, known) in [
+        (Key::BigInt(-42), LockedKey::BigInt(-42)),
+        (Key::IntInt(7, -3), LockedKey::IntInt(Some(7), Some(-3))),
+    ] {
+        assert_eq!(key.rendered(), known.text().to_string());
+    }
+    let open = LockedKey::IntInt(Some(7), None).text().to_string();
+    let shown = Key::IntInt(7, -3).rendered();
+    assert_eq!(open.replace("<second: int>", "-3"), shown);
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! Have the tables that locks guard their triggers, and do these compute the locks' keys?
+//! Do guarded tables have their triggers, and do these compute the locks' keys?
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ pub(super) fn find(inventory: &Inventory, address: &str) -> Result<Vec<Finding>,
 
 async fn compare(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
-    // A lock that several functions take is told once.
+    // A lock that several functions take is reported once.
     let mut seen = BTreeSet::new();
     for site in &inventory.sites {
         let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();
@@ -71,7 +71,7 @@ fn finding(site: &Record, table: &str, why: &str) -> Finding {
     Finding {
         kind: "guard",
         message: format!("the table `{table}` is not guarded by the advisory lock `{lock}`"),
-        places: vec![Place::site(site, None, "says that it is")],
+        places: vec![Place::site(site, None, "says that it guards the table")],
         notes: vec![one_line(why)],
         help: format!(
             "run the migration that `cargo advisory migration require --lock '{lock}' --table {table}` prints, or leave the table out of \
@@ -101,7 +101,7 @@ async fn wrong(
         let name = &trigger.name;
         let Some(guard) = Guard::read(&trigger.source, table.clone()) else {
             why = Some(format!(
-                "the function of its trigger `{name}` cannot be read: a newer release has written it, or somebody else"
+                "the function of its trigger `{name}` cannot be read: a newer release has written it, or it was changed"
             ));
             continue;
         };
@@ -122,7 +122,7 @@ async fn wrong(
             .is_ok_and(|body| body.trim() == trigger.source.trim());
         if !is_as_written {
             why = Some(format!(
-                "the function of its trigger `{name}` is not what the command writes for the lock"
+                "the function of its trigger `{name}` differs from what this command prints for the lock"
             ));
         } else if !trigger.fires_always || trigger.kind != guard.trigger_type() {
             why = Some(format!(

@@ -72,7 +72,7 @@ fn change(
     Some(Finding {
         kind: "key-change",
         message: format!(
-            "the key of advisory lock `{identity}` has changed: {} to {}",
+            "the key of advisory lock `{identity}` has changed from {} to {}",
             written(old_site),
             written(new_site)
         ),
@@ -81,7 +81,7 @@ fn change(
             Place::site(old_site, Some(from), "has the old key"),
         ],
         notes: vec![
-            "processes of the two releases would not exclude each other while both run".to_owned(),
+            "while both releases run, their processes do not exclude each other".to_owned(),
         ],
         help: format!(
             "keep the old key, or take both keys for one release; if no two releases ever run side by side: `--allow-key-change {identity}`"
@@ -121,7 +121,7 @@ fn keys_of(site: &Record) -> Vec<ComparableKey> {
     let space = site.key_space().unwrap_or_default();
     let keys = keys(site);
     let known = keys.iter().zip(&site.keys).filter_map(|(key, raw)| {
-        // A key that is known only at run time can't be compared.
+        // A key that is known only at run time cannot be compared.
         let known = key.known.as_ref()?;
         let text = without_names(known.text().into_owned()).to_string();
         let number = match known {

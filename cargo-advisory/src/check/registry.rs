@@ -51,11 +51,7 @@ fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> V
     {
         findings.push(Finding {
             kind: "drift",
-            message: format!(
-                "`{}` does not have this lock site: {}",
-                file.display(),
-                path(site)
-            ),
+            message: format!("`{}` lacks the lock site {}", file.display(), path(site)),
             places: vec![Place::site(site, None, "")],
             notes: Vec::new(),
             help: help.clone(),
@@ -68,7 +64,7 @@ fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> V
     {
         findings.push(Finding {
             kind: "drift",
-            message: format!("the program does not have this lock site: {}", path(site)),
+            message: format!("the program lacks the lock site {}", path(site)),
             places: vec![Place::site(site, Some(file), "")],
             notes: Vec::new(),
             help: help.clone(),
@@ -99,11 +95,11 @@ fn compare_lines(wanted: &str, text: &str, file: &Path) -> Option<Finding> {
         }
     }
     if notes.is_empty() {
-        notes.push("the lines are the same, in another order or number".to_owned());
+        notes.push("the same lines, in another order or number".to_owned());
     }
     Some(Finding {
         kind: "drift",
-        message: format!("`{}` is not what the program holds", file.display()),
+        message: format!("`{}` is out of date", file.display()),
         places: vec![Place::line(file, first.unwrap_or(1))],
         notes,
         help: help(file, "markdown"),
@@ -112,7 +108,7 @@ fn compare_lines(wanted: &str, text: &str, file: &Path) -> Option<Finding> {
 
 fn help(file: &Path, format: &str) -> String {
     format!(
-        "write it anew with the same selection: `cargo advisory dump --format {format} -o {}`",
+        "update it, with the same selection: `cargo advisory dump --format {format} -o {}`",
         file.display()
     )
 }

@@ -8,7 +8,7 @@ use crate::selection;
 
 pub(super) fn define(command: Command) -> Command {
     let build = command
-        .about("Builds, writes `<artifact>.advisory.json` beside each artifact, and fails if locks can collide")
+        .about("Runs `cargo build`, writes `<artifact>.advisory.json` beside each artifact, and fails if locks can collide")
         .arg(format([Format::Text, Format::Json]));
     selection::arguments(build).after_help(CODES)
 }

@@ -17,26 +17,26 @@ pub(super) fn define(command: Command) -> Command {
             .value_hint(ValueHint::FilePath)
     };
     let check = command
-        .about("Fails if locks can collide, or if they are not what they were")
+        .about("Fails if locks can collide, or differ from a document, a release or a database")
         .long_about(
-            "Builds the selection, or takes the artifacts given, and compares every two lock sites across all crates: they have to be \
-             one lock on purpose, or never share a key.",
+            "Builds the selection, or reads the given artifacts, and compares every two lock sites across all crates: they must be one \
+             lock on purpose, or never share a key.",
         )
         .arg(format([Format::Text, Format::Json]))
         .arg(output())
         .arg(
             file("registry")
                 .action(ArgAction::Append)
-                .help("The committed document, JSON or Markdown: fails if it is out of date (line numbers may be)"),
+                .help("The committed document, JSON or Markdown: fails if it is out of date (line numbers are not compared)"),
         )
         .arg(
             file("with")
                 .action(ArgAction::Append)
-                .help("The inventory, as JSON, of another service on the same database: fails if locks collide with its locks"),
+                .help("The inventory (JSON) of another service on the same database: fails if locks can collide with its locks"),
         )
         .arg(
             file("against")
-                .help("The inventory, as JSON, of the release before: fails if a lock's key has changed since"),
+                .help("The inventory (JSON) of an earlier release: fails if a lock's key has changed"),
         )
         .arg(
             Arg::new("allow-key-change")
@@ -44,13 +44,13 @@ pub(super) fn define(command: Command) -> Command {
                 .value_name("NAME")
                 .action(ArgAction::Append)
                 .requires("against")
-                .help("The name, or the function's path, of a lock whose key changes on purpose"),
+                .help("The name of a lock, or the path of its function, whose key changes on purpose"),
         )
         .arg(
             Arg::new("database-url")
                 .long("database-url")
                 .value_name("URL")
-                .help("A database: fails if a table that a lock guards is without the lock's trigger, or has one of another key"),
+                .help("A database: fails if a guarded table has no trigger for its lock, or one that computes another key"),
         )
         .arg(key_count())
         .arg(selection::artifact());

@@ -11,7 +11,7 @@ pub(super) fn define(command: Command) -> Command {
     command
         .about("Prints a completion script for a shell")
         .long_about(
-            "Prints a script that completes `cargo-advisory`; in zsh, saved as `_cargo-advisory` on the `fpath`, it also completes \
+            "Prints a script that completes `cargo-advisory`. In zsh, saved as `_cargo-advisory` on the `fpath`, it also completes \
              `cargo advisory`.",
         )
         .arg(

@@ -9,11 +9,12 @@ use crate::cli::{Format, format, output};
 
 pub(super) fn define(command: Command) -> Command {
     command
-        .about("Draws the order in which tests have taken their locks; fails if there are two")
+        .about("Draws the order in which tests acquire locks; fails if there is more than one")
         .long_about(
-            "Writes the recorded order of locks as a graph: DOT for Graphviz, or Mermaid, which code hosts draw. A debug build records it where `ADVISORY_LOCK_ORDER` names a file, to which \
-             each process appends: `ADVISORY_LOCK_ORDER=\"$PWD/target/lock-order\" cargo test`. Delete the file before a run that is \
-             to stand alone.\n\nArrows that go round are red, and told on the standard error: two calls can wait for each other.",
+            "Writes the recorded order of locks as a graph: DOT for Graphviz, or Mermaid, which code hosts draw. Debug builds append \
+             their order to the file that `ADVISORY_LOCK_ORDER` names: `ADVISORY_LOCK_ORDER=\"$PWD/target/lock-order\" cargo test`. \
+             Delete the file before a run that should stand alone.\n\nThe arrows of a cycle are red, and reported on the standard \
+             error: these calls can wait for each other.",
         )
         .arg(
             Arg::new("from")
@@ -22,7 +23,7 @@ pub(super) fn define(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .value_parser(value_parser!(PathBuf))
                 .value_hint(ValueHint::FilePath)
-                .help("What was recorded; without it the file that `ADVISORY_LOCK_ORDER` names"),
+                .help("The record [default: the file that `ADVISORY_LOCK_ORDER` names]"),
         )
         .arg(format([Format::Dot, Format::Mermaid]))
         .arg(output())

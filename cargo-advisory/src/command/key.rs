@@ -6,7 +6,7 @@ use crate::cli::{Format, format, output};
 
 pub(super) fn define(command: Command) -> Command {
     command
-        .about("Prints the numbers that a key becomes, and the SQL that finds its holder; names the tool that takes a number")
+        .about("Prints the numbers of a key and the SQL that finds its holder; names the tool that uses a number")
         .arg(
             Arg::new("text")
                 .value_name("KEY")
@@ -18,7 +18,7 @@ pub(super) fn define(command: Command) -> Command {
             Arg::new("database")
                 .long("database")
                 .value_name("NAME")
-                .help("The database's name: the key of golang-migrate is computed from it"),
+                .help("The database's name, from which some tools compute their key"),
         )
         .arg(format([Format::Table, Format::Json]))
         .arg(output())

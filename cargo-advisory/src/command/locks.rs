@@ -8,11 +8,11 @@ use crate::names;
 
 pub(super) fn define(command: Command) -> Command {
     let locks = command
-        .about("Shows who holds which lock of a database right now, and who waits")
+        .about("Shows who holds which lock of a database now, and who waits")
         .long_about(
-            "Shows the advisory locks and leases of a database: who holds them, who waits, and who is in whose way. Needs no role but \
-             `pg_monitor`, and shows less without it.\n\nNumbers have the names of the lock sites of `--artifact` or `--inventory`, where \
-             they are fixed; else those in the comments that locked calls write in front of their queries.",
+            "Shows the advisory locks and leases of a database: who holds them, who waits, and who blocks whom. The role should have \
+             `pg_monitor`; without it less is shown.\n\nA lock with a fixed number has the name of its site in `--artifact` or \
+             `--inventory`. Others have the name in the comment that a locked call writes in front of its query.",
         )
         .arg(database_url().global(true))
         .arg(lease_table())
@@ -24,7 +24,7 @@ pub(super) fn define(command: Command) -> Command {
                 .help("A table with `locked_until` and `locked_by`, whose claimed rows are shown too"),
         )
         .arg(time("older-than").help(
-            "Only locks that are held or waited for so long, such as `30s`; exits with 1 if there are some",
+            "Only locks held or waited for this long, such as `30s`; exits with 1 if there are any",
         ))
         .arg(
             Arg::new("filter")
@@ -33,14 +33,14 @@ pub(super) fn define(command: Command) -> Command {
                 .help("Only locks, leases and claims with this text in their name or number, or in the name of a session"),
         )
         .arg(flag("json", "Writes JSON; with `--watch` an object a line"))
-        .arg(flag("watch", "Looks again and again, until Ctrl-C"))
+        .arg(flag("watch", "Refreshes until Ctrl-C"))
         .arg(
             time("interval")
                 .requires("watch")
-                .help("How often `--watch` looks [default: 2s]"),
+                .help("How often `--watch` refreshes [default: 2s]"),
         )
-        .subcommand(end("cancel", "Ends the statement that a backend runs"))
-        .subcommand(end("terminate", "Ends a backend's session, and with it all that it holds"))
+        .subcommand(end("cancel", "Cancels the statement that a backend runs"))
+        .subcommand(end("terminate", "Terminates a backend's session, which releases its locks"))
         .after_help(CODES);
     names::arguments(locks)
 }
@@ -49,8 +49,8 @@ fn end(name: &'static str, about: &'static str) -> Command {
     Command::new(name)
         .about(about)
         .long_about(format!(
-            "{about}. Shows first who it is, what it holds and what would be lost, and asks.\n\nOnly backends that have to do with an \
-             advisory lock of this database. Needs the backend's own role, or `pg_signal_backend`."
+            "{about}. Shows the session, what it holds and what would be lost, and asks.\n\nOnly for a backend that holds an advisory \
+             lock of this database, waits for one, or blocks one that does. Needs the backend's own role, or `pg_signal_backend`."
         ))
         .arg(
             Arg::new("pid")
@@ -58,5 +58,5 @@ fn end(name: &'static str, about: &'static str) -> Command {
                 .required(true)
                 .value_parser(value_parser!(i32).range(1..)),
         )
-        .arg(flag("yes", "Does not ask").short('y'))
+        .arg(flag("yes", "Does not ask for confirmation").short('y'))
 }

@@ -10,12 +10,12 @@ use crate::names;
 
 pub(super) fn define(command: Command) -> Command {
     let log = command
-        .about("Tells the waits for advisory locks and the deadlocks in a server's log, by lock")
+        .about("Sums up the waits for each advisory lock, and the deadlocks, in a server's log")
         .long_about(
-            "Reads PostgreSQL's log, in the stderr format, as csvlog or as jsonlog, and tells the advisory locks in it: waits that were \
-             longer than `deadlock_timeout`, if `log_lock_waits` is on; waits that were cancelled; and deadlocks. For each lock: how \
-             often, how long, and who held it.\n\nNumbers have the names of the lock sites of `--artifact` or `--inventory`, those in the \
-             comments of the statements, or that of the tool that takes them. Messages must be in English (`lc_messages = C`).",
+            "Reads PostgreSQL's log (stderr, csvlog or jsonlog), and prints for each advisory lock how often sessions waited for it, how \
+             long, and who held it. The log has the waits longer than `deadlock_timeout`, if `log_lock_waits` is on, those that were \
+             cancelled, and deadlocks.\n\nNames come from the lock sites of `--artifact` or `--inventory`, from the comments of the \
+             statements, or from the table of other tools' numbers. Messages must be in English (`lc_messages = C`).",
         )
         .arg(
             Arg::new("file")
@@ -23,10 +23,10 @@ pub(super) fn define(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .value_parser(value_parser!(PathBuf))
                 .value_hint(ValueHint::FilePath)
-                .help("The server's log; `-`, or none, for the standard input"),
+                .help("The server's log; `-` or none for the standard input"),
         )
         .arg(
-            flag("follow", "Goes on as the log grows, and tells what happens on a line each, until Ctrl-C")
+            flag("follow", "Continues as the log grows, and prints each event on a line, until Ctrl-C")
                 .short('f')
                 .conflicts_with("output"),
         )

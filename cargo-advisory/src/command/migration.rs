@@ -26,22 +26,20 @@ pub(super) fn define(command: Command) -> Command {
 
 fn lease(command: Command) -> Command {
     command
-        .about("The table of leases")
-        .arg(
-            Arg::new("table").long("table").value_name("TABLE").help(
-                "Its name: `app_lease`, or `locks.app_lease` [default: public.advisory_lease]",
-            ),
-        )
+        .about("The lease table")
+        .arg(Arg::new("table").long("table").value_name("TABLE").help(
+            "Its name, such as `app_lease` or `locks.app_lease` [default: public.advisory_lease]",
+        ))
         .arg(flag(
             "down",
-            "Prints `down.sql`, which drops the table and forgets the last fencing token",
+            "Prints `down.sql`, which drops the table, and with it the last fencing token",
         ))
         .arg(output())
 }
 
 fn keys(command: Command) -> Command {
     command
-        .about("Functions that give other programs the same keys, such as `advisory_key('booking:42')`")
+        .about("SQL functions that compute the same keys in other programs, such as `advisory_key('booking:42')`")
         .arg(flag("down", "Prints `down.sql`, which drops the functions"))
         .arg(output())
 }
@@ -53,12 +51,12 @@ fn require(command: Command) -> Command {
     let derivation = PossibleValuesParser::new(derivations)
         .try_map(|name| Derivation::from_name(&name).ok_or("unknown derivation"));
     let require = command
-        .about("A trigger that refuses writes to a table by a session that does not hold the lock")
+        .about("A trigger that refuses writes to a table without the lock")
         .long_about(
-            "Prints a Diesel migration: a trigger that computes the lock's key from the row, by the lock's own pattern, and refuses the \
-             write unless this session holds the lock in exclusive mode. It binds programs that do not use the lock, and `psql`.\n\nThe \
-             lock is found by its name in the program that cargo builds, or is given as a pattern. A placeholder is the column of its \
-             name, unless `--column` says otherwise.",
+            "Prints a trigger that computes the lock's key from the row, by the lock's own pattern, and refuses the write unless the \
+             session holds the lock in exclusive mode. It applies to every program, and to `psql`.\n\nThe lock is found by its name in \
+             the program that cargo builds, or given as a pattern. A placeholder is the column of the same name, unless `--column` says \
+             otherwise.",
         )
         .arg(text("lock", "NAME").help("The lock's name, or the path of its function or declared type"))
         .arg(
@@ -91,7 +89,7 @@ fn require(command: Command) -> Command {
                 .value_parser(value_parser!(PathBuf))
                 .value_hint(ValueHint::FilePath)
                 .conflicts_with("artifact")
-                .help("Reads a dumped inventory, as JSON, instead of building"),
+                .help("Reads a dumped inventory (JSON) instead of building"),
         )
         .arg(selection::artifact());
     selection::arguments(require)

@@ -30,14 +30,14 @@ pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
         Err(error) if error.not_found() => {}
         Err(error) => return Err(unreadable(&error)),
     }
-    let why = "no database given: use `--database-url`, or `DATABASE_URL` in the environment or in a `.env`";
+    let why = "no database: use `--database-url`, or set `DATABASE_URL` in the environment or in a `.env`";
     Err(Failure::Input(why.to_owned()))
 }
 
 /// Does not show the line itself, which may contain a password.
 fn unreadable(error: &dotenvy::Error) -> Failure {
     let why = match error {
-        dotenvy::Error::LineParse(_, at) => format!("cannot read a line, at its character {at}"),
+        dotenvy::Error::LineParse(_, at) => format!("a line cannot be read, at character {at}"),
         other => other.to_string(),
     };
     Failure::Input(format!("`.env`: {why}"))

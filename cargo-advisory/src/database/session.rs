@@ -46,15 +46,15 @@ pub(crate) async fn connect(
 ) -> Result<(Client, Connection<Socket, Stream>), Failure> {
     let (address, tls) = address::split(address);
     let mut config: Config = address.parse().map_err(|error: tokio_postgres::Error| {
-        let why = one_line(&chain(&error));
+        let why = one_line(&chain(&error)).replace("invalid connection string: ", "");
         Failure::Input(format!(
-            "the address of the database: {why}; write `postgres://user@host:5432/database`"
+            "invalid database address: {why}; write `postgres://user@host:5432/database`"
         ))
     })?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         // libpq would use the folder that it was built with.
-        let why = "the address of the database names no host: write `postgres://user@host:5432/database`, or the folder of a \
-                       socket, `host=/var/run/postgresql dbname=database`";
+        let why = "the database address has no host: write `postgres://user@host:5432/database`, or the folder of a socket, \
+                       `host=/var/run/postgresql dbname=database`";
         return Err(Failure::Input(why.to_owned()));
     }
     let (mode, connector) = tls.connector()?;
@@ -74,9 +74,10 @@ pub(crate) async fn connect(
     with_timeout(Box::pin(config.connect(connector)))
         .await?
         .map_err(|error| {
-            // The prefix adds nothing here.
+            // The prefixes add nothing here.
             let why = one_line(&chain(&error)).replace("db error: ", "");
-            Failure::Input(format!("{}: {why}", description(&config)))
+            let why = why.replace("error connecting to server: ", "");
+            Failure::Input(format!("cannot connect to {}: {why}", description(&config)))
         })
 }
 

@@ -50,7 +50,7 @@ impl Tls {
             Some("verify-full") => (SslMode::Require, Trust::Host),
             Some(other) => {
                 return Err(Failure::Input(format!(
-                    "`sslmode={}`: write `disable`, `prefer`, `require`, `verify-ca` or `verify-full`",
+                    "invalid `sslmode={}`: write `disable`, `prefer`, `require`, `verify-ca` or `verify-full`",
                     crate::screen::one_line(other)
                 )));
             }
@@ -100,7 +100,7 @@ impl Tls {
             }
         }
         if roots.is_empty() {
-            let why = "there are no trusted authorities: name a file of them, `sslrootcert=FILE`";
+            let why = "no trusted authorities: name a file of certificates, `sslrootcert=FILE`";
             return Err(Failure::Input(why.to_owned()));
         }
         Ok(roots)

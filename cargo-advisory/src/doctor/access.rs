@@ -35,7 +35,7 @@ pub(super) async fn lease_table(
     };
     let text = |at: usize| found.first().and_then(|row| row.get(at));
     let Some(columns) = text(0) else {
-        let message = format!("there is no `{name}`: no program can lease");
+        let message = format!("`{name}` does not exist, so no program can lease");
         let flag = if is_named {
             format!(" --table {name}")
         } else {
@@ -59,7 +59,7 @@ pub(super) async fn lease_table(
         .all(|wanted| columns.split(',').any(|column| column == wanted));
     if !has_columns || text(5) != Some("1") {
         let message = format!(
-            "`{name}` is not what the migration creates: it has the columns {}, and a sequence with CACHE {}",
+            "`{name}` differs from what the migration creates: it has the columns {}, and a sequence with CACHE {}",
             one_line(columns),
             text(5).unwrap_or("missing")
         );
@@ -69,7 +69,7 @@ pub(super) async fn lease_table(
     }
     let has = [1, 2, 3, 4, 6].map(|at| text(at) == Some("t"));
     if has.iter().all(|has| *has) {
-        let message = format!("`{name}` is there, and role `{}` may use it", facts.role);
+        let message = format!("`{name}` exists, and role `{}` may use it", facts.role);
         return Ok(Finding::new(title, Level::Fine, message));
     }
     let role = identifier(&facts.role);
@@ -79,7 +79,7 @@ pub(super) async fn lease_table(
         (Level::Advice, "none")
     };
     let message = format!(
-        "`{name}` is there, and role `{}` has {some} of the rights that leases need",
+        "role `{}` has {some} of the rights on `{name}` that leases need",
         facts.role
     );
     Ok(Finding::new(title, level, message)

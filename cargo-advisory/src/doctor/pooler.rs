@@ -1,7 +1,7 @@
 //! Is there a pooler between this command and the server, and in which mode?
 //!
-//! Shown by what connections get, not guessed from an address: one server session that serves two connections, one after the other, is
-//! a pooler's; one that changes hands while both are open is a pooler's in transaction mode.
+//! Observed, not guessed from the address: if one server session serves two connections one after the other, there is a pooler; if it
+//! changes hands while both are open, the pooler is in transaction mode.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use crate::database::{chain, connect, with_timeout};
 use crate::failure::Failure;
 use crate::screen::one_line;
 
-/// How often it is looked whether the connections keep their sessions: a pooler that others use too lends by chance.
+/// How often it is checked whether the connections keep their sessions: a pooler that others use assigns sessions by chance.
 const ROUNDS: usize = 8;
 
 /// The session of the server that serves a connection.
@@ -22,7 +22,7 @@ const SESSION: &str = "SELECT pg_catalog.pg_backend_pid(), a.backend_start OPERA
      pg_catalog.to_timestamp(CAST('{}' AS pg_catalog.float8)), pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) \
      FROM pg_catalog.pg_stat_activity AS a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
-/// What stands in between.
+/// What is between this command and the server.
 pub(super) enum Pooler {
     /// No sign of one.
     None,
@@ -31,7 +31,7 @@ pub(super) enum Pooler {
     Statement,
     /// Two sessions get one exclusive lock.
     LocksKeepNobodyOut,
-    /// It was not to be found out, and why.
+    /// It cannot be determined, and why.
     Unknown(String),
 }
 
@@ -77,7 +77,7 @@ impl Link {
     }
 }
 
-/// Looks. Fails only where the database can't be reached at all.
+/// Looks for a pooler. Fails only if the database cannot be reached at all.
 pub(super) async fn find(address: &str) -> Result<Pooler, Failure> {
     let first = Link::open(address).await?;
     let (_, _, now) = first.session("0").await?;
@@ -97,7 +97,7 @@ pub(super) async fn find(address: &str) -> Result<Pooler, Failure> {
 }
 
 async fn of_two(one: &Link, other: &Link, is_older: bool) -> Result<Pooler, Failure> {
-    // Before any lock is taken: where sessions are shared, one can be left on a session that nobody gets again.
+    // Before any lock is acquired: if sessions are shared, a lock can stay on one that no connection gets again.
     let pids = [one.pid().await?, other.pid().await?];
     for round in 0..ROUNDS {
         let [(idle, idle_pid), (busy, busy_pid)] = if round % 2 == 0 {
@@ -115,7 +115,7 @@ async fn of_two(one: &Link, other: &Link, is_older: bool) -> Result<Pooler, Fail
             });
         }
         let mut keeps = busy.pid().await? == *busy_pid && busy_pid != idle_pid;
-        // Not asked where the answer is known: a pooler with no other session would let the question wait.
+        // Skipped if the answer is known: a pooler without another session would let the query wait.
         if keeps {
             keeps = idle.pid().await? == *idle_pid;
         }
@@ -141,7 +141,7 @@ async fn of_two(one: &Link, other: &Link, is_older: bool) -> Result<Pooler, Fail
     })
 }
 
-/// A key that nobody else has, so that a refusal means what it says.
+/// A key that nobody else uses, so a refusal cannot have another cause.
 fn unlikely_key() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let text = format!("{now:?} {}", std::process::id());
@@ -154,22 +154,22 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
     let (level, message) = match pooler {
         Pooler::None if is_named => (
             Level::Fine,
-            "none seen here, and `advisory.pooler` says that this role has one in transaction mode: session-level locks are refused",
+            "none here, but `advisory.pooler` says that this role has one in transaction mode: session-level locks are refused",
         ),
         Pooler::None => (
             Level::Fine,
-            "none seen: each connection has a session of its own, and a session-level lock keeps others out",
+            "none: each connection has its own session, and a session-level lock excludes the others",
         ),
         Pooler::Session => (
             Level::Fine,
-            "one in session mode: each connection has a session of its own while it is open",
+            "one in session mode: each connection has its own session while it is open",
         ),
         Pooler::Transaction if is_named => (
             Level::Fine,
             "one in transaction mode, and `advisory.pooler` says so: session-level locks and the stricter isolation levels are refused",
         ),
         Pooler::Transaction => {
-            let message = "one in transaction mode: two clients get the same session-level lock, and one can stay for ever";
+            let message = "one in transaction mode: two clients can get the same session-level lock, and it can stay for ever";
             return Finding::new(name, Level::Problem, message).mend(alter_role(
                 facts,
                 "\"advisory.pooler\"",
@@ -182,12 +182,12 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
                 .mend("Connect to the server itself, or set `pool_mode = transaction`.");
         }
         Pooler::LocksKeepNobodyOut => {
-            let message = "this server accepts advisory locks and does not keep others out";
+            let message = "this server accepts advisory locks but excludes nobody";
             return Finding::new(name, Level::Problem, message)
                 .mend("Use leases (`scope = \"lease\"`), which are rows.");
         }
         Pooler::Unknown(why) => {
-            return Finding::new(name, Level::Unknown, format!("not to be found out: {why}"));
+            return Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"));
         }
     };
     Finding::new(name, level, message)

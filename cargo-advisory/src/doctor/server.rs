@@ -12,7 +12,7 @@ const USED: &str = "SELECT pg_catalog.count(*) FROM (SELECT DISTINCT l.locktype,
      WHERE NOT l.fastpath AND l.mode OPERATOR(pg_catalog.<>) 'SIReadLock') AS distinct_locks";
 
 /// The oldest version that this project supports.
-const OLDEST: u32 = 14;
+const OLDEST: u32 = 15;
 
 /// Whether the server still gets fixes. A major version has its last release in the second week of November, five years after its first.
 pub(super) fn version(facts: &Facts) -> Finding {
@@ -21,20 +21,21 @@ pub(super) fn version(facts: &Facts) -> Finding {
     // 10 came in 2017, and one each year since.
     let end = major + 2012;
     if facts.date >= end * 10_000 + 1115 {
-        let message = format!("{version}: it has had no fixes since November {end}");
+        let message = format!("{version}: no fixes since November {end}");
         return Finding::new(name, Level::Problem, message).mend(format!(
             "Upgrade the server to PostgreSQL {} or later.",
-            major.max(OLDEST) + 1
+            (major + 1).max(OLDEST)
         ));
     }
-    let message = format!("{version}: it gets fixes until November {end}");
+    let message = format!("{version}: fixes until November {end}");
     Finding::new(name, Level::Fine, message)
 }
 
 pub(super) fn standby(facts: &Facts) -> Finding {
     let name = "standby";
     if facts.is_standby {
-        let message = "a standby: its locks keep out nobody on the primary, and it grants no lease";
+        let message =
+            "a standby: its locks exclude nobody on the primary, and it cannot grant leases";
         return Finding::new(name, Level::Problem, message).mend(
             "Connect to the primary: with `target_session_attrs=read-write` in the address.",
         );
@@ -65,7 +66,7 @@ pub(super) async fn lock_table(client: &Client, facts: &Facts) -> Result<Finding
     let used: u64 = used.unwrap_or_default();
     let left = capacity.saturating_sub(used);
     let message = format!(
-        "{used} of {capacity} locks are in use: {left} are left, for all sessions of the server, and one call can take so many keys"
+        "{used} of {capacity} locks are in use; all sessions of the server share the remaining {left}"
     );
     let level = match used.saturating_mul(100) / capacity.max(1) {
         0..50 => return Ok(Finding::new(name, Level::Fine, message)),
@@ -73,7 +74,7 @@ pub(super) async fn lock_table(client: &Client, facts: &Facts) -> Result<Finding
         _ => Level::Problem,
     };
     let message =
-        format!("{message}; without room every session gets 53200, and no new one can be opened");
+        format!("{message}; without them locks fail with 53200, and no session can be opened");
     let double = (facts.number("max_locks_per_transaction") * 2).to_string();
     Ok(Finding::new(name, level, message)
         .mend(alter_system("max_locks_per_transaction", &double))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::facts::Facts;
 use super::{Finding, Level, RELOAD, alter_role, alter_system};
-use crate::duration::exact;
+use crate::duration::{exact, short};
 
 /// A client that is gone without a word should be noticed within this time.
 const LONGEST_SILENCE: Duration = Duration::from_secs(300);
@@ -28,7 +28,7 @@ fn lock_timeout(facts: &Facts) -> Finding {
     let name = "lock_timeout";
     let (bound, deadlock) = (facts.time(name), facts.time("deadlock_timeout"));
     if bound.is_zero() {
-        let message = "none: a call without `wait` waits for as long as the lock is held";
+        let message = "off: a call without `wait` waits for as long as the lock is held";
         return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'30s'"));
     }
     let deadlocks = if bound <= deadlock {
@@ -47,18 +47,18 @@ fn statement_timeout(facts: &Facts) -> Finding {
     let name = "statement_timeout";
     let (bound, lock) = (facts.time(name), facts.time("lock_timeout"));
     if bound.is_zero() {
-        return Finding::new(name, Level::Fine, "none: no wait is cut off by it");
+        return Finding::new(name, Level::Fine, "off: it ends no wait");
     }
     let time = exact(bound);
     if lock.is_zero() || lock >= bound {
         let message = format!(
-            "{time}: it ends a wait before `lock_timeout` does, with 57014, the error of a statement that somebody cancelled"
+            "{time}: it ends a wait before `lock_timeout` does, with 57014, as if somebody had cancelled the statement"
         );
         let half = format!("'{}ms'", (bound / 2).as_millis().max(1));
         let mend = alter_role(facts, "lock_timeout", &half);
         return Finding::new(name, Level::Advice, message).mend(mend);
     }
-    let message = format!("{time}: longer than `lock_timeout`, which so ends a wait first");
+    let message = format!("{time}: longer than `lock_timeout`, which therefore ends a wait first");
     Finding::new(name, Level::Fine, message)
 }
 
@@ -67,7 +67,7 @@ fn idle_in_transaction(facts: &Facts) -> Finding {
     let bound = facts.time(name);
     if bound.is_zero() {
         let message =
-            "none: a client that stops inside a transaction keeps its locks until it is killed";
+            "off: a client that stops inside a transaction keeps its locks until it is killed";
         return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'60s'"));
     }
     let message = format!(
@@ -80,8 +80,8 @@ fn idle_in_transaction(facts: &Facts) -> Finding {
 fn transaction_timeout(facts: &Facts) -> Finding {
     let name = "transaction_timeout";
     let message = match (facts.setting(name), facts.time(name)) {
-        (None, _) => "PostgreSQL 17 and later have it".to_owned(),
-        (_, Duration::ZERO) => "none: a body may take as long as it needs".to_owned(),
+        (None, _) => "not available before PostgreSQL 17".to_owned(),
+        (_, Duration::ZERO) => "off: a body may take as long as it needs".to_owned(),
         (_, bound) => format!(
             "{}: a body that takes longer loses its session and its lock, with 25P04; so does a migration",
             exact(bound)
@@ -97,11 +97,11 @@ fn idle_session(facts: &Facts) -> Finding {
         return Finding::new(
             name,
             Level::Fine,
-            "none: an idle session keeps its session-level locks",
+            "off: an idle session keeps its session-level locks",
         );
     }
     let message = format!(
-        "{}: a session that holds a session-level lock and sends nothing for that long is ended, and the lock is free",
+        "{}: a session that sends nothing for that long is terminated, which releases its session-level locks",
         exact(bound)
     );
     Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "0"))
@@ -118,7 +118,7 @@ fn isolation(facts: &Facts) -> Finding {
         );
     }
     let message = format!(
-        "{level}: a lock that is taken by hand inside a transaction reads what was true before the wait; locked functions state their level"
+        "{level}: behind a lock taken by hand inside a transaction, queries read data from before the wait; locked functions set their own level"
     );
     Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'read committed'"))
 }
@@ -126,10 +126,11 @@ fn isolation(facts: &Facts) -> Finding {
 fn log_lock_waits(facts: &Facts) -> Finding {
     let name = "log_lock_waits";
     if facts.setting(name) == Some("on") {
-        let message = "on: `cargo advisory log` tells each wait longer than `deadlock_timeout`";
+        let message = "on: `cargo advisory log` shows each wait longer than `deadlock_timeout`";
         return Finding::new(name, Level::Fine, message);
     }
-    let message = "off: the server's log has no long waits, so nobody can tell afterwards who waited for whom";
+    let message =
+        "off: the log has no long waits, so nobody can tell afterwards who waited for whom";
     Finding::new(name, Level::Advice, message)
         .mend(alter_system(name, "on"))
         .mend(RELOAD)
@@ -140,12 +141,12 @@ fn deadlock_timeout(facts: &Facts) -> Finding {
     let bound = facts.time(name);
     let time = exact(bound);
     let wrong = if bound < Duration::from_millis(100) {
-        "every short wait looks for a deadlock, which costs all sessions"
+        "every short wait triggers a search for deadlocks, which slows all sessions"
     } else if bound > Duration::from_secs(10) {
         "two calls that wait for each other do so for that long"
     } else {
         let message =
-            format!("{time}: a deadlock is found after that, and a longer wait can be logged");
+            format!("{time}: after that time a deadlock is found, and a wait can be logged");
         return Finding::new(name, Level::Fine, message);
     };
     Finding::new(name, Level::Advice, format!("{time}: {wrong}"))
@@ -157,11 +158,11 @@ fn connection_check(facts: &Facts) -> Finding {
     let name = "client_connection_check_interval";
     let interval = facts.time(name);
     if interval.is_zero() {
-        let message = "none: a client that is killed while its session waits or runs a statement stays in the queue";
+        let message = "off: if a client is killed while its session waits or runs a statement, the session goes on";
         return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'2s'"));
     }
     let message = format!(
-        "{}: a client that is killed while its session waits leaves the queue within that time",
+        "{}: if a client is killed while its session waits, the session leaves the queue within that time",
         exact(interval)
     );
     Finding::new(name, Level::Fine, message)
@@ -170,13 +171,13 @@ fn connection_check(facts: &Facts) -> Finding {
 fn keepalives(facts: &Facts) -> Finding {
     let name = "keepalives";
     if !facts.is_over_tcp {
-        let message = "none needed: this session has a Unix-domain socket";
+        let message = "not needed: this session uses a Unix-domain socket";
         return Finding::new(name, Level::Fine, message);
     }
     let count = u32::try_from(facts.number("tcp_keepalives_count")).unwrap_or(u32::MAX);
     let probes = facts.time("tcp_keepalives_interval").saturating_mul(count);
     let silence = facts.time("tcp_keepalives_idle").saturating_add(probes);
-    let time = exact(silence);
+    let time = short(silence);
     if silence <= LONGEST_SILENCE {
         let message = format!(
             "{time}: a client whose machine is gone loses its session, and its locks, after that"

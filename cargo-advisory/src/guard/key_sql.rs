@@ -33,7 +33,8 @@ impl Guard {
             LockedKey::BigInt(number) => Ok(KeySql::BigInt(*number)),
             LockedKey::IntInt(Some(first), Some(second)) => Ok(KeySql::Pair(*first, *second)),
             LockedKey::IntInt(..) => Err(
-                "a pair of numbers of which one is an expression cannot be computed from a row: use a key pattern".to_owned(),
+                "SQL cannot compute a pair with an expression from a row: use a key pattern"
+                    .to_owned(),
             ),
             LockedKey::Pattern(pattern) => match pattern.constant() {
                 Some(text) => Ok(KeySql::BigInt(self.derivation.key(&text))),

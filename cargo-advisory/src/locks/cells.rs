@@ -1,4 +1,4 @@
-//! What stands in the cells of the tables of live locks, leases and claims?
+//! What is in the cells of the tables of live locks, leases and claims?
 
 use std::fmt::Write;
 

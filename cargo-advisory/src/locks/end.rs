@@ -139,7 +139,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
         for waiter in &lock.waiters {
             if waiter.pid == pid {
                 line(format!(
-                    "waits for {}, for {}",
+                    "has waited for {} for {}",
                     label(lock.key, &lock.names),
                     short(waiter.waited)
                 ));
@@ -147,7 +147,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
             if waiter.held_by.contains(&pid) {
                 let other = locks.backend(waiter.pid).map(who).unwrap_or_default();
                 line(format!(
-                    "  {} waits for it, for {}: {other}",
+                    "  {} has waited for it for {}: {other}",
                     waiter.pid,
                     short(waiter.waited)
                 ));
@@ -158,7 +158,7 @@ fn description(locks: &Locks, backend: &Backend) -> String {
         let kind = other.waits_for.as_deref().unwrap_or("advisory");
         if kind != "advisory" && other.blocked_by.contains(&pid) {
             line(format!(
-                "{} waits for a {} lock of it: {}",
+                "{} waits for its {} lock: {}",
                 other.pid,
                 lock_kind(kind),
                 who(other)
@@ -194,18 +194,18 @@ fn consequences(activity: &Activity, action: Action) -> String {
         "no transaction is open, so nothing is rolled back"
     };
     match action {
-        Action::Cancel => "Its statement fails. If a transaction is open, its client can only roll it back, and its locks are free after that. \
-             Session-level locks stay.\n"
+        Action::Cancel => "Its statement fails. If a transaction is open, it can then only be rolled back, which releases its locks. Session-level \
+             locks stay.\n"
             .to_owned(),
         Action::Terminate => format!(
-            "Its session ends: {rolled_back}, all its locks are free, session-level locks too, and its client gets an error.\n"
+            "Its session ends: {rolled_back}, all its locks are released, and its client gets an error.\n"
         ),
     }
 }
 
 fn confirm(pid: i32, action: Action) -> Result<bool, Failure> {
     if !io::stdin().is_terminal() {
-        let why = "no terminal to ask for a confirmation: give `--yes`";
+        let why = "cannot ask for confirmation without a terminal: write `--yes`";
         return Err(Failure::Input(why.to_owned()));
     }
     let what = match action {
@@ -229,7 +229,7 @@ fn outcome(pid: i32, action: Action, signal: Signal, role: &str) -> (bool, Strin
         }
         (Signal::Done, Action::Terminate) => (
             true,
-            format!("The session of {pid} has ended; its locks are free.\n"),
+            format!("The session of {pid} has ended, and its locks are released.\n"),
         ),
         (Signal::Sent, _) => (
             false,

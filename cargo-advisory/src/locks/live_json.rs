@@ -1,4 +1,4 @@
-//! How are live locks written as JSON? This crate's README documents the schema.
+//! How are live locks written as JSON? `docs/json.md` documents the schema.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

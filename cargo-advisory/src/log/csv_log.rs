@@ -1,4 +1,4 @@
-//! `csvlog`: a record of comma-separated values, in which texts stand in quotes and can have several lines.
+//! `csvlog`: records of comma-separated values, with texts in quotes that can have several lines.
 
 use super::record::{Record, is_error};
 use super::time::Time;
@@ -24,7 +24,7 @@ impl Reader {
             self.text.push('\n');
         }
         self.text.push_str(line);
-        // A quote in a text is doubled, so the count tells whether a text is open.
+        // A quote in a text is doubled, so the count shows whether a text is open.
         if line.matches('"').count() % 2 == 1 {
             self.is_quoted = !self.is_quoted;
         }

@@ -1,4 +1,4 @@
-//! What does a record say of an advisory lock?
+//! What does a record say about an advisory lock?
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use super::record::Record;
 /// A lock of one of the server's databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LockId {
-    /// The database's number, as `pg_database.oid` has it; 0 where only a statement tells of the lock.
+    /// The database's number, as `pg_database.oid` has it; 0 if the lock is known from a statement only.
     pub(super) database: u32,
     pub(super) key: Key,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It has waited for so long, which is `deadlock_timeout` or a little more, and goes on.
+    /// It has waited for this long, `deadlock_timeout` or a little more, and still waits.
     Waiting {
         pid: i32,
         lock: LockId,
@@ -47,7 +47,7 @@ pub(super) struct DeadlockWait {
     pub(super) statement: String,
 }
 
-/// Reads a record; `None` for all that has to do with no lock.
+/// Reads a record; `None` if it is not about an advisory lock.
 pub(super) fn of(record: &Record) -> Option<Event> {
     if let Some(event) = wait(record) {
         return Some(event);

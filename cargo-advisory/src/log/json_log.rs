@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::record::{Record, is_error};
 use super::time::Time;
 
-/// Reads a line; `None` for what is no object of the log.
+/// Reads a line; `None` if it is not an object of the log.
 pub(super) fn record(line: &str) -> Option<Record> {
     let value: Value = serde_json::from_str(line).ok()?;
     let some = |member: &str| value.get(member).and_then(Value::as_str).map(str::to_owned);

@@ -24,7 +24,7 @@ pub(super) fn is_error(severity: &str) -> bool {
     matches!(severity, "ERROR" | "FATAL" | "PANIC")
 }
 
-/// Makes records of lines. The first line that is not empty tells the format.
+/// Makes records of lines. The first line that is not empty shows the format.
 #[derive(Default)]
 pub(super) struct Reader(Option<Form>);
 

@@ -123,7 +123,7 @@ fn deadlock_text(waits: &Waits, deadlock: &Deadlock) -> String {
             None => one_line(&wait.target),
         };
         let ended = if deadlock.victim == Some(wait.pid) {
-            ", and was ended"
+            ", and was aborted"
         } else {
             ""
         };
@@ -213,7 +213,7 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             let after =
                 waited.map_or_else(String::new, |waited| format!(" after {}", short(waited)));
             format!(
-                "{time}{who} gave up {}{after}: {}\n",
+                "{time}{who} gave up waiting for {}{after}: {}\n",
                 named(locks),
                 one_line(reason)
             )

@@ -44,7 +44,7 @@ pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>, Fail
     };
     if files.is_empty() {
         if io::stdin().is_terminal() {
-            let why = "no log given: name its file, or pipe it in";
+            let why = "no log: name its file, or pipe it in";
             return Err(Failure::Input(why.to_owned()));
         }
         return Ok(vec![stdin()]);
@@ -101,7 +101,7 @@ impl Source {
         }
     }
 
-    /// Reads what there is now, and gives each record that is complete; tells whether there was something.
+    /// Reads what is available, and passes on each complete record; returns whether anything was read.
     pub(super) fn read(&mut self, take: &mut impl FnMut(Record)) -> Result<bool, Failure> {
         let mut has_read = false;
         loop {
@@ -163,7 +163,7 @@ impl Source {
         matches!(self.input, Input::Ended)
     }
 
-    /// Begins with the file that was put in the place of this one, or again with this one if it was cut.
+    /// Starts with the file that has replaced this one, or from the beginning of this one if it was truncated.
     pub(super) fn rotate(&mut self) {
         let is_shorter = fs::metadata(&self.path).is_ok_and(|now| now.len() < self.length);
         if let (Input::File(_), true) = (&self.input, is_shorter)

@@ -6,8 +6,8 @@
 //! 2026-11-22 07:06:19.026 UTC [13595] STATEMENT:  SELECT pg_advisory_lock(42)
 //! ```
 //!
-//! The prefix is not asked for: time, process, user, database and application are found in it where they stand as usual. The server
-//! writes a message in one piece, so that its parts follow each other.
+//! The user need not write the prefix: time, process, user, database and application are recognized in its usual forms. The server
+//! writes a message in one piece, so its parts follow each other.
 
 use super::record::{Record, is_error};
 use super::time::Time;
@@ -45,7 +45,7 @@ enum Part {
 impl Reader {
     pub(super) fn line(&mut self, line: &str) -> Option<Record> {
         let Some((prefix, tag, text)) = split(line) else {
-            // The server puts a tab in front of what continues; some collectors take it off.
+            // The server starts a continued line with a tab, which some collectors remove.
             let text = line.strip_prefix('\t').unwrap_or(line);
             if let Some(part) = self.part() {
                 part.push('\n');
@@ -87,7 +87,7 @@ impl Reader {
     }
 }
 
-/// A message without its SQLSTATE, which `log_error_verbosity = verbose` puts in front: `40P01: deadlock detected`.
+/// A message without the SQLSTATE that `log_error_verbosity = verbose` adds: `40P01: deadlock detected`.
 fn without_code(text: &str) -> &str {
     let is_code = |code: &&str| {
         code.len() == 5
@@ -118,7 +118,7 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
     })
 }
 
-/// What a prefix tells: `%m [%p] `, `%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h `, `%t:%r:%u@%d:[%p]:`, …
+/// The values in a prefix: `%m [%p] `, `%t [%p]: [%l-1] user=%u,db=%d,app=%a,client=%h `, `%t:%r:%u@%d:[%p]:`, …
 fn of_prefix(prefix: &str) -> Record {
     let named = |names: &[&str]| {
         names.iter().find_map(|name| {

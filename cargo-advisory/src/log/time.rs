@@ -1,9 +1,9 @@
-//! When was something logged, as the log says it?
+//! When was something logged, by the log's own clock?
 
 /// The time of a record: `2026-11-22 07:06:19.026 UTC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Time {
-    /// As it stands in the log.
+    /// As written in the log.
     pub(super) text: String,
     /// To compare two times of one log: its zone is left out.
     pub(super) millis: i64,

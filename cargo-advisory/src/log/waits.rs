@@ -9,7 +9,7 @@ use super::event::{self, DeadlockWait, Event, LockId};
 use super::record::Record;
 use super::time::Time;
 
-/// What a log tells of advisory locks.
+/// What a log contains about advisory locks.
 pub(super) struct Waits {
     names: Names,
     /// The records that were read.
@@ -20,7 +20,7 @@ pub(super) struct Waits {
     pub(super) deadlocks: Vec<Deadlock>,
     /// The waits that go on, by process.
     open: BTreeMap<i32, OpenWait>,
-    /// What each process is called, as far as the log tells.
+    /// The name of each process, as far as the log has it.
     people: BTreeMap<i32, String>,
     /// The databases' names, by their numbers.
     databases: BTreeMap<u32, String>,
@@ -68,7 +68,7 @@ pub(super) enum Incident {
         lock: LockId,
         waited: Duration,
     },
-    /// With the server's reason; without a lock's name where the statement asks for several.
+    /// With the server's reason, and every lock that the statement asks for.
     Cancelled {
         pid: Option<i32>,
         locks: Vec<LockId>,
@@ -121,7 +121,7 @@ impl Waits {
         self.open.len()
     }
 
-    /// What a process is called, if the log tells.
+    /// The name of a process, if the log has it.
     pub(super) fn who(&self, pid: i32) -> Option<&str> {
         self.people.get(&pid).map(String::as_str)
     }
@@ -147,7 +147,7 @@ impl Waits {
         let database = self.databases.get(&lock.database);
         let database = database.or(record.database.as_ref()).cloned();
         if !self.locks.contains_key(&lock) {
-            // What was told before the database's number was known.
+            // Waits from before the database's number was known.
             let unplaced = LockId {
                 database: 0,
                 ..lock
@@ -213,7 +213,7 @@ impl Waits {
             let open = is_victim.then(|| self.open.remove(&wait.pid)).flatten();
             let entry = self.entry(lock, &wait.statement, &record);
             entry.deadlocks += 1;
-            // Nothing else tells of a wait that was shorter than `deadlock_timeout`, or without `log_lock_waits` of any.
+            // A wait shorter than `deadlock_timeout`, and without `log_lock_waits` any wait, is in the log only here.
             if !is_open {
                 entry.waits += 1;
             }
@@ -230,7 +230,7 @@ impl Waits {
         Incident::Deadlock
     }
 
-    /// A statement has failed: with it a long wait, or a short one that the log has only here.
+    /// A statement has failed, and with it a long wait, or a short one that is in the log only here.
     fn failed(&mut self, record: &Record) -> Option<Incident> {
         let open = record.pid.and_then(|pid| self.open.remove(&pid));
         let reason = record.message.clone();
@@ -274,7 +274,7 @@ impl Waits {
         })
     }
 
-    /// The number of a database, if another record has told it; else the only one that the log has, or 0.
+    /// The number of a database, if another record has it; otherwise the only one in the log, or 0.
     fn number_of(&self, name: Option<&str>) -> u32 {
         let Some(name) = name else {
             let mut numbers: Vec<u32> = self.locks.keys().map(|lock| lock.database).collect();

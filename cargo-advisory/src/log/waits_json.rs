@@ -1,4 +1,4 @@
-//! How are the waits of a log written as JSON? This crate's README documents the members.
+//! How are the waits of a log written as JSON? `docs/json.md` documents the members.
 
 use serde_json::{Value, json};
 

@@ -22,7 +22,7 @@ pub(super) fn sql(matches: &ArgMatches) -> Result<String, Failure> {
         (Some(name), None) => lock_named(&inventory(matches)?, &name)?,
         (None, None) => {
             return Err(Failure::Input(
-                "no lock given: use `--lock <NAME>` or `--key <PATTERN>`".to_owned(),
+                "no lock: use `--lock <NAME>` or `--key <PATTERN>`".to_owned(),
             ));
         }
     };
@@ -52,8 +52,7 @@ fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
     }
     let mut sites = Vec::new();
     for file in files {
-        let text = std::fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
-        sites.extend(json::read(&file, &text)?.sites);
+        sites.extend(json::read_file(&file)?.sites);
     }
     Ok(Inventory::of(sites))
 }
@@ -86,7 +85,7 @@ fn lock_named(
     for site in &sites {
         if is_lease(site) {
             return Err(Failure::Input(format!(
-                "`{wanted}` is a lease, which no session holds: a write under it is checked by its fencing token"
+                "`{wanted}` is a lease, which no session holds: check writes by its fencing token"
             )));
         }
         let derivation = Derivation::from_name(&site.derivation).unwrap_or_default();

@@ -67,7 +67,7 @@ fn a_pattern_that_was_changed_is_drift_wherever_it_is_taken() {
 fn a_key_that_the_release_before_had_otherwise_is_told_unless_it_is_meant() {
     let said = own(&["check", "--against", BEFORE]);
     assert_eq!(said.code, Some(1));
-    let change = "the key of advisory lock `lets_domain::locks::VoucherLock` has changed: `voucher:<code>` by sha256 to \
+    let change = "the key of advisory lock `lets_domain::locks::VoucherLock` has changed from `voucher:<code>` by sha256 to \
                   `voucher:<code|trim|lower>` by sha256";
     assert!(said.out.contains(change), "{}", said.out);
     assert!(said.out.contains("error: 1 finding"), "{}", said.out);

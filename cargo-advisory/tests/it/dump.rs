@@ -62,10 +62,10 @@ fn json_has_every_member_of_the_schema() {
     assert_eq!(value["version"], 1);
     let sites = value["sites"].as_array().unwrap();
     assert_eq!(sites.len(), 3);
-    let readme = include_str!("../../README.md");
+    let page = include_str!("../../docs/json.md");
     for site in sites {
         for member in site.as_object().unwrap().keys() {
-            assert!(readme.contains(&format!("`{member}`")), "{member}");
+            assert!(page.contains(&format!("`{member}`")), "{member}");
         }
     }
     let create = &sites[0];
@@ -150,7 +150,7 @@ fn a_program_without_locks_has_none() {
         (said.code, said.out.as_str()),
         (
             Some(0),
-            "no lock sites (a crate that nothing names in the source is not linked)\n"
+            "no lock sites (a crate that the source never names is not linked)\n"
         )
     );
 }

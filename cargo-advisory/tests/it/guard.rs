@@ -263,14 +263,14 @@ async fn what_sql_cannot_compute_is_refused_by_name() {
         ),
         (
             &["--key", "a:<v>", "--column", "w=v"],
-            "`--column w=…` names no placeholder of the key: it has `v`",
+            "`--column w=…`: the key has no such placeholder; it has `v`",
         ),
         (
             &["--key", "a:<v>", "--column", "v=1; DROP TABLE t"],
             "`--column v=1; DROP TABLE t` is not an expression",
         ),
         (&["--key", "a:<v"], "`--key a:<v`:"),
-        (&[], "no lock given"),
+        (&[], "no lock: use"),
     ] {
         let said = require(&[&["--table", "t"], words].concat()).await;
         assert_eq!(said.code, Some(2), "{words:?}");

@@ -94,7 +94,7 @@ async fn a_trigger_that_was_changed_or_disabled_is_a_finding() {
         .await;
     assert_eq!(
         note(&db).await,
-        "the function of its trigger `advisory_require_room_night` is not what the command writes for the lock"
+        "the function of its trigger `advisory_require_room_night` differs from what this command prints for the lock"
     );
 }
 

@@ -211,7 +211,7 @@ fn a_lock_that_becomes_a_lease_is_a_changed_key_and_the_other_way_round() {
             (
                 &lock,
                 lease,
-                format!(" has changed: `{key}` as a lease to "),
+                format!(" has changed from `{key}` as a lease to "),
             ),
         ] {
             let said = against(&name, from_ref(now), from_ref(before));

@@ -1,7 +1,5 @@
 //! Are live locks shown with their names, and nothing that steers a terminal?
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use advisory_runtime::lease::{Request, Table};
@@ -21,7 +19,7 @@ pub(crate) async fn locks(db: &Database, words: &[&str]) -> Said {
     locks_at(db.url(), words).await
 }
 
-async fn locks_at(url: &str, words: &[&str]) -> Said {
+pub(crate) async fn locks_at(url: &str, words: &[&str]) -> Said {
     let url = url.to_owned();
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     let running = move || {
@@ -34,7 +32,7 @@ async fn locks_at(url: &str, words: &[&str]) -> Said {
     spawn_blocking(running).await.unwrap()
 }
 
-async fn json(db: &Database, words: &[&str]) -> Value {
+pub(crate) async fn json(db: &Database, words: &[&str]) -> Value {
     let words: Vec<&str> = ["--json"].iter().chain(words).copied().collect();
     let said = locks(db, &words).await;
     serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
@@ -158,61 +156,6 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn json_has_every_member_of_the_schema() {
-    let db = Database::create().await;
-    let table = Table::new();
-    let mut lessee = db.connect().await;
-    table.set_up(&mut lessee).await.unwrap();
-    let lease = table.acquire(&mut lessee, Request::text("mail:7")).await;
-    lease.unwrap();
-    let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5,-6)";
-    let job = holder(&db, "job", take).await;
-    let (pid, waiting) = waiter(&db, "job", "SELECT pg_advisory_lock_shared(5, -6)").await;
-    let value = json(&db, &["--artifact", &booking_service()]).await;
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## Live locks as JSON").unwrap();
-    members(&value, &mut |member| {
-        let named = [format!("`{member}`"), format!("[].{member}`")];
-        assert!(
-            named.iter().any(|named| section.contains(named)),
-            "{member}"
-        );
-    });
-    assert_eq!(value["version"], 1);
-    let lock = &value["locks"][0];
-    assert_eq!(lock["pair"], serde_json::json!([5, -6]));
-    assert_eq!(lock["names"][0]["key"], "nightly:<day>");
-    assert_eq!(lock["names"][0]["certainty"], "likely");
-    assert_eq!(lock["holders"][0]["scope"], "session");
-    assert_eq!(lock["waiters"][0]["pid"], pid);
-    assert_eq!(lock["waiters"][0]["mode"], "shared");
-    let backends = value["backends"].as_array().unwrap();
-    let holds = |backend: &&Value| backend["pid"] != pid;
-    let backend = backends.iter().find(holds).unwrap();
-    assert_eq!(backend["application"], "job");
-    assert_eq!(backend["comment"], "nightly:<day>");
-    assert_eq!(value["leases"][0]["token"], 1);
-    assert_eq!(value["leases"][0]["is_kept"], false);
-    assert_eq!(value["leases"][0]["pattern"], Value::Null);
-    assert!(value["leases"][0]["remaining_ms"].as_u64().unwrap() > 0);
-    drop(job);
-    drop(waiting.await.unwrap());
-}
-
-fn members(value: &Value, each: &mut impl FnMut(&str)) {
-    match value {
-        Value::Object(object) => {
-            for (member, value) in object {
-                each(member);
-                members(value, each);
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| members(value, each)),
-        _ => {}
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn only_what_is_older_is_shown_and_found() {
     let db = Database::create().await;
     let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
@@ -285,7 +228,7 @@ async fn a_program_that_takes_no_lock_names_none() {
     let said = locks(&db, &["--artifact", env!("CARGO_BIN_EXE_cargo-advisory")]).await;
     assert_eq!((said.code, &*said.out), (Some(2), ""));
     assert!(
-        said.err.contains("no lock sites") && said.err.contains("leave `--artifact` out"),
+        said.err.contains("has no lock sites") && said.err.contains("leave `--artifact` out"),
         "{}",
         said.err
     );
@@ -365,144 +308,4 @@ async fn nothing_that_others_wrote_steers_the_terminal() {
     let query = value["backends"][0]["query"].as_str().unwrap();
     assert!(query.contains(nasty), "JSON escapes it: {query}");
     drop(held);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_role_without_pg_monitor_is_told_what_it_does_not_see() {
-    let db = Database::create().await;
-    // One that SQL takes in quotes alone.
-    let name = format!("night-watch-{}", std::process::id());
-    let role = format!("\"{name}\"");
-    db.run(&format!("CREATE ROLE {role} LOGIN")).await;
-    let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5)";
-    let held = holder(&db, "job", take).await;
-    let (scheme, address) = db.url().split_once("://").unwrap();
-    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
-    let url = format!("{scheme}://{name}@{address}");
-    let said = locks_at(&url, &[]).await;
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(
-        said.out.contains("job (") && said.out.contains("hidden"),
-        "{}",
-        said.out
-    );
-    let note = format!("nor the lock names in their queries: GRANT pg_monitor TO {role}\n");
-    assert!(said.out.contains(&note), "{}", said.out);
-    assert!(!said.out.contains("nightly"), "{}", said.out);
-    db.run(&format!("GRANT pg_monitor TO {role}")).await;
-    let said = locks_at(&url, &[]).await;
-    assert!(said.out.contains("nightly:<day> (5)"), "{}", said.out);
-    assert!(!said.out.contains("GRANT"), "{}", said.out);
-    drop(held);
-    db.run(&format!("REVOKE pg_monitor FROM {role}; DROP ROLE {role}"))
-        .await;
-}
-
-/// Where the database is written: the flag, the environment, a `.env`, in this order.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_database_is_found_as_diesels_command_finds_it() {
-    let db = Database::create().await;
-    let folder = crate::programs::scratch("dotenv");
-    let below = format!("{folder}/src");
-    std::fs::create_dir_all(&below).unwrap();
-    std::fs::write(
-        format!("{folder}/.env"),
-        format!("OTHER=1\nDATABASE_URL={}\n", db.url()),
-    )
-    .unwrap();
-    let command = |variables: &[(&str, &str)], words: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-            .arg("locks")
-            .args(words)
-            .current_dir(&below)
-            .env_remove("DATABASE_URL")
-            .envs(variables.iter().copied())
-            .output()
-            .unwrap();
-        let err = String::from_utf8(output.stderr).unwrap();
-        (output.status.code(), err)
-    };
-    let wrong = "postgres://me:secret@127.0.0.1:1/none?connect_timeout=1";
-    let named = ["--database-url", db.url()];
-    let cases = [
-        command(&[], &[]),
-        command(&[("DATABASE_URL", wrong)], &named),
-        command(&[("DATABASE_URL", wrong)], &[]),
-    ];
-    assert_eq!(cases[0], (Some(0), String::new()));
-    assert_eq!(cases[1], (Some(0), String::new()));
-    // What a script has set to nothing is not there.
-    let empty = command(&[("DATABASE_URL", "")], &["--database-url", " "]);
-    assert_eq!(empty, (Some(0), String::new()));
-    let (code, err) = &cases[2];
-    assert_eq!(*code, Some(2));
-    assert!(
-        err.contains("connecting") && !err.contains("secret"),
-        "{err}"
-    );
-
-    std::fs::write(format!("{folder}/.env"), "PASSWORD='secret\n").unwrap();
-    let (code, err) = command(&[], &[]);
-    assert_eq!(code, Some(2));
-    assert!(err.contains("`.env`") && !err.contains("secret"), "{err}");
-    std::fs::write(format!("{folder}/.env"), "").unwrap();
-    let (code, err) = command(&[], &[]);
-    assert_eq!(code, Some(2));
-    assert!(err.contains("--database-url"), "{err}");
-    for nowhere in ["postgres:///shop", "dbname=shop"] {
-        let (code, err) = command(&[("DATABASE_URL", nowhere)], &[]);
-        assert_eq!(code, Some(2));
-        assert!(err.contains("host=/var/run/postgresql"), "{err}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
-    let db = Database::create().await;
-    let url = db.url().to_owned();
-    let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-        .args(["locks", "--watch", "--json", "--interval", "20ms"])
-        .env("DATABASE_URL", url)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-    let mut until = |count: usize| {
-        lines.by_ref().any(|line| {
-            let look: Value = serde_json::from_str(&line.unwrap()).unwrap();
-            look["locks"].as_array().unwrap().len() == count
-        })
-    };
-    assert!(until(0));
-    let held = holder(&db, "job", "SELECT pg_advisory_lock(5)").await;
-    assert!(until(1));
-    drop(held);
-    assert!(until(0));
-    let pid = watching.id().to_string();
-    Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    drop(lines);
-    assert_eq!(watching.wait().unwrap().code(), Some(0));
-    let mut err = String::new();
-    watching.stderr.unwrap().read_to_string(&mut err).unwrap();
-    assert_eq!(err, "");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn watching_ends_when_nobody_reads_any_more() {
-    let db = Database::create().await;
-    let mut watching = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-        .args(["locks", "--watch", "--interval", "20ms"])
-        .env("DATABASE_URL", db.url())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-    let first = lines.next().unwrap().unwrap();
-    assert!(
-        first.starts_with("no advisory locks in database `"),
-        "{first}"
-    );
-    drop(lines);
-    assert_eq!(watching.wait().unwrap().code(), Some(0));
 }

@@ -22,9 +22,9 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
         "its transaction is open",
         "last ran: SELECT",
         "holds 5 (xact or session)",
-        &format!("{awaits} waits for it, for "),
+        &format!("{awaits} has waited for it for "),
         "is rolled back",
-        "give `--yes`",
+        "write `--yes`",
     ] {
         assert!(asked.err.contains(word), "{word}: {}", asked.err);
     }
@@ -37,7 +37,7 @@ async fn a_script_has_to_say_yes_and_then_the_locks_are_free() {
     let done = locks(&db, &["terminate", &held_by, "--yes"]).await;
     assert_eq!(done.code, Some(0), "{done:?}");
     assert!(
-        done.err.contains("has ended; its locks are free"),
+        done.err.contains("has ended, and its locks are released"),
         "{}",
         done.err
     );
@@ -53,7 +53,7 @@ async fn a_waiters_statement_is_cancelled_and_its_session_goes_on() {
     let (pid, waiting) = waiter(&db, "web", "SELECT pg_advisory_lock(5)").await;
     let said = locks(&db, &["cancel", "-y", &pid.to_string()]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.err.contains("waits for 5, for "), "{}", said.err);
+    assert!(said.err.contains("has waited for 5 for "), "{}", said.err);
     assert!(said.err.contains("was cancelled"), "{}", said.err);
     let mut web = waiting.await.unwrap();
     assert_eq!(pid_of(&mut web).await, pid);

@@ -1,8 +1,5 @@
 //! Are the waits and deadlocks of a server's log told, in each format? On the log of a real server, in which each has happened.
 
-use std::fmt::Write as _;
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -14,7 +11,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::locks::{CLEANUP, does};
-use crate::programs::{Said, booking_service, file, run};
+use crate::programs::{Said, booking_service, run};
 
 /// Prefixes in circulation: the default, that of pgBadger's page, that of Amazon's servers, and two more.
 const PREFIXES: [&str; 5] = [
@@ -26,12 +23,12 @@ const PREFIXES: [&str; 5] = [
 ];
 
 /// A server that logs in every format that it has.
-struct Logging {
+pub(crate) struct Logging {
     server: OwnServer,
 }
 
 impl Logging {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let server = OwnServer::start().await;
         let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
         for setting in [
@@ -66,11 +63,11 @@ impl Logging {
             .collect()
     }
 
-    fn stderr(&self) -> PathBuf {
+    pub(crate) fn stderr(&self) -> PathBuf {
         self.server.file("data/log/server.log")
     }
 
-    async fn connect(&self, application: &str) -> AsyncPgConnection {
+    pub(crate) async fn connect(&self, application: &str) -> AsyncPgConnection {
         let mut conn = AsyncPgConnection::establish(self.server.url())
             .await
             .unwrap();
@@ -105,7 +102,7 @@ impl Logging {
     }
 
     /// Begins a wait, and returns when the log has it.
-    async fn wait(
+    pub(crate) async fn wait(
         &self,
         application: &str,
         settings: &str,
@@ -126,7 +123,7 @@ impl Logging {
     }
 }
 
-const STILL_WAITING: &str = "process {pid} still waiting for";
+pub(crate) const STILL_WAITING: &str = "process {pid} still waiting for";
 
 /// Every kind of wait, once. Returns what the pids were called by.
 async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
@@ -195,7 +192,17 @@ async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
     pids
 }
 
-async fn log(words: &[&str]) -> Said {
+pub(crate) fn spawn(words: &[&str], stdin: Stdio) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .args(words)
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+pub(crate) async fn log(words: &[&str]) -> Said {
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     spawn_blocking(move || {
         let words: Vec<&str> = ["log"]
@@ -334,150 +341,4 @@ async fn each_wait_is_told_in_each_format_and_behind_each_prefix() {
             table.out
         );
     }
-}
-
-/// What is piped in is the same as a file; and what is no log is told.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_standard_input_is_a_log_and_a_program_is_none() {
-    let text = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 still waiting for ShareLock on advisory lock [5,0,42,1] after 1003.570 ms\n\
-                2026-11-22 07:06:19.026 UTC [3] DETAIL:  Processes holding the lock: 1, 2. Wait queue: 3.\n\
-                2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock_shared(42)";
-    let path = file("one-wait.log", text);
-    let of_file = log(&[&path]).await;
-    assert_eq!(of_file.code, Some(0));
-    assert!(of_file.out.contains("\n42    1 "), "{}", of_file.out);
-    assert!(
-        of_file.out.contains(
-            "1 wait for 1 lock: 0 cancelled, 1 not over at the end, 0 deadlocks; 1 message"
-        ),
-        "{}",
-        of_file.out
-    );
-    for words in [&["log"][..], &["log", "-"]] {
-        let mut piped = spawn(words, Stdio::piped());
-        piped
-            .stdin
-            .take()
-            .unwrap()
-            .write_all(text.as_bytes())
-            .unwrap();
-        let said = piped.wait_with_output().unwrap();
-        assert_eq!(String::from_utf8(said.stdout).unwrap(), of_file.out);
-    }
-    let nothing = log(&[&file("no.log", "a line of something else\n")]).await;
-    assert_eq!((nothing.code, &*nothing.out), (Some(2), ""));
-    assert!(
-        nothing.err.contains("no message of a PostgreSQL server"),
-        "{}",
-        nothing.err
-    );
-    let quiet = log(&[&file(
-        "quiet.log",
-        "2026-11-22 07:06:19.026 UTC [3] LOG:  checkpoint starting: time\n",
-    )])
-    .await;
-    assert_eq!(quiet.code, Some(0));
-    assert!(
-        quiet
-            .out
-            .starts_with("no waits for advisory locks in 1 message, "),
-        "{}",
-        quiet.out
-    );
-    assert!(quiet.out.contains("`log_lock_waits`"), "{}", quiet.out);
-}
-
-/// What others wrote into a log steers no terminal.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_log_steers_no_terminal() {
-    let nasty = "\u{1b}]0;owned\u{7} \u{202e}";
-    let mut text = String::new();
-    let prefix = format!("2026-11-22 07:06:19.026 UTC [3] user={nasty},app={nasty} ");
-    write!(
-        text,
-        "{prefix}ERROR:  deadlock detected\n\
-         {prefix}DETAIL:  Process 3 waits for ExclusiveLock on advisory lock [5,0,42,1]; blocked by process 4.\n\
-         \tProcess 4 waits for ShareLock on {nasty}; blocked by process 3.\n\
-         \tProcess 3: /*advisory:{nasty}*/SELECT pg_advisory_lock(42)\n"
-    )
-    .unwrap();
-    let path = file("nasty.log", text);
-    for words in [&[][..], &["--format", "json"]] {
-        let said = log(&[&[&*path], words].concat()).await;
-        assert_eq!(said.code, Some(0));
-        let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
-        assert_eq!(said.out.chars().find(steers), None, "{}", said.out);
-        assert!(said.out.contains("owned"), "{}", said.out);
-    }
-}
-
-fn spawn(words: &[&str], stdin: Stdio) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
-        .args(words)
-        .stdin(stdin)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-/// As the log grows, after the file was put aside, and until Ctrl-C.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_followed_is_told_as_it_happens() {
-    if !owns_server() {
-        return left_out("a server's log", "the server is somebody's own");
-    }
-    let logs = Logging::start().await;
-    let path = logs.stderr();
-    let mut following = spawn(&["log", "--follow", path.to_str().unwrap()], Stdio::null());
-    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
-    let mut holder = logs.connect("job").await;
-    does(&mut holder, "SELECT pg_advisory_lock(42)").await;
-    let call = "/*advisory:booking:<id>*/;SELECT pg_catalog.pg_advisory_lock(42)";
-    let (pid, waiting) = logs.wait("web", "", call, STILL_WAITING).await;
-    let mut next = || lines.next().unwrap().unwrap();
-    let line = next();
-    let holder_pid = pid_of(&mut holder).await;
-    let text = format!("{pid} has waited 0.0s for booking:<id> (42), held by {holder_pid}");
-    assert!(line.ends_with(&text), "{line}");
-    drop(holder);
-    drop(waiting.await.unwrap());
-    let line = next();
-    assert!(
-        line.contains(&format!("{pid} acquired booking:<id> (42) after ")),
-        "{line}"
-    );
-    // Another file is put in its place, and is shorter.
-    std::fs::write(&path, "").unwrap();
-    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-    let said = "2026-11-22 07:06:19.026 UTC [3] ERROR:  canceling statement due to lock timeout\n\
-                2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock(9)\n";
-    file.write_all(said.as_bytes()).unwrap();
-    let line = next();
-    assert!(
-        line.ends_with("3 gave up 9: canceling statement due to lock timeout"),
-        "{line}"
-    );
-    let pid = following.id().to_string();
-    Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    assert_eq!(following.wait().unwrap().code(), Some(0));
-}
-
-/// A pipe that stays open is told without its end, as an object a line.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pipe_is_followed_until_it_ends() {
-    let mut following = spawn(&["log", "-f", "--format", "json"], Stdio::piped());
-    let mut pipe = following.stdin.take().unwrap();
-    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
-    let said = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1689.402 ms\n";
-    for _ in 0..2 {
-        pipe.write_all(said.as_bytes()).unwrap();
-        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        assert_eq!(line["event"], "acquired");
-        assert_eq!(line["locks"][0]["number"], 42);
-        assert_eq!(line["waited_ms"], 1689);
-    }
-    drop(pipe);
-    assert_eq!(following.wait().unwrap().code(), Some(0));
-    assert!(lines.next().is_none());
 }

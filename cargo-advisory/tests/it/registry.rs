@@ -46,15 +46,14 @@ fn a_site_is_missing_on_either_side() {
     let said = registry("registry-old.json", &old);
     assert_eq!(said.code, Some(1));
     assert!(
-        said.out.contains(
-            "does not have this lock site: booking_service::booking_repository::pay_balance"
-        ),
+        said.out
+            .contains("lacks the lock site booking_service::booking_repository::pay_balance"),
         "{}",
         said.out
     );
     assert!(
         said.out.contains(
-            "the program does not have this lock site: booking_service::booking_repository::settle"
+            "the program lacks the lock site booking_service::booking_repository::settle"
         ),
         "{}",
         said.out

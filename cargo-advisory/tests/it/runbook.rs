@@ -78,7 +78,7 @@ async fn every_command_does_what_the_page_says() {
         let (code, word) = match line.split_whitespace().nth(3) {
             Some(file) if *file == *log => (0, "1 wait for 1 lock"),
             Some("cancel") => (0, "was cancelled"),
-            Some("terminate") => (0, "its locks are free"),
+            Some("terminate") => (0, "its locks are released"),
             Some("--older-than") => (1, "1 lock older than 0s, 1 waiter"),
             Some("--artifact") => (0, "idempotency-cleanup (42424242)"),
             _ => (0, "sha256"),

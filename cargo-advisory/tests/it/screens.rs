@@ -80,7 +80,8 @@ fn a_password_with_an_at_sign_is_not_shown() {
     let said = run(&["locks", "--database-url", address], &[]);
     assert_eq!(said.code, Some(2));
     assert!(
-        said.err.starts_with("error: the database: "),
+        said.err
+            .starts_with("error: cannot connect to the database: "),
         "{}",
         said.err
     );

@@ -5,7 +5,7 @@ use crate::monitor::{backend, lock, look, look_with, waits};
 use advisory_runtime::inventory::Site;
 use advisory_runtime::lease::Table;
 use advisory_runtime::monitor::{self, Activity, Certainty, HolderId, Lock, Names, Scope};
-use advisory_runtime::{Key, LockKey, advisory_lock, session, xact};
+use advisory_runtime::{Error, Key, LockKey, advisory_lock, session, xact};
 use advisory_tests::{Database, pid_of};
 use diesel::QueryResult;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -232,28 +232,49 @@ async fn a_comment_names_no_lock_that_its_query_does_not_ask_for() {
     }
 }
 
+/// A lock with any pattern.
+struct Five(&'static str);
+
+impl LockKey for Five {
+    fn key(&self) -> Key {
+        Key::BigInt(5)
+    }
+    fn pattern(&self) -> &'static str {
+        self.0
+    }
+}
+
 #[tokio::test]
-async fn any_text_is_shown_as_it_is_and_known_again() {
+async fn any_pattern_is_shown_in_printable_ascii_and_known_again() {
     let db = Database::create().await;
     let sites = ["café:<id: int>", "a/*b*/:<id: int>", "path/<id: int>/"];
     let names = Names::of(sites.map(|written| pattern("f", written))).unwrap();
-    for (text, key) in [
-        ("caf?:<id: int>", sites[0]),
-        ("a/?b?/:<id: int>", sites[1]),
-        ("path/<id: int>/ ", sites[2]),
-        ("advisory:<x>, advisory:", "advisory:<x>, advisory:"),
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    let (exact, long) = ("x".repeat(200).leak(), "x".repeat(201).leak());
+    for (pattern, text) in [
+        (sites[0], "caf?:<id: int>"),
+        (sites[1], "a/?b?/:<id: int>"),
+        (sites[2], sites[2]),
+        ("advisory:<x>, room:<ids*>", "advisory:<x>, room:<ids*>"),
         ("pg_advisory_lock(6)", "pg_advisory_lock(6)"),
-        ("it's $1 -- %s \\", "it's $1 -- %s \\"),
+        ("it's $1 -- \"%s\" \\", "it's $1 -- \"%s\" \\"),
+        ("//**//", "//??//"),
+        ("é\0\n😀\u{7f}", "?????"),
+        (exact, exact),
+        (long, &exact[..197]),
     ] {
-        let mut conn = db.connect().await;
-        take_as(&mut conn, text, "5").await;
+        let held = session::acquire(&mut conn, Five(pattern)).await.unwrap();
         let seen = look_with(&db, &names).await;
-        let found = lock(&seen, 5);
-        assert_eq!(called(found), [(Certainty::Likely, key)], "{text}");
-        let is_known = sites.contains(&key);
-        assert_eq!(found.names[0].sites.len(), usize::from(is_known), "{text}");
-        db.terminate(pid_of(&mut conn).await).await;
-        db.until_no_locks().await;
+        let comment = backend(&seen, pid).comment.clone().unwrap();
+        assert_eq!((&*comment.text, comment.is_cut), (text, pattern == long));
+        let found = &lock(&seen, 5).names[0];
+        let is_known = sites.contains(&pattern);
+        assert_eq!(found.certainty, Certainty::Likely, "{text}");
+        assert_eq!(found.sites.len(), usize::from(is_known), "{text}");
+        let key = if is_known { pattern } else { text };
+        assert!(found.key.starts_with(key), "{found:?}");
+        session::release(held, Ok::<_, Error>(())).await.unwrap();
     }
 }
 
@@ -393,9 +414,7 @@ async fn the_running_program_names_its_own_locks_and_keys() {
         [(Certainty::Certain, "monitored-account:7")]
     );
     assert_eq!(account.names[0].sites[0].function, "Account");
-    session::release(held, Ok::<_, advisory_runtime::Error>(()))
-        .await
-        .unwrap();
+    session::release(held, Ok::<_, Error>(())).await.unwrap();
     let held = xact::begin(&mut conn, key_of(7)).await.unwrap();
     assert_eq!(look_with(&db, &names).await.locks[0].names, []);
     drop(held);

@@ -61,12 +61,12 @@ fn the_commands_readme_shows_its_table_as_it_is_printed() {
 }
 
 #[test]
-fn the_commands_readme_shows_rows_of_the_registry_as_they_are_written() {
-    let readme = include_str!("../../../cargo-advisory/README.md");
+fn the_page_on_the_registry_shows_rows_as_they_are_written() {
+    let page = include_str!("../../../cargo-advisory/docs/registry.md");
     let registry = include_str!("../../harbour-lets/LOCKS.md");
     let rows = |text: &'static str| text.lines().filter(|line| line.contains("`lets_"));
-    assert_eq!(rows(readme).count(), 3);
-    for row in rows(readme) {
+    assert_eq!(rows(page).count(), 3);
+    for row in rows(page) {
         assert!(registry.lines().any(|line| line == row), "{row}");
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 use tokio::task::Id;
 
-/// What a body may do between two statements without a warning.
+/// The longest time between two statements of a body without a warning.
 const LONG: Duration = Duration::from_secs(1);
 
 /// The statements of a call's connection, from when its lock was held; none where they are not followed.
@@ -36,9 +36,9 @@ struct Seen {
     running: usize,
     /// Since when none runs.
     idle_since: Instant,
-    /// The tasks that have woken a body during a statement: the connection's is one of them.
+    /// The tasks that have woken a body during a statement, among them the connection's.
     tasks: Vec<Id>,
-    /// When none ran for [`LONG`].
+    /// The times longer than [`LONG`] in which none ran.
     gaps: Vec<(Instant, Instant)>,
 }
 
@@ -116,13 +116,13 @@ impl Statements {
         Self(None)
     }
 
-    /// Follows those of a connection whose lock has just been taken, so that no statement runs.
+    /// Follows those of a connection that has just acquired its lock, so that no statement runs.
     pub(crate) fn follow<D: Driver>(conn: &mut D) -> Self {
         let clock = is_on().then(|| StatementClock::of(conn)).flatten();
         let since = Instant::now();
         if let Some(clock) = &clock {
             let mut seen = clock.seen();
-            // Of a dropped statement nobody tells that it has finished.
+            // The end of a dropped statement is never reported.
             (seen.running, seen.idle_since) = (0, since);
         }
         let has_body = false;
@@ -141,14 +141,14 @@ impl Statements {
         self.clone()
     }
 
-    /// Wakes as the context does, and notes by whom.
+    /// A waker that wakes the context's task and records which task has called it.
     pub(crate) fn waker(&self, context: &Context<'_>) -> Option<Waker> {
         let clock = self.0.as_ref()?.clock.clone();
         let waker = context.waker().clone();
         Some(Arc::new(Noted { waker, clock }).into())
     }
 
-    /// Warns of a body that held these locks and asked nothing for long; once for each place.
+    /// Warns once for each place whose body held these locks for long without a statement.
     pub(crate) fn warn_if_idle(&self, locks: &LockSet, telemetry: &Telemetry) {
         static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
         let Some(idle) = self.longest() else { return };
@@ -161,7 +161,7 @@ impl Statements {
         }
     }
 
-    /// How long the body asked nothing, if that was long. Each time is told once: to the innermost call.
+    /// The longest time without a statement, if it was long. Each time is reported once, for the innermost call.
     fn longest(&self) -> Option<Duration> {
         let Followed { clock, since, .. } = self.0.as_ref().filter(|it| it.has_body)?;
         let mut seen = clock.seen();
@@ -176,7 +176,7 @@ impl Statements {
     }
 }
 
-/// A waker that notes by which task it is woken.
+/// A waker that records which task has called it.
 struct Noted {
     waker: Waker,
     clock: StatementClock,

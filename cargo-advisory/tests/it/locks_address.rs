@@ -1,0 +1,96 @@
+//! Which database does the command look at, and what does it see there with which role?
+
+use std::process::Command;
+
+use advisory_tests::Database;
+
+use crate::locks::{holder, locks_at};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_without_pg_monitor_is_told_what_it_does_not_see() {
+    let db = Database::create().await;
+    // One that SQL takes in quotes alone.
+    let name = format!("night-watch-{}", std::process::id());
+    let role = format!("\"{name}\"");
+    db.run(&format!("CREATE ROLE {role} LOGIN")).await;
+    let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5)";
+    let held = holder(&db, "job", take).await;
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let url = format!("{scheme}://{name}@{address}");
+    let said = locks_at(&url, &[]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(
+        said.out.contains("job (") && said.out.contains("hidden"),
+        "{}",
+        said.out
+    );
+    let note = format!("nor the lock names in their queries: GRANT pg_monitor TO {role}\n");
+    assert!(said.out.contains(&note), "{}", said.out);
+    assert!(!said.out.contains("nightly"), "{}", said.out);
+    db.run(&format!("GRANT pg_monitor TO {role}")).await;
+    let said = locks_at(&url, &[]).await;
+    assert!(said.out.contains("nightly:<day> (5)"), "{}", said.out);
+    assert!(!said.out.contains("GRANT"), "{}", said.out);
+    drop(held);
+    db.run(&format!("REVOKE pg_monitor FROM {role}; DROP ROLE {role}"))
+        .await;
+}
+
+/// Where the database is written: the flag, the environment, a `.env`, in this order.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_database_is_found_as_diesels_command_finds_it() {
+    let db = Database::create().await;
+    let folder = crate::programs::scratch("dotenv");
+    let below = format!("{folder}/src");
+    std::fs::create_dir_all(&below).unwrap();
+    std::fs::write(
+        format!("{folder}/.env"),
+        format!("OTHER=1\nDATABASE_URL={}\n", db.url()),
+    )
+    .unwrap();
+    let command = |variables: &[(&str, &str)], words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+            .arg("locks")
+            .args(words)
+            .current_dir(&below)
+            .env_remove("DATABASE_URL")
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), err)
+    };
+    let wrong = "postgres://me:secret@127.0.0.1:1/none?connect_timeout=1";
+    let named = ["--database-url", db.url()];
+    let cases = [
+        command(&[], &[]),
+        command(&[("DATABASE_URL", wrong)], &named),
+        command(&[("DATABASE_URL", wrong)], &[]),
+    ];
+    assert_eq!(cases[0], (Some(0), String::new()));
+    assert_eq!(cases[1], (Some(0), String::new()));
+    // What a script has set to nothing is not there.
+    let empty = command(&[("DATABASE_URL", "")], &["--database-url", " "]);
+    assert_eq!(empty, (Some(0), String::new()));
+    let (code, err) = &cases[2];
+    assert_eq!(*code, Some(2));
+    assert!(
+        err.contains("cannot connect to") && !err.contains("secret"),
+        "{err}"
+    );
+
+    std::fs::write(format!("{folder}/.env"), "PASSWORD='secret\n").unwrap();
+    let (code, err) = command(&[], &[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("`.env`") && !err.contains("secret"), "{err}");
+    std::fs::write(format!("{folder}/.env"), "").unwrap();
+    let (code, err) = command(&[], &[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("--database-url"), "{err}");
+    for nowhere in ["postgres:///shop", "dbname=shop"] {
+        let (code, err) = command(&[("DATABASE_URL", nowhere)], &[]);
+        assert_eq!(code, Some(2));
+        assert!(err.contains("host=/var/run/postgresql"), "{err}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Does the JSON of live locks have the members that its page describes?
+
+use std::time::Duration;
+
+use advisory_runtime::lease::{Request, Table};
+use advisory_tests::Database;
+use serde_json::Value;
+
+use crate::locks::{holder, json, waiter};
+use crate::programs::booking_service;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_has_every_member_of_the_schema() {
+    // Before the lease is granted: the fixture may have to be built, which takes longer than a lease lasts.
+    let artifact = booking_service();
+    let db = Database::create().await;
+    let table = Table::new();
+    let mut lessee = db.connect().await;
+    table.set_up(&mut lessee).await.unwrap();
+    let request = Request::text("mail:7").ttl(Duration::from_secs(3_600));
+    table.acquire(&mut lessee, request).await.unwrap();
+    let take = "/*advisory:nightly:<day>*/;SELECT pg_catalog.pg_advisory_lock(5,-6)";
+    let job = holder(&db, "job", take).await;
+    let (pid, waiting) = waiter(&db, "job", "SELECT pg_advisory_lock_shared(5, -6)").await;
+    let value = json(&db, &["--artifact", &artifact]).await;
+    let page = include_str!("../../docs/json.md");
+    let (all, _) = page.split_once("\n## ").unwrap();
+    let (_, section) = page.split_once("## Live locks").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    members(&value, &mut |member| {
+        let named = [format!("`{member}`"), format!("[].{member}`")];
+        assert!(
+            named
+                .iter()
+                .any(|named| section.contains(named) || all.contains(named)),
+            "{member}"
+        );
+    });
+    assert_eq!(value["version"], 1);
+    let lock = &value["locks"][0];
+    assert_eq!(lock["pair"], serde_json::json!([5, -6]));
+    assert_eq!(lock["names"][0]["key"], "nightly:<day>");
+    assert_eq!(lock["names"][0]["certainty"], "likely");
+    assert_eq!(lock["holders"][0]["scope"], "session");
+    assert_eq!(lock["waiters"][0]["pid"], pid);
+    assert_eq!(lock["waiters"][0]["mode"], "shared");
+    let backends = value["backends"].as_array().unwrap();
+    let holds = |backend: &&Value| backend["pid"] != pid;
+    let backend = backends.iter().find(holds).unwrap();
+    assert_eq!(backend["application"], "job");
+    assert_eq!(backend["comment"], "nightly:<day>");
+    assert_eq!(value["leases"][0]["token"], 1);
+    assert_eq!(value["leases"][0]["is_kept"], false);
+    assert_eq!(value["leases"][0]["pattern"], Value::Null);
+    assert!(value["leases"][0]["remaining_ms"].as_u64().unwrap() > 0);
+    drop(job);
+    drop(waiting.await.unwrap());
+}
+
+fn members(value: &Value, each: &mut impl FnMut(&str)) {
+    match value {
+        Value::Object(object) => {
+            for (member, value) in object {
+                each(member);
+                members(value, each);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| members(value, each)),
+        _ => {}
+    }
+}

@@ -1,0 +1,75 @@
+//! Does `log --follow` tell what happens as a log grows?
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use advisory_tests::{left_out, owns_server, pid_of};
+use serde_json::Value;
+
+use crate::locks::does;
+use crate::log::{Logging, STILL_WAITING, spawn};
+
+/// As the log grows, after the file was put aside, and until Ctrl-C.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_followed_is_told_as_it_happens() {
+    if !owns_server() {
+        return left_out("a server's log", "the server is somebody's own");
+    }
+    let logs = Logging::start().await;
+    let path = logs.stderr();
+    let mut following = spawn(&["log", "--follow", path.to_str().unwrap()], Stdio::null());
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    let mut holder = logs.connect("job").await;
+    does(&mut holder, "SELECT pg_advisory_lock(42)").await;
+    let call = "/*advisory:booking:<id>*/;SELECT pg_catalog.pg_advisory_lock(42)";
+    let (pid, waiting) = logs.wait("web", "", call, STILL_WAITING).await;
+    let mut next = || lines.next().unwrap().unwrap();
+    let line = next();
+    let holder_pid = pid_of(&mut holder).await;
+    let text = format!(" for booking:<id> (42), held by {holder_pid}");
+    assert!(
+        line.contains(&format!("{pid} has waited ")) && line.ends_with(&text),
+        "{line}"
+    );
+    drop(holder);
+    drop(waiting.await.unwrap());
+    let line = next();
+    assert!(
+        line.contains(&format!("{pid} acquired booking:<id> (42) after ")),
+        "{line}"
+    );
+    // Another file is put in its place, and is shorter.
+    std::fs::write(&path, "").unwrap();
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    let said = "2026-11-22 07:06:19.026 UTC [3] ERROR:  canceling statement due to lock timeout\n\
+                2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock(9)\n";
+    file.write_all(said.as_bytes()).unwrap();
+    let line = next();
+    assert!(
+        line.ends_with("3 gave up waiting for 9: canceling statement due to lock timeout"),
+        "{line}"
+    );
+    let pid = following.id().to_string();
+    Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert_eq!(following.wait().unwrap().code(), Some(0));
+}
+
+/// A pipe that stays open is told without its end, as an object a line.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_is_followed_until_it_ends() {
+    let mut following = spawn(&["log", "-f", "--format", "json"], Stdio::piped());
+    let mut pipe = following.stdin.take().unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    let said = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1689.402 ms\n";
+    for _ in 0..2 {
+        pipe.write_all(said.as_bytes()).unwrap();
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(line["event"], "acquired");
+        assert_eq!(line["locks"][0]["number"], 42);
+        assert_eq!(line["waited_ms"], 1689);
+    }
+    drop(pipe);
+    assert_eq!(following.wait().unwrap().code(), Some(0));
+    assert!(lines.next().is_none());
+}

@@ -1,0 +1,128 @@
+//! Is a log read from wherever it comes, and written as the page shows it?
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::log::{log, spawn};
+use crate::programs::file;
+
+/// What is piped in is the same as a file; and what is no log is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_standard_input_is_a_log_and_a_program_is_none() {
+    let text = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 still waiting for ShareLock on advisory lock [5,0,42,1] after 1003.570 ms\n\
+                2026-11-22 07:06:19.026 UTC [3] DETAIL:  Processes holding the lock: 1, 2. Wait queue: 3.\n\
+                2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock_shared(42)";
+    let path = file("one-wait.log", text);
+    let of_file = log(&[&path]).await;
+    assert_eq!(of_file.code, Some(0));
+    assert!(of_file.out.contains("\n42    1 "), "{}", of_file.out);
+    assert!(
+        of_file.out.contains(
+            "1 wait for 1 lock: 0 cancelled, 1 not over at the end, 0 deadlocks; 1 message"
+        ),
+        "{}",
+        of_file.out
+    );
+    for words in [&["log"][..], &["log", "-"]] {
+        let mut piped = spawn(words, Stdio::piped());
+        piped
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+        let said = piped.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(said.stdout).unwrap(), of_file.out);
+    }
+    let nothing = log(&[&file("no.log", "a line of something else\n")]).await;
+    assert_eq!((nothing.code, &*nothing.out), (Some(2), ""));
+    assert!(
+        nothing.err.contains("no message of a PostgreSQL server"),
+        "{}",
+        nothing.err
+    );
+    let quiet = log(&[&file(
+        "quiet.log",
+        "2026-11-22 07:06:19.026 UTC [3] LOG:  checkpoint starting: time\n",
+    )])
+    .await;
+    assert_eq!(quiet.code, Some(0));
+    assert!(
+        quiet
+            .out
+            .starts_with("no waits for advisory locks in 1 message, "),
+        "{}",
+        quiet.out
+    );
+    assert!(quiet.out.contains("`log_lock_waits`"), "{}", quiet.out);
+}
+
+/// What others wrote into a log steers no terminal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_steers_no_terminal() {
+    let nasty = "\u{1b}]0;owned\u{7} \u{202e}";
+    let mut text = String::new();
+    let prefix = format!("2026-11-22 07:06:19.026 UTC [3] user={nasty},app={nasty} ");
+    write!(
+        text,
+        "{prefix}ERROR:  deadlock detected\n\
+         {prefix}DETAIL:  Process 3 waits for ExclusiveLock on advisory lock [5,0,42,1]; blocked by process 4.\n\
+         \tProcess 4 waits for ShareLock on {nasty}; blocked by process 3.\n\
+         \tProcess 3: /*advisory:{nasty}*/SELECT pg_advisory_lock(42)\n"
+    )
+    .unwrap();
+    let path = file("nasty.log", text);
+    for words in [&[][..], &["--format", "json"]] {
+        let said = log(&[&[&*path], words].concat()).await;
+        assert_eq!(said.code, Some(0));
+        let steers = |c: &char| *c != '\n' && (c.is_control() || *c == '\u{202e}');
+        assert_eq!(said.out.chars().find(steers), None, "{}", said.out);
+        assert!(said.out.contains("owned"), "{}", said.out);
+    }
+}
+
+/// The waits of the page's sample: the time of day, the process and who it is, the lock, and how it ended after how many milliseconds.
+const SAMPLE: [(&str, &str, u32, &str, u32); 8] = [
+    ("06:12:02.004", "4702", 72_707_369, "acquired", 3_000),
+    ("06:30:00.000", "4712", 42, "acquired", 12_000),
+    ("06:31:00.000", "4712", 42, "acquired", 5_000),
+    ("06:32:00.000", "4712", 42, "acquired", 4_000),
+    ("06:33:00.000", "4712", 42, "acquired", 3_000),
+    ("06:34:00.000", "4712", 42, "acquired", 2_000),
+    ("06:35:00.000", "4712", 42, "cancelled", 4_000),
+    ("07:06:19.711", "4712", 42, "cancelled", 1_000),
+];
+
+/// The sample of the page is what the command prints, of a log in which this has happened.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_of_the_page_is_what_is_printed() {
+    let mut text = String::new();
+    for (time, pid, key, end, waited) in SAMPLE {
+        let (holder, comment) = if key == 42 {
+            ("4711", "/*advisory:booking:<id>*/;")
+        } else {
+            ("4630", "")
+        };
+        let prefix = format!("2026-11-22 {time} UTC [{pid}] user=app,app=web ");
+        let lock = format!("ExclusiveLock on advisory lock [5,0,{key},1]");
+        let after = if end == "cancelled" { waited } else { 1_000 };
+        write!(
+            text,
+            "{prefix}LOG:  process {pid} still waiting for {lock} after {after}.000 ms\n\
+             {prefix}DETAIL:  Process holding the lock: {holder}. Wait queue: {pid}.\n\
+             {prefix}STATEMENT:  {comment}SELECT pg_advisory_lock({key})\n"
+        )
+        .unwrap();
+        let last = match end {
+            "cancelled" => "ERROR:  canceling statement due to lock timeout".to_owned(),
+            _ => format!("LOG:  process {pid} acquired {lock} after {waited}.000 ms"),
+        };
+        writeln!(text, "{prefix}{last}").unwrap();
+    }
+    text.push_str("2026-11-22 07:06:20.000 UTC [4711] user=app,app=worker LOG:  disconnection\n");
+    let said = log(&[&file("sample.log", text)]).await;
+    let (table, _) = said.out.split_once("\n\n").unwrap();
+    let page = include_str!("../../README.md");
+    assert!(page.contains(&format!("```text\n{table}\n```")), "{table}");
+}
