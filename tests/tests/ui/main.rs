@@ -3,8 +3,8 @@
 //! a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
 
 mod dependencies;
-mod map;
 mod packages;
+mod paths;
 mod prose;
 mod suggestions;
 
