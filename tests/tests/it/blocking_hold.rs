@@ -41,7 +41,7 @@ async fn a_body_that_took_too_long_is_rolled_back() {
     assert_eq!(committed(&db, 7).await, 0);
     assert!(
         book(&mut conn, 7, "Grace").unwrap(),
-        "the connection stays usable"
+        "the connection goes on"
     );
     assert_eq!(committed(&db, 7).await, 1);
     bounded(&mut conn, 8, AN_HOUR, Ok(())).unwrap();
@@ -92,7 +92,7 @@ async fn the_wait_is_no_part_of_it() {
     finish(held);
     match waiting.await.unwrap() {
         Ok(()) => assert_eq!(committed(&db, 7).await, 1),
-        // A busy machine stalls for longer than that, and then this is an error.
+        // A busy machine stands still for longer than that, and may be told so.
         Err(error) => assert!(freed.elapsed() > max_hold, "{error:?}"),
     }
 }

@@ -1,6 +1,6 @@
 //! A future dropped after each of its polls, from the first to the last: its connection is closed, and nothing else is touched.
 //!
-//! No lock, no waiter and no open transaction is left, a pool hands out a working connection at once, and no other session's statement
+//! No lock, no waiter and no open transaction is left, a pool lends a working connection at once, and no other session's statement
 //! is ever cancelled.
 
 use crate::bookings::{book, committed, database, execute, in_transaction, insert};
@@ -44,7 +44,7 @@ const WAITS: [Wait; 3] = [
     Wait::For(Duration::from_secs(5)),
 ];
 
-/// A session that was signalled has ended by then, on a machine with much to do.
+/// A session that was told to end has ended by then, on a machine with much to do.
 const SOON: Duration = Duration::from_secs(30);
 
 impl Scope {
@@ -269,7 +269,7 @@ async fn a_drop_at_any_poll_closes_the_connection_and_leaves_nothing() {
     db.until_quiet().await;
 }
 
-/// The transaction around a nested call goes with it, and learns so.
+/// The transaction around a nested call goes with it, and is told so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nested_call_that_is_dropped_takes_the_outer_one_with_it() {
     let db = database().await;

@@ -1,5 +1,5 @@
-//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. If none of its statements runs, the
-//! connection stays usable, otherwise it is closed.
+//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. Where none of its statements runs the connection
+//! goes on, else it is closed.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use crate::every_poll::{assert_closed, until_ended};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 const SHORT: Duration = Duration::from_millis(200);
-/// So that a client rarely stalls in the meantime.
+/// So that a client seldom stands still meanwhile.
 const BRIEF: Duration = Duration::from_millis(20);
-/// When the server ends the session of a client that has stalled in the meantime.
+/// When the server ends the session of a client that has stood still in the meantime.
 const SERVERS_BOUND: Duration = Duration::from_millis(1200);
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
@@ -134,7 +134,7 @@ async fn a_body_that_holds_the_lock_for_too_long_is_dropped_and_rolled_back() {
                 until_ended(&db, pid, &what).await;
                 conn = db.connect().await;
             }
-            // With an idle body the connection stays usable.
+            // With an idle body the connection goes on.
             assert_eq!(settings(&mut conn).await, before, "{what}");
             assert!(book(&mut conn, 8, "Grace").await.unwrap(), "{what}");
             assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
@@ -281,7 +281,7 @@ async fn the_wait_is_no_part_of_it() {
         finish.await.unwrap();
         match waiting.await.unwrap() {
             Ok(()) => assert_eq!(committed(&db, 7).await, 1, "{site:?}"),
-            // A busy machine stalls for longer than that, and then this is an error.
+            // A busy machine stands still for longer than that, and may be told so.
             Err(error) => assert!(freed.elapsed() > bound, "{site:?}: {error:?}"),
         }
         db.run("DELETE FROM booking").await;

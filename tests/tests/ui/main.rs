@@ -5,8 +5,8 @@
 mod compiles;
 mod dependencies;
 mod links;
-mod map;
 mod packages;
+mod paths;
 mod prose;
 mod suggestions;
 
