@@ -1,8 +1,8 @@
 //! The same locks on Diesel's blocking connections.
 //!
-//! What `#[advisory_lock]` expands to on a plain `fn`. Statements, errors and guarantees are those of [`xact`](crate::xact) and
-//! [`session`](crate::session), with two differences that a blocking body brings: nothing can drop it, so `max_hold` is looked
-//! at when it returns, where a commit that comes too late is refused; and nothing is cancelled, since no statement runs when a
+//! `#[advisory_lock]` on a plain `fn` expands to these functions. Statements, errors and guarantees are those of
+//! [`xact`](crate::xact) and [`session`](crate::session), with two differences. A blocking body cannot be dropped, so `max_hold` is
+//! checked when it returns, and a commit that comes too late is refused. And nothing is cancelled, since no statement runs when a
 //! panic unwinds through the call.
 
 pub use crate::connection::blocking::Connection;
@@ -11,7 +11,7 @@ use crate::lock::{self, Place};
 use crate::{Error, Request};
 use diesel::pg::PgConnection;
 
-/// The live locks by name: see [`crate::monitor`] for what is seen.
+/// The live locks by name: see [`crate::monitor`].
 pub mod monitor {
     pub use crate::monitor::blocking::{cancel, locks, terminate};
     #[cfg(feature = "diesel-async")]
@@ -102,7 +102,7 @@ pub mod xact {
         super::finish(held, result)
     }
 
-    /// Takes the locks in the middle of an open transaction, which keeps them to its end; as [`crate::xact::lock`].
+    /// Takes the locks in the middle of an open transaction, which holds them until its end; as [`crate::xact::lock`].
     ///
     /// # Locking
     ///
@@ -181,8 +181,8 @@ pub mod session {
 
     /// Takes session-level locks on a connection that the guard owns; as [`crate::session::acquire_owned`].
     ///
-    /// The connection is a `PgConnection`, or r2d2's pooled one by value. Dropping the guard rolls back and releases the lock at once,
-    /// and a pool gets the connection back.
+    /// The connection is a `PgConnection`, or a pooled one of r2d2 by value. Dropping the guard rolls back and releases the lock at
+    /// once, and the connection goes back to its pool.
     ///
     /// # Locking
     ///
@@ -234,7 +234,7 @@ pub mod session {
         super::finish(held, result)
     }
 
-    /// Shows on two connections that a session-level lock of one keeps the other out; as [`crate::session::verify`].
+    /// Checks with two connections that session-level locks exclude each other; as [`crate::session::verify`].
     ///
     /// # Locking
     ///

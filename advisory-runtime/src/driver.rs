@@ -1,5 +1,5 @@
-//! How messages reach the server, so that everything above is written once: awaited on diesel-async's connection, or answered at
-//! once on Diesel's blocking one.
+//! How messages reach the server: a trait for diesel-async's connection, and for Diesel's blocking one, whose futures are always
+//! ready. So everything above is written once.
 
 #[cfg(feature = "diesel-async")]
 mod async_pg;
@@ -27,13 +27,13 @@ use diesel::connection::{TransactionDepthChange, TransactionManagerStatus};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// A connection, as far as a lock needs it.
+/// The operations of a connection that a lock needs.
 #[doc(hidden)]
 pub trait Driver: Send + Sized {
     /// Sends one message of several statements.
     fn execute(&mut self, message: &str) -> impl Future<Output = QueryResult<()>> + Send;
 
-    /// Sends one message and waits for the answer, but not for longer than `limit` where another statement may run before it.
+    /// Sends one message and waits for the answer, for at most `limit` if another statement may still be running.
     fn execute_within(
         &mut self,
         limit: Duration,
@@ -46,36 +46,36 @@ pub trait Driver: Send + Sized {
         query: &str,
     ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
 
-    /// Sends a message, if it is not empty, and a question behind it, without waiting in between where that is possible. Tells
-    /// how many rows the question gave; the outer error is the message's.
+    /// Sends a message, if it is not empty, and then a question, without waiting in between if the connection can. Returns the number
+    /// of rows of the question; the outer error is the message's.
     fn execute_and_ask(
         &mut self,
         message: &str,
         question: &str,
     ) -> impl Future<Output = QueryResult<QueryResult<usize>>> + Send;
 
-    /// Lets the time pass, without a connection.
+    /// Waits, without a connection.
     fn pause(time: Duration) -> impl Future<Output = ()> + Send;
 
-    /// Diesel's account of the transaction.
+    /// Diesel's state of the transaction.
     fn status(&mut self) -> &mut TransactionManagerStatus;
 
-    /// What Diesel tells of each statement.
+    /// Diesel's instrumentation of each statement.
     #[cfg(all(debug_assertions, feature = "tracing"))]
     fn instrumentation(&mut self) -> &mut dyn Instrumentation;
 
-    /// Has Diesel tell this of each statement.
+    /// Replaces Diesel's instrumentation.
     #[cfg(all(debug_assertions, feature = "tracing"))]
     fn set_instrumentation(&mut self, instrumentation: impl Instrumentation);
 
-    /// Whether Diesel would have a pool discard the connection; an open transaction counts too, unless a test began it.
+    /// Whether Diesel would make a pool discard the connection. An open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;
 
-    /// Whether a pooler or another program can be in front of the server, since it has made up the process id that the session was told,
-    /// or has told none. `false` for a blocking connection, which does not show what it was told.
+    /// Whether a pooler may be in front of the server: the process id that the connection learned of at its start is made up or missing.
+    /// `false` for a blocking connection, which does not expose it.
     fn may_be_pooled(&mut self) -> bool;
 
-    /// How the connection was lost, where that is a reason for Diesel to call it broken.
+    /// How the connection was lost, if it was.
     fn lost(&mut self) -> impl Future<Output = Option<diesel::result::Error>> + Send;
 
     /// Tells Diesel that no transaction is open.
@@ -84,15 +84,15 @@ pub trait Driver: Send + Sized {
     /// Leaves a call that was dropped or panicked: an async connection is closed, a blocking one is rolled back and released.
     fn abandon(&mut self, call: &Unfinished<'_>);
 
-    /// Makes the connection refuse whatever its caller still sends, with no lock and no transaction left. An async connection is closed,
-    /// and if `cancels` a statement that still runs is cancelled.
+    /// Makes the connection refuse every further statement, with no lock and no transaction left. An async connection is closed; if
+    /// `cancels`, a statement that still runs is cancelled.
     fn close(&mut self, cancels: bool);
 
     /// Waits until the session of a closed connection has ended, for a second at most.
     fn wait_until_closed(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// What the server may have of a call that did not reach its end.
+/// What a call that did not reach its end may have left at the server.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
@@ -103,16 +103,16 @@ pub trait Driver: Send + Sized {
     )
 )]
 pub struct Unfinished<'k> {
-    /// The depth of the transaction around the call.
+    /// The depth of the outer transaction.
     pub(crate) outer: Option<NonZeroU32>,
     /// Session-level locks that are held; empty for a transaction-level lock.
     pub(crate) session_keys: &'k [Key],
     pub(crate) mode: Mode,
-    /// Whether a statement may run that a cancel request should end: any but the end of the call itself.
+    /// Whether a running statement should be cancelled: any but the end of the call itself.
     pub(crate) is_cancellable: bool,
 }
 
-/// The depth of the open transaction, `Err` when the connection is broken.
+/// The depth of the open transaction; `Err` if the connection is broken.
 pub(crate) fn depth<D: Driver>(conn: &mut D) -> QueryResult<Option<NonZeroU32>> {
     conn.status().transaction_depth()
 }

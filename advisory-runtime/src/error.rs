@@ -1,4 +1,4 @@
-//! What can go wrong with a lock, told apart so that a program can act on it.
+//! The error of a locked call.
 
 mod answer;
 mod busy;
@@ -24,14 +24,14 @@ use std::time::Duration;
 /// Why a locked call failed, apart from the error of its own body.
 ///
 /// A function that returns its own error type receives this through `From<advisory_runtime::Error>`; one that only has
-/// `From<diesel::result::Error>`, such as `QueryResult` functions, receives it as one of Diesel's: what the database has answered as
-/// [`DatabaseError`](diesel::result::Error::DatabaseError) of the same kind, and what it has not as
-/// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError). [`Error::find`] finds it in either; see
+/// `From<diesel::result::Error>`, such as a `QueryResult` function, receives one of Diesel's errors: for an answer of the database a
+/// [`DatabaseError`](diesel::result::Error::DatabaseError) of the same kind, otherwise a
+/// [`QueryBuilderError`](diesel::result::Error::QueryBuilderError). [`Error::find`] finds this error in either; see
 /// [`guide::diesel_errors`](crate::guide::diesel_errors).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else holds the lock, and the call does not wait ([`Wait::Never`](crate::Wait::Never)). No SQLSTATE:
+    /// Another session holds the lock, and the call does not wait ([`Wait::Never`](crate::Wait::Never)). No SQLSTATE:
     /// `pg_try_advisory_*` answers `false`. The body did not run.
     NotAvailable {
         /// The key pattern, or the key.
@@ -39,7 +39,7 @@ pub enum Error {
         /// For [`holders`](Self::holders).
         busy: BusyLock,
     },
-    /// The lock did not come within the call's `wait`, or without one within the session's `lock_timeout` (SQLSTATE 55P03),
+    /// The lock was not granted within the call's `wait` or, if it has none, within the session's `lock_timeout` (SQLSTATE 55P03),
     /// which counts for each key of the call. The body did not run.
     TimedOut {
         /// The key pattern, or the key.
@@ -48,7 +48,7 @@ pub enum Error {
         busy: BusyLock,
         /// How long this process waited, by its own clock.
         waited: Duration,
-        /// The server's answer; none where the wait ended in this process: in its queue, or between two tries of a call that polls.
+        /// The server's answer; `None` if the wait ended in this process: in its queue, or between two tries of a call that polls.
         source: Option<DieselError>,
     },
     /// More calls of this process wait for the key than `queue` allows. The body did not run.
@@ -58,15 +58,15 @@ pub enum Error {
         /// How many may wait.
         limit: usize,
     },
-    /// The call waits for a lock that its own task holds on another connection, or for a lease that it holds, and would wait for
-    /// ever. Found in debug builds only, and only where the call stands inside the body that holds it. The body did not run.
+    /// The call would wait forever for a lock that its own task holds on another connection, or for a lease that it holds. Found only
+    /// in debug builds, and only if the call is made inside the body that holds the lock. The body did not run.
     SelfDeadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The server ended the wait before its time: by a cancel request (`pg_cancel_backend`) or the session's
+    /// The server ended the wait early: by a cancel request (`pg_cancel_backend`) or the session's
     /// `statement_timeout` (SQLSTATE 57014). The source says which, in the server's language. The body did not run. A session-level
-    /// call has closed its connection, since the lock may have been granted.
+    /// call closes its connection, since the lock may have been granted.
     Cancelled {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -81,43 +81,44 @@ pub enum Error {
         /// How long it may be held.
         max_hold: Duration,
     },
-    /// A session-level lock was not held any more when the body had returned `Ok`: the connection was lost, or somebody
-    /// released it. Of a lease: a renewal was refused, or the server was not reached until it expired; then the body was dropped.
-    /// Of a [`claim`](crate::claim): it has expired, was taken over, or was finished before, and nothing was changed. What the
+    /// A session-level lock was no longer held when the body returned `Ok`: the connection was lost, or the lock was released.
+    /// For a lease: a renewal was refused, or the server could not be reached before it expired; the body was dropped.
+    /// For a [`claim`](crate::claim): it had expired, was taken over, or was already finished, and nothing was changed. What the
     /// body committed stays committed.
     LockLost {
-        /// The key pattern, or the key; of a claim the table, and what stood in `locked_by`.
+        /// The key pattern, or the key; for a claim the table, and the value of `locked_by`.
         lock: Cow<'static, str>,
-        /// How it was found out.
+        /// The error that showed it.
         source: Option<DieselError>,
     },
-    /// A transaction is open, and the call needs to be outside of one: a session-level lock would be released before its
-    /// commit, `isolation` comes too late, or `nested = "refuse"` says so. No SQL was sent.
+    /// A transaction is open, and the call must be outside of one: a session-level lock would be released before the commit,
+    /// `isolation` cannot change an open transaction, or the call has `nested = "refuse"`. No SQL was sent.
     InTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The server is a standby: its locks are its own, and nobody on the primary sees them. Found by
+    /// The server is a standby, and sessions on the primary do not see its locks. Found by
     /// [`session::verify`](crate::session::verify), and in debug builds by every call outside of a transaction.
     Standby {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The connection has no session of its own, or none that is known to be: [`session::verify`](crate::session::verify) or the setting
-    /// `advisory.pooler` has found a pooler in transaction mode; or the process id that the session was told is made up or missing, as
-    /// behind a pooler, and neither has said that it is in session mode. Transaction-level locks under READ COMMITTED work there; session-level ones, and the stricter levels, do not.
+    /// The connection does not have a session of its own, or is not known to have one: [`session::verify`](crate::session::verify) or the
+    /// setting `advisory.pooler` has found a pooler in transaction mode; or the connection's process id is made up or missing, as
+    /// behind a pooler, and neither has shown that it is in session mode. Transaction-level locks under READ COMMITTED work there;
+    /// session-level ones, and the stricter levels, do not.
     PooledSession {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The server grants the lock to two sessions at once.
+    /// The server granted the lock to two sessions at once.
     UnsupportedServer {
         /// The key.
         lock: Cow<'static, str>,
     },
-    /// The pool did not lend a connection.
+    /// The pool could not provide a connection.
     Pool(Box<dyn std::error::Error + Send + Sync>),
-    /// The server chose this call to end a deadlock (SQLSTATE 40P01). The body did not run.
+    /// The server ended this call to resolve a deadlock (SQLSTATE 40P01). The body did not run.
     Deadlock {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -139,30 +140,30 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The connection was lost before the commit was answered: it may have happened or not. Never retried here; look for
-    /// the effect of the body before you run it again. A connection that was lost in the body already, such as by
-    /// `idle_in_transaction_session_timeout`, looks the same from here. Of a lease: at the end of the call the server could not be
-    /// reached to say whether the transaction of [`Lease::complete`](crate::lease::Lease::complete) was committed.
+    /// The connection was lost before the commit was answered: it may or may not have happened. The call is not retried; look for
+    /// the effect of the body before you run it again. A connection that was already lost in the body, such as by
+    /// `idle_in_transaction_session_timeout`, looks the same. For a lease: at the end of the call the server could not be reached to
+    /// say whether the transaction of [`Lease::complete`](crate::lease::Lease::complete) was committed.
     CommitUnknown {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
         /// How the connection ended.
         source: DieselError,
     },
-    /// The call stands inside a REPEATABLE READ or SERIALIZABLE transaction, whose snapshot is older than the lock: it
-    /// would not see what the holder before it wrote. The body did not run.
+    /// The call is inside a REPEATABLE READ or SERIALIZABLE transaction, whose snapshot is older than the lock: the body would not
+    /// see what earlier holders wrote. The body did not run.
     StaleSnapshot {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// A transaction is open on the connection that Diesel does not know of, such as a `BEGIN` sent as plain SQL (SQLSTATE 25001
-    /// where it has run a query). The body did not run, and that transaction can only be rolled back. One that has run no query yet,
-    /// and one around a session-level lock, are found in debug builds only.
+    /// A transaction that Diesel does not know of is open on the connection, such as after a `BEGIN` sent as plain SQL (SQLSTATE
+    /// 25001 if it has run a query). The body did not run, and that transaction can only be rolled back. One that has not run a
+    /// query, and one around a session-level lock, are found only in debug builds.
     ForeignTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// A statement of the open transaction had failed before, so that the server refuses every other until it is rolled back (SQLSTATE
+    /// An earlier statement of the open transaction failed, so the server refuses all others until it is rolled back (SQLSTATE
     /// 25P02). The body did not run.
     InFailedTransaction {
         /// The key pattern, or the key.
@@ -170,15 +171,15 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The slice of a `<ids*>` has no element: without a lock the body would run unprotected, so it did not run.
+    /// The slice of a `<ids*>` is empty. The body would have run without a lock, so it did not run.
     NoKeys {
         /// The key pattern.
         lock: Cow<'static, str>,
         /// The slice, as the pattern calls it.
         slice: &'static str,
     },
-    /// The slice of a `<ids*>` asks for more locks than `max_keys` allows. No SQL was sent. The server's lock table is
-    /// shared by everybody: once it is full, nobody gets a lock (SQLSTATE 53200).
+    /// The slice of a `<ids*>` asks for more locks than `max_keys` allows. No SQL was sent. All sessions share the server's lock
+    /// table: once it is full, no session gets a lock (SQLSTATE 53200).
     TooManyKeys {
         /// The key pattern.
         lock: Cow<'static, str>,
@@ -188,7 +189,7 @@ pub enum Error {
         max: usize,
     },
     /// The connection is closed: an earlier locked call on it was dropped or panicked before its end, or the connection was lost.
-    /// The body did not run. Pools replace such a connection; one of your own has to be opened again.
+    /// The body did not run. A pool replaces such a connection; open one of your own again.
     BrokenConnection {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -197,33 +198,33 @@ pub enum Error {
     KeyTooLong {
         /// The key pattern, or the key's hash.
         lock: Cow<'static, str>,
-        /// How long the rendered key is.
+        /// The length of the rendered key in bytes.
         bytes: usize,
-        /// How long it may be.
+        /// The largest length in bytes.
         max: usize,
     },
-    /// A lease was asked for with times, or with a key, that make no sense. No SQL was sent.
+    /// The times or the key of a lease are not valid. No SQL was sent.
     InvalidLease {
         /// The key pattern, or the key's hash.
         lock: Cow<'static, str>,
         /// What is wrong, and what to write.
         reason: &'static str,
     },
-    /// The name of a holder of leases cannot be what was given. No SQL was sent.
+    /// The name for the holder of a lease is not valid. No SQL was sent.
     InvalidHolder {
         /// As it was given.
         holder: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A lease is renewed on a tokio runtime with a timer, and there is none. No SQL was sent.
+    /// A lease is renewed on a tokio runtime with a timer, and there is no such runtime. No SQL was sent.
     NoRuntime {
         /// The key pattern, or the key's hash.
         lock: Cow<'static, str>,
         /// What is missing.
         reason: &'static str,
     },
-    /// The lease table cannot have the name that was given. No SQL was sent.
+    /// The name for the lease table is not valid. No SQL was sent.
     InvalidTable {
         /// As it was given.
         table: String,
@@ -237,28 +238,28 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The call needs an open transaction, and none is open: a write under a fencing token, which stays current to the transaction's
-    /// end, or [`xact::lock`](crate::xact::lock), whose lock would be released at once. No SQL was sent.
+    /// The call needs an open transaction, and none is open: a write under a fencing token, which stays current until the
+    /// transaction ends, or [`xact::lock`](crate::xact::lock), whose lock would be released at once. No SQL was sent.
     NotInTransaction {
         /// The key pattern, the key, or the key's hash.
         lock: Cow<'static, str>,
     },
-    /// [`Held::holding`](crate::Held::holding) was asked for a lock that the guard does not hold, or holds in shared mode only. No SQL
-    /// was sent.
+    /// [`Held::holding`](crate::Held::holding) was called with a lock that the guard does not hold, or holds only in shared mode. No
+    /// SQL was sent.
     NotHeld {
         /// What was asked for: its key pattern.
         lock: Cow<'static, str>,
     },
-    /// Any other answer of the database to the begin or to the commit, such as a deferred constraint; or a statement's of a
-    /// body that returns this error. Nothing was committed.
+    /// Any other error of the database: of the begin, of the commit, such as a deferred constraint, or of a statement in a body
+    /// that returns this error. Nothing was committed.
     Database(DieselError),
 }
 
 impl Error {
-    /// Whether others hold the lock or wait for it, so that a later try can succeed: [`Error::NotAvailable`],
+    /// Whether other sessions hold the lock or wait for it, so that a later try can succeed: [`Error::NotAvailable`],
     /// [`Error::TimedOut`], [`Error::QueueFull`].
     ///
-    /// A deadlock is none of these, nor a pool that has no connection left.
+    /// Neither a deadlock nor an exhausted pool counts.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(
@@ -267,7 +268,7 @@ impl Error {
         )
     }
 
-    /// The database's answer that this error is about, if there is one: its kind, its message, its constraint.
+    /// The database's error behind this one, if there is one: its kind, message and constraint.
     #[must_use]
     pub const fn database(&self) -> Option<&DieselError> {
         match self {

@@ -1,4 +1,4 @@
-//! What the attribute's expansion calls, as `advisory_runtime::__private`. No part of the public interface: it changes with any release.
+//! What the attribute's expansion calls, as `advisory_runtime::__private`. Not part of the public interface: any release may change it.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -15,9 +15,9 @@ pub use core;
 pub use core::result::Result::{Err, Ok};
 pub use std::{boxed::Box, string::String, vec::Vec};
 
-/// What a lock site leaves in the program: a static of flat bytes that the linker keeps, also where the function is never
-/// called. The text before the module's path, the path, which only the compiler knows, and the text behind it; `$rest` is the
-/// length of both. A macro of this crate, since each token that the attribute emits costs a build more than one that is here.
+/// The record of a lock site in the program: a static of bytes that the linker keeps even if the function is never called. It has
+/// the text before the module's path, the path, which only the compiler knows, and the text after it; `$rest` is the length of both
+/// texts. It is a macro of this crate because a token that the attribute emits costs more compile time than one in here.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record {
@@ -44,7 +44,7 @@ macro_rules! __record {
 ///
 /// # Panics
 ///
-/// While compiling, where the text has another length.
+/// While compiling, if the text has another length.
 #[must_use]
 pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     match text.as_bytes().first_chunk() {
@@ -75,7 +75,7 @@ pub mod blocking {
         conn.pg()
     }
 }
-/// A function, since a bound that does not hold is one error here, and of a trait's method one more for each trait above it.
+/// A free function, because an unmet bound is one error here, and several for a trait's method.
 #[cfg(feature = "diesel-async")]
 pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConnection {
     conn.pg()

@@ -1,4 +1,4 @@
-//! The witness of a lock that is held: a value that exists only while it is.
+//! The witness of a lock: a value that exists only while the lock is held.
 
 mod declared_locks;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -18,15 +18,14 @@ use std::marker::PhantomData;
 ///
 /// In the body of a function with `#[advisory_lock(key = SlotLock { … }, handle = lock)]`, `lock.holding()` gives one. Without the
 /// attribute [`Held::holding`](crate::Held::holding) does, and in a unit test [`testing::holding`](crate::testing::holding). It
-/// cannot be kept for longer than the body, and the witness of another type of lock is another type. Under `mode = "shared"` it is
+/// cannot outlive the body, and each type of lock has its own type of witness. Under `mode = "shared"` it is
 /// a `Holding<'_, Shared<SlotLock>>`. See [`guide::holding`](crate::guide::holding).
 ///
-/// It is a reference to the declared lock and nothing else.
+/// It is just a reference to the declared lock.
 ///
 /// # Locking
 ///
-/// None: it sends nothing and holds nothing. It says that the call that lends it holds the lock. It does not say on which
-/// connection.
+/// None: it sends nothing and holds nothing. It proves that the call that it came from holds the lock, but not on which connection.
 ///
 /// # Examples
 ///
@@ -58,7 +57,7 @@ impl<'h, L: DeclaredLock> Holding<'h, L> {
         self.key
     }
 
-    /// The same lock for a function that needs it in shared mode only: the exclusive lock keeps out whoever the shared one does.
+    /// The witness for a function that needs the lock only in shared mode, which the exclusive lock includes.
     #[must_use]
     pub const fn shared(self) -> Holding<'h, Shared<L::Lock>> {
         Holding::new(self.key)
@@ -73,20 +72,20 @@ impl<L: DeclaredLock> Clone for Holding<'_, L> {
 
 impl<L: DeclaredLock> Copy for Holding<'_, L> {}
 
-/// Its key pattern, and never its values.
+/// Shows the key pattern, never the values.
 impl<L: DeclaredLock> fmt::Debug for Holding<'_, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Holding").field(&self.key.pattern()).finish()
     }
 }
 
-/// A declared lock in shared mode, in the type of a [`Holding`]. There are no values of it.
+/// A declared lock in shared mode, in the type of a [`Holding`]. The type has no values.
 pub struct Shared<L>(PhantomData<L>, std::convert::Infallible);
 
-/// A lock that is declared as a type, so that there can be a [`Holding`] of it.
+/// A lock that is declared as a type, so that it can have a [`Holding`].
 ///
 /// `#[derive(LockKey)]` implements it. A type with a [`LockKey`] by hand implements it with `type Lock = Self`. Numbers do not: a
-/// witness of "some number" would let any of them write.
+/// witness of "some number" would not say which one is held.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a declared lock, so there is no `Holding` of it",
     label = "expected a type with `#[derive(LockKey)]`",

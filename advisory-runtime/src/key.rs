@@ -1,4 +1,4 @@
-//! What is given to `pg_advisory_*`, and how a key pattern's values become it.
+//! Lock keys, and how they are computed from the values of a key pattern.
 
 #[cfg(any(feature = "chrono", feature = "time", feature = "jiff"))]
 mod date_time;
@@ -60,14 +60,14 @@ impl fmt::Display for Key {
     }
 }
 
-/// Where a [`KeyPart`] writes its text.
+/// The writer that a [`KeyPart`] writes its text to.
 ///
-/// `%` and `:` are escaped on the way (`%25`, `%3A`), so a `:` in a rendered key is always the pattern's own and two
-/// different argument lists never share a key. The placeholder's filters are applied here too.
+/// `%` and `:` are escaped on the way (`%25`, `%3A`), so a `:` in a rendered key is always the pattern's own, and two
+/// different argument lists never share a key. It also applies the placeholder's filters.
 pub struct KeyText<'a> {
     out: &'a mut dyn FnMut(&str),
     filters: Filters,
-    /// Spaces that `trim` holds back: written when more text follows, dropped when it is the end.
+    /// Spaces that `trim` holds back: written if more text follows, dropped at the end.
     spaces: usize,
     started: bool,
 }
@@ -118,7 +118,7 @@ impl KeyText<'_> {
         self.spaces += text.len() - body.len();
     }
 
-    /// Appends what has nothing to escape: looking for it would cost a third of the hash.
+    /// Appends text without characters to escape. Searching it for them would cost a third of the hash.
     pub(crate) fn push_digits(&mut self, digits: &Digits) {
         if self.filters.trim || self.filters.lower {
             self.push_str(digits.as_str());
@@ -151,9 +151,9 @@ impl fmt::Write for KeyText<'_> {
     }
 }
 
-/// What can be given as `key = …` and to the functions of this crate: a number, two numbers, or a declared lock.
+/// A lock key for `key = …` and for the functions of this crate: a number, two numbers, or a declared lock.
 ///
-/// Derive it to declare a lock once, as a type that several functions use and a unit test can look at:
+/// Derive it to declare a lock once, as a type that several functions and a unit test can use:
 ///
 /// ```
 /// use advisory_runtime::{LockKey, lock_key};
@@ -177,7 +177,7 @@ pub trait LockKey {
     /// The number, or the two numbers, given to `pg_advisory_*`.
     fn key(&self) -> Key;
 
-    /// The rendered key of a declared lock, as its derivation reads it; of a number its digits.
+    /// The rendered key of a declared lock, as its derivation reads it; for a number its digits.
     fn rendered(&self) -> String {
         self.key().to_string()
     }
@@ -220,13 +220,13 @@ numbers! {
     (i32, i32) => |key| Key::IntInt(key.0, key.1);
 }
 
-/// Renders one key: straight into its derivation, so that the text is never stored, or into a text.
+/// Renders one key: into its derivation, without storing the text, or into a text.
 #[doc(hidden)]
 pub struct KeyWriter(Sink);
 
 enum Sink {
     Hash(Hasher),
-    /// While rendered keys are shown.
+    /// The text, while rendered keys are shown.
     Both(Hasher, String),
     Text(String),
 }
@@ -267,7 +267,7 @@ impl KeyWriter {
         self.filtered::<S, T>(value, &[]);
     }
 
-    /// Writes text and a placeholder's value: two calls are twice the work for the compiler.
+    /// Writes text and a placeholder's value, in one call, which compiles faster than two.
     pub fn shaped<S: shape::Shape, T: KeyPart<Shape: shape::Within<S>> + ?Sized>(
         &mut self,
         before: &str,
@@ -276,7 +276,7 @@ impl KeyWriter {
         self.any(before, value);
     }
 
-    /// As [`shaped`](Self::shaped) where any text will do, so that there is nothing to prove.
+    /// As [`shaped`](Self::shaped) for the shape of any text, without a bound.
     pub fn any<T: KeyPart + ?Sized>(&mut self, before: &str, value: &T) {
         self.text(before);
         self.render(value, &[]);

@@ -12,10 +12,12 @@ mod hand_over;
 mod holding;
 mod nested;
 mod owned;
+mod pauses;
 mod poll;
 mod queue;
 mod refusal;
 mod session;
+mod tries;
 mod verify;
 mod xact;
 
@@ -29,17 +31,17 @@ pub(crate) use owned::acquire_owned;
 #[cfg(feature = "migrations")]
 pub(crate) use owned::try_owned;
 pub use owned::{OwnedLock, OwnedLockError};
-pub use poll::Tries;
 #[cfg(feature = "diesel-async")]
-pub(crate) use poll::chance;
-#[cfg(feature = "diesel-async")]
-pub use poll::{pause, try_at};
-#[cfg(feature = "postgres")]
-pub use poll::{pause_blocking, try_blocking_at};
+pub(crate) use pauses::chance;
 #[cfg(feature = "diesel-async")]
 pub use queue::queue;
 #[cfg(feature = "postgres")]
 pub use queue::queue_blocking;
+pub use tries::Tries;
+#[cfg(feature = "diesel-async")]
+pub use tries::{pause, try_at};
+#[cfg(feature = "postgres")]
+pub use tries::{pause_blocking, try_blocking_at};
 #[cfg(feature = "migrations")]
 pub(crate) use verify::check_pooler;
 #[cfg(feature = "migrations")]

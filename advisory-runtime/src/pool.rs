@@ -1,10 +1,10 @@
-//! Which pools can leases and claims use?
+//! The pools that leases and claims can use.
 
 use crate::connection::Connection;
 use crate::error::Error;
 use diesel_async::AsyncPgConnection;
 
-/// A pool of connections: those of bb8 and deadpool, under the features of these names, whichever manager opens its connections.
+/// A pool of connections, with any manager: bb8 and deadpool, under the features of these names.
 pub trait Pool: Sync {
     /// A connection of the pool.
     type Connection<'p>: Connection + Send
@@ -18,12 +18,12 @@ pub trait Pool: Sync {
     /// [`Error::Pool`] with the pool's own error.
     fn connection(&self) -> impl Future<Output = Result<Self::Connection<'_>, Error>> + Send;
 
-    /// Opens a connection like the pool's, which the pool does not count: a lease or a claim is renewed on it while bodies hold all
-    /// of the pool's.
+    /// Opens a connection like the pool's that the pool does not count. A lease or a claim is renewed on it while bodies hold all of
+    /// the pool's connections.
     ///
     /// # Errors
     ///
-    /// [`Error::Pool`]; always, unless you implement it.
+    /// [`Error::Pool`]. The default implementation always fails.
     fn dedicated(&self) -> impl Future<Output = Result<AsyncPgConnection, Error>> + Send {
         let none = "this pool opens no connection beside its own";
         std::future::ready(Err(Error::Pool(none.into())))

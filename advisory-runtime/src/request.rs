@@ -1,4 +1,4 @@
-//! What is asked for: which keys, in which mode, for how long a wait.
+//! A request for locks: which keys, in which mode, and how long to wait.
 
 mod origin;
 
@@ -10,14 +10,14 @@ pub(crate) use origin::{Origin, Place};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// How many permits a lock can have: each try can have to go over all of them.
+/// How many permits a lock can have: a try may have to go over all of them.
 const MOST_PERMITS: u32 = 1_000;
-/// How often a request with permits asks by default.
+/// The poll interval of a request with permits, unless it gives one.
 const POLL: Duration = Duration::from_millis(250);
 
 /// One acquisition of one or more locks, before it is sent.
 ///
-/// Whatever is a [`LockKey`] is a request for its exclusive lock; the methods say what else is wanted.
+/// Every [`LockKey`] converts into a request for its exclusive lock; the methods change the rest.
 ///
 /// ```
 /// use advisory_runtime::{Request, Wait};
@@ -31,24 +31,24 @@ const POLL: Duration = Duration::from_millis(250);
 #[must_use = "a request takes no lock by itself: give it to `xact::begin` or `session::acquire`"]
 pub struct Request {
     pub(crate) pattern: &'static str,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     pub(crate) keys: Keys,
     pub(crate) mode: Mode,
     pub(crate) wait: Wait,
     pub(crate) poll: Option<Duration>,
-    /// The keys of its permits, one of which is taken; empty for a lock that has one holder.
+    /// The keys of its permits, one of which is taken; empty for a lock without permits.
     pub(crate) permits: Vec<Key>,
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
-    /// What the comment in front of its message says.
+    /// What the comment in front of its message shows.
     pub(crate) shown_name: Option<Cow<'static, str>>,
-    /// How much of the wait a queue in this process has used.
+    /// How much of the wait passed in this process: in its queue, or in earlier tries.
     pub(crate) queued: Duration,
     pub(crate) origin: Origin,
 }
 
-/// The keys of one request; one is the common case, and takes no allocation.
+/// The keys of one request. One key, the common case, needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     One([Key; 1]),
@@ -73,8 +73,8 @@ impl Request {
         Self::one(key.pattern(), key.key())
     }
 
-    /// Asks for the locks on several keys: taken in the order of their numbers, each once, so that two requests for the same
-    /// keys never deadlock. Without a key there is nothing to lock, and the request is refused ([`Error::NoKeys`]).
+    /// Asks for the locks on several keys. They are taken in the order of their numbers, so two requests for the same keys never
+    /// deadlock; duplicates count once. A request without keys is refused ([`Error::NoKeys`]).
     ///
     /// [`Error::NoKeys`]: crate::Error::NoKeys
     #[cfg_attr(debug_assertions, track_caller)]
@@ -84,7 +84,7 @@ impl Request {
         Self::patterned(lock, &keys)
     }
 
-    /// For as many declared locks as `written` gives: neither none nor too many.
+    /// For the declared locks that the expression `written` gives: at least one, and at most `max`.
     #[doc(hidden)]
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn counted<K: LockKey>(
@@ -113,7 +113,7 @@ impl Request {
         Self::with(lock, Keys::One([key]))
     }
 
-    /// For patterns joined by `, `, with their keys in the same order.
+    /// For several patterns, joined by `, `, with their keys in the same order.
     #[doc(hidden)]
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn many(lock: &'static str, keys: impl Into<Vec<Key>>) -> Self {
@@ -169,13 +169,13 @@ impl Request {
 
     /// Takes the locks in shared mode: holders of shared locks run together, a holder of the exclusive lock runs alone.
     ///
-    /// Who waits is served first-in first-out, so a waiting exclusive request holds back the shared ones behind it. To ask for
-    /// the exclusive lock on a key that the same session holds shared works while no other session holds it; two sessions that
-    /// both try wait for each other, and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
+    /// Waiters are served first-in, first-out, so a waiting exclusive request holds back the shared ones behind it. A session that
+    /// holds the shared lock can take the exclusive one while no other session holds the lock. When two sessions try that at once,
+    /// they wait for each other, and the server ends one of them ([`Error::Deadlock`], SQLSTATE 40P01).
+    ///
+    /// It has no effect on a request with [`permits`](Self::permits).
     ///
     /// [`Error::Deadlock`]: crate::Error::Deadlock
-    ///
-    /// It does nothing to a request with [`permits`](Self::permits), which counts its holders.
     pub fn shared(mut self) -> Self {
         if self.permits.is_empty() {
             self.mode = Mode::Shared;
@@ -183,17 +183,17 @@ impl Request {
         self
     }
 
-    /// Lets so many sessions hold the lock at once. Zero counts as one, and more than 1,000 as 1,000.
+    /// Lets this many sessions hold the lock at once. Zero counts as one, and more than 1,000 as 1,000.
     ///
-    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first is the key itself, and the others
-    /// are computed from it: see [`keys`](crate::guide::keys#permits). A program with three permits and one with five never have
-    /// more than five holders together, and a program without permits shares the first one.
+    /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first permit is the key itself, and the
+    /// others are computed from it: see [`keys`](crate::guide::keys#permits). A program with three permits and one with five
+    /// together never have more than five holders. A program without permits competes for the first one.
     ///
-    /// A session can wait at the server for one key at a time, so a request with permits polls while it waits: every 250 ms,
-    /// unless [`poll`](Self::poll) is called. Each try goes over the permits in one statement, from a random one on.
+    /// A session can wait at the server for only one key at a time, so a request with permits polls while it waits: every 250 ms,
+    /// unless [`poll`](Self::poll) is called. Each try goes over the permits in one statement, starting at a random one.
     ///
     /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard gives no
-    /// [`Holding`](crate::Holding), since others can be in their bodies at the same time.
+    /// [`Holding`](crate::Holding), since several holders can be in their bodies at the same time.
     ///
     /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
     pub fn permits(mut self, permits: u32) -> Self {
@@ -205,31 +205,31 @@ impl Request {
         self
     }
 
-    /// How long the whole acquisition may take, all keys together.
+    /// Bounds the whole acquisition, all keys together.
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
         self
     }
 
-    /// Asks again and again instead of waiting at the server.
+    /// Polls for the lock instead of waiting at the server.
     ///
     /// A session that waits at the server has a snapshot, and `CREATE INDEX CONCURRENTLY` waits for every older snapshot: if it
     /// runs under the same lock, the two deadlock.
     ///
     /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, each is
-    /// shortened by up to half at random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it asks
-    /// without end: the session's `lock_timeout` only bounds waits at the server. With [`Wait::Never`] it asks once.
+    /// shortened by up to half at random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it polls
+    /// until the lock is free: the session's `lock_timeout` bounds only waits at the server. With [`Wait::Never`] it tries once.
     ///
-    /// Between two tries the session has no snapshot, no lock and no transaction of the call; a transaction around the call
-    /// stays open. A call that polls has no place in the server's queue: whoever waits there is served first. See
+    /// Between two tries the call has no snapshot, no lock and no transaction; a transaction around the call stays open. A call
+    /// that polls is not in the server's queue: sessions that wait there are served first. See
     /// [`waiting`](crate::guide::waiting).
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self
     }
 
-    /// Runs the transaction at this level, with a snapshot that is taken after the lock. For transaction-level locks outside a
-    /// transaction.
+    /// Runs the transaction at this level, with a snapshot that is taken after the lock. Only for transaction-level locks outside
+    /// a transaction.
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.isolation = isolation;
         self
@@ -245,25 +245,27 @@ impl Request {
 
     /// Bounds how long the lock may be held. The wait for it does not count.
     ///
-    /// When the time is over, the attribute drops an async body and rolls back; a statement that still runs after 100 ms is cancelled,
-    /// and the connection closed. A blocking body, and the code between `begin` and `finish`, runs to its end, and a commit that comes
-    /// too late is refused ([`Error::HoldExceeded`]). What the body of a session-level lock has committed stays.
+    /// When the bound is reached, the attribute drops an async body and rolls back. If a statement still runs 100 ms later, it is
+    /// cancelled, and the connection is closed. A blocking body, and the code between `begin` and `finish`, runs to its end, and a
+    /// commit that comes too late is refused ([`Error::HoldExceeded`]). What the body of a session-level lock has committed stays.
     ///
-    /// On the server, for a process that has stopped or whose packets are dropped, the server ends the session, and so frees the
-    /// lock, after the bound and one second more:
+    /// If the process has stopped, or its packets are dropped, the server ends the session and so frees the lock. It does so one
+    /// second later than the bound, counted from:
     ///
     /// | the session is | PostgreSQL 14 to 16 | since 17 |
     /// | --- | --- | --- |
-    /// | in the transaction, idle | so long after its last statement | so long after the lock |
-    /// | in the transaction, in a statement | so long after that statement | so long after the lock |
-    /// | the same, where it was open before | so long after its last statement | so long after its last statement |
-    /// | under a session-level lock, idle | so long after its last statement | so long after its last statement |
-    /// | under a session-level lock, in a statement | so long after that statement | so long after its transaction began |
+    /// | in the call's transaction, idle | the end of its last statement | the grant of the lock |
+    /// | in the call's transaction, in a statement | the end of that statement | the grant of the lock |
+    /// | in a transaction that was open before the call | the end of its last statement | the end of its last statement |
+    /// | under a session-level lock, idle | the end of its last statement | the end of its last statement |
+    /// | under a session-level lock, in a statement | the end of that statement | the start of its transaction |
     ///
-    /// The server does so with `idle_in_transaction_session_timeout`, with `transaction_timeout` (17), and for session-level
-    /// locks with `idle_session_timeout`. A shorter one that the session has is kept, and afterwards each is what it was. A killed client
-    /// is noticed within a second, by `client_connection_check_interval` (Linux servers).
-    /// A statement that never ends is not bounded before 17, nor in a transaction that was open before: set `statement_timeout`.
+    /// The call sets `idle_in_transaction_session_timeout`, `transaction_timeout` (17) and, for session-level locks,
+    /// `idle_session_timeout`. It keeps a shorter value that the session has, and restores all of them at its end. A killed client is
+    /// noticed within a second, by `client_connection_check_interval` (Linux servers).
+    ///
+    /// A statement that never ends is not bounded before 17, nor in a transaction that was open before the call: set
+    /// `statement_timeout`.
     ///
     /// [`Error::HoldExceeded`]: crate::Error::HoldExceeded
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
@@ -271,14 +273,14 @@ impl Request {
         self
     }
 
-    /// For the attribute on this function; nothing in a release build.
+    /// Names the function under the attribute; does nothing in a release build.
     #[doc(hidden)]
     pub fn in_function(mut self, function: &'static str) -> Self {
         self.origin = self.origin.in_function(function);
         self
     }
 
-    /// With the caller as its origin, unless it has one.
+    /// Makes the caller its origin, unless it has one.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn with_origin(mut self) -> Self {
         self.origin = self.origin.or(&Origin::here());
@@ -293,7 +295,7 @@ impl Request {
         Telemetry::new(self.pattern, scope, mode)
     }
 
-    /// What is left of the wait, by which the server counts.
+    /// What is left of the wait for the server.
     pub(crate) fn budget(&self) -> Wait {
         match self.wait {
             Wait::For(wait) if wait.is_zero() => Wait::Never,
@@ -304,7 +306,7 @@ impl Request {
         }
     }
 
-    /// Of the key of one permit.
+    /// The same for the key of one permit.
     pub(crate) fn of_permit(&self, permit: Key) -> Self {
         Self {
             keys: Keys::One([permit]),
@@ -312,11 +314,18 @@ impl Request {
         }
     }
 
-    /// One try of a request that polls.
-    pub(crate) fn attempt(&self) -> Self {
+    /// One try of a request that polls. Its permits start at this one, which should be random, so that calls do not all compete for the
+    /// first.
+    pub(crate) fn attempt(&self, from: u32) -> Self {
+        let mut permits = self.permits.clone();
+        if !permits.is_empty() {
+            let from = usize::try_from(from).unwrap_or(0) % permits.len();
+            permits.rotate_left(from);
+        }
         Self {
             wait: Wait::Never,
             poll: None,
+            permits,
             ..self.clone()
         }
     }
@@ -332,19 +341,19 @@ impl<K: LockKey> From<K> for Request {
     }
 }
 
-/// A key of several, and its pattern.
+/// One of several keys, with its pattern.
 #[doc(hidden)]
 pub fn keyed<K: LockKey + ?Sized>(key: &K) -> (Key, &'static str) {
     (key.key(), key.pattern())
 }
 
-/// Whether others may hold the lock beside us; in `pg_locks` `ExclusiveLock` and `ShareLock`.
+/// Whether other sessions may hold the lock at the same time. `pg_locks` shows `ExclusiveLock` and `ShareLock`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Nobody else.
+    /// No other session holds the lock.
     #[default]
     Exclusive,
-    /// Whoever holds it shared, too.
+    /// Other sessions may hold it, also shared.
     Shared,
 }
 
@@ -354,19 +363,19 @@ impl Mode {
     }
 }
 
-/// How long to wait for a lock that somebody else holds.
+/// How long to wait for a lock that another session holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// As long as the session's own `lock_timeout` allows, which counts for each key; with [`Request::poll`] without end.
+    /// As long as the session's own `lock_timeout` allows, which counts for each key. With [`Request::poll`], forever.
     #[default]
     Session,
     /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it is held.
     Never,
-    /// So long for all keys together, in whole milliseconds, rounded up; zero is [`Wait::Never`], and more than 24 days are 24
-    /// days. The server's clock counts.
+    /// At most this long for all keys together, by the server's clock, rounded up to whole milliseconds. Zero is
+    /// [`Wait::Never`]; more than 24 days count as 24 days.
     For(Duration),
-    /// Without end, whatever the session's `lock_timeout` says. Its `statement_timeout` still ends the wait.
+    /// Forever, whatever the session's `lock_timeout` is. Its `statement_timeout` still ends the wait.
     Forever,
 }
 
@@ -376,31 +385,31 @@ impl From<Duration> for Wait {
     }
 }
 
-/// The level of the transaction that a lock is taken for.
+/// The isolation level of the transaction that a lock is taken for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// Every statement of the body sees what the holder before has committed.
+    /// Every statement of the body sees what earlier holders have committed.
     #[default]
     ReadCommitted,
     /// One snapshot for the whole body, taken after the lock.
     RepeatableRead,
-    /// As [`Isolation::RepeatableRead`], and the server aborts what could not have run one after the other.
+    /// As [`Isolation::RepeatableRead`], and the server aborts transactions that could not have run one after another.
     Serializable,
 }
 
-/// A lock that is held, as the body may look at it.
+/// Describes a lock that is held.
 #[derive(Clone, Debug)]
 pub struct Acquired {
     pub(crate) name: LockName,
     pub(crate) keys: Keys,
-    /// Of a lock with permits the one that is held, in place of its key.
+    /// Of a lock with permits, the key of the permit that is held.
     pub(crate) permit: Option<Key>,
     pub(crate) mode: Mode,
     pub(crate) waited: Duration,
 }
 
 impl Acquired {
-    /// The keys that the server has under the lock.
+    /// The keys that are locked at the server.
     pub(crate) fn held(&self) -> &[Key] {
         match &self.permit {
             Some(permit) => std::slice::from_ref(permit),
@@ -408,7 +417,8 @@ impl Acquired {
         }
     }
 
-    /// The key, the lowest of several. Of a lock with [permits](Request::permits) its own, whichever of them is held.
+    /// The key; the lowest of several. For a lock with [permits](Request::permits) it is the lock's own key, whichever permit is
+    /// held.
     #[must_use]
     pub fn key(&self) -> Key {
         self.keys.first().copied().unwrap_or(Key::BigInt(0))
@@ -427,7 +437,7 @@ impl Acquired {
     }
 }
 
-/// A duration as the server takes it: whole milliseconds, at least one, and no more than it accepts.
+/// A duration as the server takes it: whole milliseconds, at least one, at most what it accepts.
 pub(crate) fn milliseconds(duration: Duration) -> i32 {
     let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
     i32::try_from(rounded).unwrap_or(i32::MAX)

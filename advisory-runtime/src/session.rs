@@ -1,8 +1,9 @@
-//! Session-level locks: acquire, release, verify.
+//! Session-level locks, without the attribute.
 //!
-//! What `#[advisory_lock(…, scope = "session")]` expands to. The body stands in no transaction, so it can run several, or none;
-//! whatever it commits is visible while the lock is still held. A lock that only guards one transaction is better taken with
-//! [`xact`](crate::xact), which nothing can separate from its commit.
+//! The body is not in a transaction, so it can run several, or none. What it commits is visible while the lock is still held. For a
+//! lock that guards a single transaction use [`xact`](crate::xact), which releases the lock with the commit.
+//!
+//! `#[advisory_lock(…, scope = "session")]` expands to these functions.
 
 pub use crate::lock::OwnedLockError;
 use crate::lock::{self, Place};
@@ -18,25 +19,25 @@ pub type OwnedLock<C> = lock::OwnedLock<C, AsyncPgConnection>;
 /// # Locking
 ///
 /// One round trip: `SELECT pg_advisory_lock(key)`. Several keys are taken for the message's own transaction first
-/// (`SELECT pg_advisory_xact_lock(a), pg_advisory_xact_lock(b)`), which waits, and for the session behind that, so that a refused wait
-/// leaves none of them behind. Held until [`release`], or until the session ends. The server counts: a session that holds the lock
-/// already gets it at once, and has to release it as often.
+/// (`SELECT pg_advisory_xact_lock(a), pg_advisory_xact_lock(b)`), which waits, and then for the session, so that a refused wait
+/// leaves none of them held. Held until [`release`], or until the session ends. The server counts: a session that already holds the
+/// lock gets it at once, and must release it as often.
 ///
-/// The first call of a process asks for the setting `advisory.pooler`, in a round trip of its own. On a session whose process id was
-/// made up by a pooler, the call needs to know that the pooler keeps its clients' sessions: [`verify`] has shown it to this process, or
-/// the setting is `session`.
+/// The first call of a process reads the setting `advisory.pooler`, in a round trip of its own. If the connection's process id
+/// was made up by a pooler, the call is refused unless the pooler is known to be in session mode: [`verify`] has shown it to this
+/// process, or the setting is `session`.
 ///
 /// # Errors
 ///
 /// As [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction, whose commit would come after the
-/// release; one that `begin_test_transaction` opened counts as none. [`Error::PooledSession`] where the first call of the process finds
-/// `advisory.pooler` set to `transaction`, and behind a pooler of which neither [`verify`] nor that setting says that it keeps sessions.
-/// After an error no lock of this call is held. [`Error::TimedOut`] and [`Error::Deadlock`] leave the connection usable; any other
-/// error of the wait closes it, since the lock may have been granted.
+/// release; one that `begin_test_transaction` opened counts as none. [`Error::PooledSession`] where the first call of the process
+/// finds `advisory.pooler` set to `transaction`, and behind a pooler that is not known to be in session mode. After an error no
+/// lock of this call is held. [`Error::TimedOut`] and [`Error::Deadlock`] leave the connection usable; any other error of the
+/// wait closes it, since the lock may have been granted.
 ///
 /// # Cancel safety
 ///
-/// As [`xact::begin`](crate::xact::begin): dropping it closes the connection, and no lock and no waiter is left.
+/// As [`xact::begin`](crate::xact::begin): dropping the future closes the connection. No lock and no waiter is left.
 ///
 /// # Examples
 ///
@@ -59,13 +60,12 @@ pub fn acquire<C: Connection>(
     acquire_at(conn, C::pg, request.into().with_origin())
 }
 
-/// Takes session-level locks on a connection that the guard owns: one that can be stored, and moved to a task.
+/// Takes session-level locks with a guard that owns its connection, and can be stored or moved to a task.
 ///
-/// For a lock that outlives the function that takes it: a leader that runs for days, a lock for as long as a connection of a client
-/// lives, a worker that hands its lock to another task. A lock that ends with a function is better taken with [`acquire`], or the
-/// attribute.
+/// For a lock that outlives the function that takes it: a leader that runs for days, a lock for as long as a client is connected, a
+/// worker that hands its lock to another task. For a lock that ends with a function, use [`acquire`] or the attribute.
 ///
-/// The connection is an `AsyncPgConnection`, or one of a pool by value: deadpool's `Object`, or of bb8 what `get_owned` returns.
+/// The connection is an `AsyncPgConnection`, or a pooled one by value: deadpool's `Object`, or what bb8's `get_owned` returns.
 ///
 /// # Locking
 ///
@@ -73,11 +73,11 @@ pub fn acquire<C: Connection>(
 ///
 /// # Errors
 ///
-/// Those of [`acquire`], and the connection with them.
+/// Those of [`acquire`]. The error also gives the connection back.
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops the connection, which is closed: no lock and no waiter is left.
+/// Dropping the future closes the connection. No lock and no waiter is left.
 ///
 /// # Examples
 ///
@@ -112,7 +112,7 @@ pub fn acquire_owned<C: Connection>(
     lock::acquire_owned(connection, C::pg, request.into().with_origin())
 }
 
-/// [`acquire`] for a connection that is part of something else.
+/// [`acquire`] for a connection inside another value.
 #[doc(hidden)]
 pub async fn acquire_at<O: ?Sized>(
     owner: &mut O,
@@ -126,23 +126,23 @@ pub async fn acquire_at<O: ?Sized>(
 ///
 /// # Locking
 ///
-/// One round trip: a `SELECT` of `pg_advisory_unlock(key)` that fails unless the lock was held. A transaction that the body has left
+/// One round trip: a `SELECT` of `pg_advisory_unlock(key)` that fails unless the lock was held. A transaction that the body left
 /// open through Diesel is rolled back first.
 ///
 /// # Errors
 ///
-/// The body's own error as it is. For an `Ok`: [`Error::LockLost`] when a lock was not held any more, as after a lost
+/// The body's own error as it is. For an `Ok`: [`Error::LockLost`] if a lock was no longer held, as after a lost
 /// connection or a `pg_advisory_unlock_all` in the body; [`Error::HoldExceeded`]; [`Error::RolledBack`] and
-/// [`Error::ForeignTransaction`] when the body left a transaction open; one begun by SQL that has not failed is found in debug builds
-/// only.
+/// [`Error::ForeignTransaction`] if the body left a transaction open. One that was begun by SQL and has not failed is found only in
+/// debug builds.
 ///
 /// # Cancel safety
 ///
-/// Dropping it closes the connection, which releases the locks.
+/// Dropping the future closes the connection, which releases the locks.
 ///
 /// # Examples
 ///
-/// The page of [`acquire`] has one.
+/// See [`acquire`].
 pub async fn release<T, E, O>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E>
 where
     E: From<Error>,
@@ -151,26 +151,26 @@ where
     crate::xact::finish(held, result).await
 }
 
-/// Shows on two connections of a pool that a session-level lock of one keeps the other out. For the start of a program.
+/// Checks with two connections of a pool that session-level locks exclude each other. Call it when the program starts.
 ///
-/// Behind a pooler in transaction mode two clients share a server's session, both get the lock, and neither can be sure to
-/// release it; some relatives of PostgreSQL accept the functions and do nothing. Behind a pooler in session mode a success also lets
-/// this process take session-level locks there, which are refused until then.
+/// Behind a pooler in transaction mode two clients share one session of the server: both get the lock, and neither can be sure to
+/// release it. Some databases that speak PostgreSQL's protocol accept the functions and do nothing. Behind a pooler in session
+/// mode, session-level locks are refused until this function has succeeded.
 ///
 /// # Locking
 ///
 /// Asks whether the server is a standby (`pg_is_in_recovery()`), and whether each connection keeps its backend (`pg_backend_pid()`)
-/// while the other has a transaction open. Only then it takes the lock on a random key on the first connection, and tries it on the
+/// while the other has a transaction open. Then it takes the lock on a random key on the first connection, and tries it on the
 /// second. Nothing is held afterwards.
 ///
 /// # Errors
 ///
-/// [`Error::Standby`] on a standby, [`Error::PooledSession`] when the connections do not keep their sessions, [`Error::UnsupportedServer`] when they do and the
-/// lock keeps nobody out, [`Error::Database`], and [`Error::Pool`] when the pool does not lend two connections at once.
+/// [`Error::Standby`] on a standby, [`Error::PooledSession`] if the connections do not keep their sessions, [`Error::UnsupportedServer`] if they do and both get the
+/// lock, [`Error::Database`], and [`Error::Pool`] if the pool cannot give two connections at once.
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe: the connections are left with what was taken. Drop them, or the pool.
+/// Not cancel safe: the connections may keep what was taken. Drop them, or the pool.
 ///
 /// # Examples
 ///

@@ -1,9 +1,10 @@
-//! Transaction-level locks: begin, finish; and in the middle of a transaction, lock.
+//! Transaction-level locks, without the attribute.
 //!
-//! What `#[advisory_lock(…, scope = "xact")]` expands to, as functions: [`begin`] opens a transaction that holds the lock,
-//! the caller does its work on [`Held::conn`](crate::Held::conn), [`finish`] commits or rolls back. Two calls and not a closure, because a
-//! helper that takes an async closure costs every generic caller's future its `Send`. In a transaction that is open already, [`lock`]
-//! takes a lock that is known only after a first read.
+//! [`begin`] opens a transaction that holds the lock, the caller works on [`Held::conn`](crate::Held::conn), and [`finish`] commits or
+//! rolls back. [`lock`] takes a lock in a transaction that is already open.
+//!
+//! `#[advisory_lock(…, scope = "xact")]` expands to these functions. They are two calls instead of one with a closure, because the
+//! future of a generic function that takes an async closure is not `Send`.
 
 use crate::lock::{self, Place};
 use crate::request::Acquired;
@@ -19,31 +20,31 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 ///
 /// One round trip. Outside of a transaction it sends `SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE`,
 /// `SELECT pg_advisory_xact_lock(key)` and `BEGIN` in one message: held until the transaction ends. Inside a transaction it sends
-/// `SAVEPOINT` and the lock: `Ok` keeps it to the end of the outer transaction, `Err` releases it with the savepoint.
+/// `SAVEPOINT` and takes the lock: `Ok` keeps it until the end of the outer transaction, `Err` releases it with the savepoint.
 ///
-/// For [`Isolation::RepeatableRead`] and [`Isolation::Serializable`] the snapshot has to be younger than the lock. So the same message
-/// takes the lock for the session first, opens the transaction, and hands it over (`SELECT pg_advisory_xact_lock(key)`,
-/// `SELECT pg_advisory_unlock(key)`).
+/// For [`Isolation::RepeatableRead`] and [`Isolation::Serializable`] the snapshot must be younger than the lock. So the same
+/// message first takes the lock for the session, then opens the transaction and hands the lock over (`SELECT
+/// pg_advisory_xact_lock(key)`, `SELECT pg_advisory_unlock(key)`).
 ///
-/// It waits as long as the request says. [`Wait::For`] sets `lock_timeout`, for several keys to what is left of the budget before
-/// each, by the server's clock, and restores it before the body runs. [`Wait::Never`] sends `BEGIN` and asks with
-/// `pg_try_advisory_xact_lock` behind it: two round trips. [`Request::poll`] does that again and again.
-/// `statement_timeout` is left alone and can end the wait too.
+/// It waits as long as the request says. [`Wait::For`] sets `lock_timeout` and restores it before the body runs; with several keys,
+/// each wait gets what is left of the budget, by the server's clock. [`Wait::Never`] sends `BEGIN` and then
+/// `pg_try_advisory_xact_lock`, in two round trips. [`Request::poll`] repeats that. `statement_timeout` is not changed, and can end
+/// the wait too.
 ///
 /// # Errors
 ///
 /// [`Error::NotAvailable`], [`Error::TimedOut`] (55P03), [`Error::Deadlock`] (40P01), [`Error::Cancelled`] (57014),
 /// [`Error::SelfDeadlock`], [`Error::StaleSnapshot`], [`Error::InTransaction`], [`Error::ForeignTransaction`],
 /// [`Error::Standby`], [`Error::PooledSession`], [`Error::NoKeys`], [`Error::BrokenConnection`], and [`Error::Database`] for
-/// every other answer. After an error no lock of this call is held. The transaction around it goes on, unless it had failed or
-/// ended before; one that Diesel does not know of can only be rolled back.
+/// every other answer. After an error no lock of this call is held. An outer transaction goes on, unless it had failed or ended
+/// before; one that Diesel does not know of can only be rolled back.
 ///
 /// # Cancel safety
 ///
 /// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes the connection, and with it the
-/// transaction around a nested call. No lock, no waiter and no open transaction is left. A pool replaces the connection; on one of
-/// your own, every further call is [`Error::BrokenConnection`]. A call that is dropped between two tries of [`Request::poll`] leaves
-/// its connection as it is, since nothing runs there. See [`cancellation`](crate::guide::cancellation).
+/// transaction around a nested call. No lock, no waiter and no open transaction is left. A pool replaces the connection; on a
+/// connection of your own, every further call fails with [`Error::BrokenConnection`]. Dropping a call between two tries of
+/// [`Request::poll`] leaves its connection open. See [`cancellation`](crate::guide::cancellation).
 ///
 /// # Examples
 ///
@@ -71,7 +72,7 @@ pub fn begin<C: Connection>(
     begin_at(conn, C::pg, request.into().with_origin())
 }
 
-/// [`begin`] for a connection that is part of something else.
+/// [`begin`] for a connection inside another value.
 #[doc(hidden)]
 pub async fn begin_at<O: ?Sized>(
     owner: &mut O,
@@ -97,11 +98,11 @@ pub async fn begin_at<O: ?Sized>(
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe: whether a dropped commit happened is not known. The connection is closed, as for [`begin`].
+/// Not cancel safe: after a drop it is not known whether the commit happened. The connection is closed, as for [`begin`].
 ///
 /// # Examples
 ///
-/// The page of [`begin`] has one.
+/// See [`begin`].
 pub async fn finish<T, E, O>(held: Held<'_, O>, result: Result<T, E>) -> Result<T, E>
 where
     E: From<Error>,
@@ -123,36 +124,37 @@ pub async fn exceed<O: ?Sized>(held: Held<'_, O>) -> Error {
     lock::exceed(held).await
 }
 
-/// Takes the advisory lock on a key, or on several, in the middle of an open transaction, which keeps it to its end.
+/// Takes the advisory lock on a key, or on several, in the middle of an open transaction, which holds it until its end.
 ///
-/// For a key that only a first read tells. Read what the lock guards after it, also where the first read has seen it already: the
-/// holder before may have changed it meanwhile. Where the key is known before, [`begin`] or the attribute takes the lock with the
-/// transaction. The transaction is one of Diesel's or that of a body under `#[advisory_lock]`.
+/// For a key that is known only after a first read. Read again what the lock guards, even if the first read has seen it: an earlier
+/// holder may have changed it since. If the key is known before the transaction, use [`begin`] or the attribute. The transaction is
+/// one that Diesel opened, or that of a body under `#[advisory_lock]`.
 ///
 /// # Locking
 ///
-/// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `SELECT pg_advisory_xact_lock(key)` and `RELEASE
-/// SAVEPOINT` in one message. The `SET` does nothing under READ COMMITTED, and fails at the stricter levels, whose snapshot is older than
-/// the lock. [`Wait::Never`](crate::Wait::Never) asks with `pg_try_advisory_xact_lock`, in two round trips.
+/// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `SELECT pg_advisory_xact_lock(key)` and
+/// `RELEASE SAVEPOINT` in one message. The `SET` does nothing under READ COMMITTED, and fails at the stricter levels, whose
+/// snapshot is older than the lock. [`Wait::Never`](crate::Wait::Never) asks with `pg_try_advisory_xact_lock`, in two round
+/// trips.
 ///
-/// Held until the transaction ends, or until a savepoint is rolled back in which it was taken. [`Request::max_hold`] has no body to
-/// bound here: the server alone bounds how long the client may be idle, to the end of the transaction.
+/// Held until the transaction ends, or until a savepoint in which it was taken is rolled back. There is no body for
+/// [`Request::max_hold`] to bound: it only makes the server bound how long the client is idle, until the end of the transaction.
 ///
 /// # Errors
 ///
 /// [`Error::NotInTransaction`] outside of a transaction, where the lock would be released at once, and directly in the transaction of
-/// `begin_test_transaction`, which stands for none. [`Error::StaleSnapshot`] in a REPEATABLE READ or SERIALIZABLE transaction, unless it
-/// holds the key already. [`Error::InFailedTransaction`] (25P02) behind a statement that failed. [`Error::InTransaction`] for a request
-/// with an isolation level or `refuse_nested`. Else as [`begin`]: [`Error::NotAvailable`], [`Error::TimedOut`] (55P03),
-/// [`Error::Deadlock`] (40P01), [`Error::Cancelled`] (57014), [`Error::SelfDeadlock`], [`Error::NoKeys`], [`Error::BrokenConnection`],
-/// [`Error::Database`].
+/// `begin_test_transaction`, which does not count as one. [`Error::StaleSnapshot`] in a REPEATABLE READ or SERIALIZABLE transaction, unless it
+/// already holds the key. [`Error::InFailedTransaction`] (25P02) after a statement that failed. [`Error::InTransaction`] for a
+/// request with an isolation level or `refuse_nested`. Otherwise as [`begin`]: [`Error::NotAvailable`], [`Error::TimedOut`]
+/// (55P03), [`Error::Deadlock`] (40P01), [`Error::Cancelled`] (57014), [`Error::SelfDeadlock`], [`Error::NoKeys`],
+/// [`Error::BrokenConnection`], [`Error::Database`].
 ///
 /// After a refusal the savepoint is rolled back: no lock of this call is held, and the transaction goes on.
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe for the connection: dropping the future before it is ready closes the connection, and with it the transaction, as
-/// for [`begin`].
+/// Not cancel safe for the connection: dropping the future before it is ready closes the connection, and with it the transaction,
+/// as for [`begin`].
 ///
 /// # Examples
 ///

@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How long a call waits for the end of its session, which a lost packet can keep from being heard of.
+/// How long a call waits for the end of its session. With a lost packet, the answer may never come.
 const CLOSING: Duration = Duration::from_secs(1);
 
 impl Driver for AsyncPgConnection {
@@ -98,7 +98,7 @@ impl Driver for AsyncPgConnection {
         cancel::may_be_pooled(&self.cancel_token())
     }
 
-    /// diesel-async does not look at the connection behind a statement.
+    /// diesel-async does not check the connection after a statement.
     async fn lost(&mut self) -> Option<diesel::result::Error> {
         None
     }
@@ -111,13 +111,12 @@ impl Driver for AsyncPgConnection {
         self.close(call.is_cancellable);
     }
 
-    /// The cancel requests name this session alone, which ends right behind whatever they hit, so they can hit no statement of anybody
-    /// else's.
+    /// The session ends right after the statement that a cancel request hits, so a request cannot hit a statement of another caller.
     fn close(&mut self, cancels: bool) {
-        // A request can hit these too, and the server signals a process twice for one.
+        // A cancel request can hit these messages too, and the server signals a process twice for one request.
         for _ in 0..3 {
             let mut sent = pin!(self.batch_execute(sql::TERMINATE));
-            // Polled once, a message is on its way.
+            // One poll sends the message.
             drop(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())));
         }
         self.status().set_in_error();
@@ -133,8 +132,8 @@ impl Driver for AsyncPgConnection {
 
 /// Waits until the connection's own task has ended, and with it the connection.
 ///
-/// The task says so through the stream of notifications. A connection that was made without the task has a stream that never has an
-/// element, and says that: there the server is asked.
+/// The stream of notifications ends with the task. A connection without a task has a stream whose size hint is zero: there it asks
+/// the server.
 pub(crate) async fn until_ended(conn: &mut AsyncPgConnection) {
     loop {
         let is_ended = {
@@ -155,5 +154,5 @@ pub(crate) async fn until_ended(conn: &mut AsyncPgConnection) {
     }
 }
 
-/// How often a connection without a task of its own is asked whether it lives.
+/// How often to ask on a connection without a task.
 const ASKING: Duration = Duration::from_secs(1);

@@ -64,12 +64,12 @@ impl Driver for PgConnection {
         AnsiTransactionManager::is_broken_transaction_manager(self)
     }
 
-    /// Diesel does not hand out libpq's process id.
+    /// Diesel does not expose libpq's process id.
     fn may_be_pooled(&mut self) -> bool {
         false
     }
 
-    /// Diesel looks at the connection behind each statement of the body.
+    /// Diesel checks the connection after each statement of the body.
     async fn lost(&mut self) -> Option<diesel::result::Error> {
         let lost = self.batch_execute(sql::probe::ALIVE).err();
         lost.filter(crate::error::is_connection_lost)
@@ -79,7 +79,8 @@ impl Driver for PgConnection {
         *self.transaction_state() = AnsiTransactionManager::default();
     }
 
-    /// Nothing runs while a panic unwinds through the call, so the connection can go on: rolled back, and the locks released.
+    /// No statement runs while a panic unwinds through the call, so the connection is rolled back, the locks are released, and it stays
+    /// usable.
     fn abandon(&mut self, call: &Unfinished<'_>) {
         let undone = match call.outer {
             // A test's transaction, which the session-level locks are not part of.
@@ -102,12 +103,12 @@ impl Driver for PgConnection {
 
     fn close(&mut self, _: bool) {
         self.status().set_in_error();
-        // Always an error: the last statement is there to fail.
+        // Always an error: the last statement fails on purpose.
         drop(self.batch_execute(sql::POISON));
     }
 }
 
-/// Runs a future whose every step is a blocking call, so that there is an answer whenever it is polled.
+/// Runs a future whose steps are all blocking calls, so that it is ready when it is first polled.
 pub(crate) fn answered<T>(future: impl Future<Output = T>) -> T {
     let mut context = Context::from_waker(Waker::noop());
     let mut future = pin!(future);

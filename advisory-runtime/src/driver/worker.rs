@@ -1,4 +1,4 @@
-//! A thread for what must not depend on the caller's runtime: that may be about to end, or have no timer.
+//! A thread for work that must not depend on the caller's runtime, which may be about to end, or have no timer.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,7 +21,7 @@ pub(crate) async fn within<F: Future>(time: Duration, future: F) -> Option<F::Ou
     }
     let (mut wake, woken) = oneshot::channel::<()>();
     run(Box::pin(async move {
-        // Until then, or until nobody waits for it.
+        // Until then, or until the receiver is dropped.
         drop(tokio::time::timeout(time, wake.closed()).await);
     }));
     let (mut woken, mut future) = (pin!(woken), pin!(future));
@@ -51,7 +51,7 @@ pub(super) fn run(job: Job) {
             }
         };
         let thread = std::thread::Builder::new().name("advisory".to_owned());
-        // Without a thread the jobs are dropped: a session then ends behind the statement that it runs.
+        // Without a thread the jobs are dropped: then a session ends after the statement that it runs.
         drop(thread.spawn(work));
         sender
     });

@@ -1,16 +1,16 @@
-//! What the server's answer means.
+//! Classifies the server's errors.
 //!
-//! Diesel hides the SQLSTATE and messages are translated. So an answer is read by what no translation changes: our own markers, the
-//! names of commands, and which parts the error has.
+//! Diesel hides the SQLSTATE, and messages are translated. So errors are recognized by what translations do not change: our own
+//! markers, the names of commands, and which fields the error has.
 
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
-/// A text in an error message that tells what failed.
+/// A text in an error message that identifies the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marker {
     /// A try by text found the lock held.
     NotAvailable,
-    /// A session-level lock was not held any more when it was released.
+    /// A session-level lock was no longer held when it was released.
     LockLost,
     /// The outer transaction reads from a snapshot older than the lock.
     StaleSnapshot,
@@ -19,11 +19,11 @@ pub(crate) enum Marker {
     /// The transaction is not the one that begin opened.
     TransactionEnded,
     Standby,
-    /// The setting `advisory.pooler` says that sessions are not the client's own.
+    /// The session is not, or is not known to be, the client's own.
     PooledSession,
-    /// `SET TRANSACTION … NOT DEFERRABLE` came behind a query (25001).
+    /// `SET TRANSACTION … NOT DEFERRABLE` came after a query (25001).
     NotDeferrable,
-    /// The transaction around has a stricter level, and `SET TRANSACTION` came too late to change it (25001).
+    /// The outer transaction has a stricter level, and `SET TRANSACTION` came too late to change it (25001).
     IsolationLevel,
     /// A savepoint was set outside of a transaction (25P01).
     NoTransaction,
@@ -43,7 +43,7 @@ impl Marker {
         Self::NoTransaction,
     ];
 
-    /// Our own statements fail with the texts of our own. The server's messages name the command in every translation, such as
+    /// Our own statements fail with our own texts. The server's messages contain the command's name in every translation, such as
     /// `SAVEPOINT can only be used in transaction blocks`.
     pub(crate) const fn text(self) -> &'static str {
         match self {
@@ -71,9 +71,9 @@ impl Marker {
     }
 }
 
-/// Whether the connection is gone, rather than a statement refused.
+/// Whether the connection is lost, as opposed to a refused statement.
 ///
-/// diesel-async has no SQLSTATE for an error that the server did not send, and this kind for that.
+/// diesel-async uses this kind for errors that the server did not send.
 pub(crate) fn is_connection_lost(error: &DieselError) -> bool {
     matches!(
         error,
@@ -84,16 +84,16 @@ pub(crate) fn is_connection_lost(error: &DieselError) -> bool {
     )
 }
 
-/// Whether a lock statement was ended as a deadlock's victim.
+/// Whether a lock statement was ended to resolve a deadlock.
 ///
-/// Of all that can end a lock statement only 40P01 comes with a detail and a hint: 55P03 and 57014 have neither, 53200 has a hint
-/// alone.
+/// Of the errors that end a lock statement only 40P01 has both a detail and a hint: 55P03 and 57014 have neither, 53200 has only a
+/// hint.
 pub(crate) fn is_deadlock(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
         if answer.details().is_some() && answer.hint().is_some())
 }
 
-/// Whether a lock statement was ended by a time-out or a cancel request: 55P03, 57014. Errors of a statement's text have a position.
+/// Whether a lock statement was ended by a time-out or a cancel request: 55P03, 57014. Errors in a statement's text have a position.
 pub(crate) fn is_interrupted(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
         if answer.details().is_none() && answer.hint().is_none() && answer.statement_position().is_none())

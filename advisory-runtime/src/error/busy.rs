@@ -1,14 +1,13 @@
-//! Which lock did a call not get? For whoever asks who holds it.
+//! The lock that a call did not get, for a query for its holders.
 
 use crate::key::Key;
 use std::fmt;
 
-/// The lock that a call did not get, as far as [`Error::holders`](crate::Error::holders) needs it. The default knows none, and nobody
-/// is asked.
+/// The lock that a call did not get, as far as [`Error::holders`](crate::Error::holders) needs it. The default has none.
 #[derive(Clone, Default)]
 pub struct BusyLock(Option<Box<Busy>>);
 
-/// What is asked about.
+/// The lock.
 #[derive(Clone)]
 #[cfg_attr(
     not(feature = "diesel-async"),

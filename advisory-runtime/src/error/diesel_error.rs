@@ -1,4 +1,4 @@
-//! A lock's error as one of Diesel's, and found in it again.
+//! Converts a lock's error into one of Diesel's, and finds it there again.
 
 use super::Error;
 use diesel::result::{DatabaseErrorInformation, Error as DieselError};
@@ -31,7 +31,7 @@ impl Error {
             if let Some(found) = error.downcast_ref() {
                 return Some(ErrorRef(Inner::Borrowed(found)));
             }
-            // Diesel passes over both in its chain of sources.
+            // Diesel leaves both out of its chain of sources.
             match error.downcast_ref() {
                 Some(DieselError::QueryBuilderError(inner)) => {
                     if let Some(found) = inner.downcast_ref() {
@@ -53,7 +53,7 @@ impl Error {
 #[derive(Clone, Debug)]
 pub struct ErrorRef<'e>(Inner<'e>);
 
-/// What Diesel boxes as the database's answer gives out no reference to what is in it.
+/// An error that Diesel boxes does not expose a reference to what it contains.
 #[derive(Clone, Debug)]
 enum Inner<'e> {
     Borrowed(&'e Error),
@@ -77,7 +77,7 @@ impl fmt::Display for ErrorRef<'_> {
     }
 }
 
-/// For bodies that return this error: what a statement of theirs is refused with.
+/// For bodies that return this error: the error of one of their statements.
 impl From<DieselError> for Error {
     fn from(error: DieselError) -> Self {
         match error {
@@ -118,7 +118,7 @@ impl From<Error> for DieselError {
     }
 }
 
-/// The database's answer, with the lock's error that it was the cause of.
+/// The database's answer, with the lock's error that it caused.
 struct Answer {
     error: Arc<Error>,
     message: String,
@@ -130,7 +130,7 @@ impl Answer {
             message: error.to_string(),
             error,
         };
-        // Both: a log names the lock, and a program that looks for the server's words finds them.
+        // Both, so that a log names the lock, and a program that searches for the server's words finds them.
         if let Some(server) = answer.server() {
             let server = server.message().to_owned();
             if !answer.message.contains(&server) {
@@ -183,7 +183,7 @@ thread_local! {
     static QUESTION: Cell<Question> = const { Cell::new(Question::None) };
 }
 
-/// What [`ask`] and [`Answer`] tell each other.
+/// How [`ask`] and [`Answer`] communicate.
 #[derive(Default)]
 enum Question {
     #[default]
@@ -194,7 +194,7 @@ enum Question {
 
 /// The lock's error in an answer, if the answer is an [`Answer`].
 ///
-/// Diesel's trait has no way to ask what implements it. So its cheapest method is called, and ours answers beside what it returns.
+/// Diesel's trait cannot be downcast. So the cheapest method is called, and our implementation also leaves the error for the caller.
 fn ask(answer: &dyn DatabaseErrorInformation) -> Option<Arc<Error>> {
     QUESTION
         .try_with(|question| question.set(Question::Asked))
@@ -207,7 +207,7 @@ fn ask(answer: &dyn DatabaseErrorInformation) -> Option<Arc<Error>> {
 }
 
 fn lend(error: &Arc<Error>) {
-    // A thread that ends has nobody who asks.
+    // The thread-local is gone only while the thread ends.
     let _ended = QUESTION.try_with(|question| {
         if let Question::Asked = question.take() {
             question.set(Question::Answered(Arc::clone(error)));

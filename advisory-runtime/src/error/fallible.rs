@@ -1,4 +1,4 @@
-//! What a locked function returns.
+//! The return type of a locked function.
 
 #![allow(
     missing_docs,
@@ -24,7 +24,7 @@ impl<T, E> Fallible for Result<T, E> {
     }
 }
 
-/// The value of a `return` that never runs, and pins the type of the block that it stands in.
+/// The value of a `return` that never runs, which fixes the type of the block around it.
 #[must_use]
 #[expect(
     clippy::empty_loop,

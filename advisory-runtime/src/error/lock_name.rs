@@ -1,9 +1,9 @@
-//! What errors call a lock.
+//! The name of a lock in error messages.
 
 use crate::key::Key;
 use std::borrow::Cow;
 
-/// The key pattern, or without one the key.
+/// The key pattern, or the key if there is no pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockName {
     pattern: &'static str,

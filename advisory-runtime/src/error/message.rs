@@ -1,4 +1,4 @@
-//! What each error says: what happened, to what, and what to do.
+//! The message of each error: what happened, to which lock, and what to do.
 
 use super::Error;
 use std::fmt;
@@ -78,7 +78,7 @@ impl fmt::Display for Error {
                 f,
                 "advisory lock `{lock}` would take {keys} locks, and {max} are allowed; take one lock on what they have in \
                  common{}",
-                // Those with permits have one key.
+                // A lock with permits has one key.
                 if *max == 1 {
                     String::new()
                 } else {

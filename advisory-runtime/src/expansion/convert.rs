@@ -1,9 +1,8 @@
-//! How an error of the lock becomes the error of the user's function.
+//! Converts an error of the lock into the error of the user's function.
 //!
-//! A user's type may have `From<diesel::result::Error>`, `From<advisory_runtime::Error>`, or both. Which one it has is
-//! found by method resolution on a type that is known where the macro expands: `convert` is looked for on [`Returns`], where it
-//! needs both, and where the type has not both, on what that dereferences to. Inherent methods, since a trait's would have to be
-//! imported at each lock site.
+//! A user's type may have `From<diesel::result::Error>`, `From<advisory_runtime::Error>`, or both. Method resolution finds out which:
+//! `convert` on [`Returns`] needs both; if the type does not have both, the compiler looks at what [`Returns`] dereferences to. The
+//! methods are inherent, since a trait's would have to be imported at each lock site.
 #![allow(
     missing_docs,
     reason = "for the expansion alone; what is not obvious is said"
@@ -33,14 +32,14 @@ pub struct ByOwn<R>(PhantomData<fn() -> R>);
 /// As [`Returns`], with no conversion at all, so that the compile error names one.
 pub struct ByNeither<R>(PhantomData<fn() -> R>);
 
-/// A function, since a bound on it is reported in full and one on a method as a method not found.
+/// A free function, because its bound is reported in full, and a method's as "method not found".
 #[must_use]
 pub const fn returns<R: Fallible>() -> Returns<R> {
     Returns(PhantomData)
 }
 
-/// Ends a locked call and converts its error, by the `convert` beside it. Takes the result and gives it back, as the expansion's last
-/// expression: a result that lives across an `await`, or a match on what one gives, is work for the compiler in each locked function.
+/// Ends a locked call and converts its error with the `convert` beside it. It takes the result and returns it as the expansion's last
+/// expression: a result that lives across an `await`, or a match on it, would cost compile time in each locked function.
 macro_rules! finish {
     () => {
         #[cfg(feature = "diesel-async")]
@@ -112,7 +111,7 @@ impl<R> ByNeither<R> {
         match <R::Error as FromLockError>::NEVER {}
     }
 
-    /// Without a bound: what is wrong is said of `convert`, once.
+    /// Without a bound, so that the error is reported once, for `convert`.
     #[cfg(feature = "diesel-async")]
     pub fn finish<O: ?Sized>(self, _: crate::xact::Held<'_, O>, result: R) -> Ready<R> {
         ready(result)
@@ -155,7 +154,7 @@ pub trait FromLockError {
     const NEVER: std::convert::Infallible;
 }
 
-/// Ends a locked call on a blocking connection; the error is not converted yet.
+/// Ends a locked call on a blocking connection, without converting the error.
 #[cfg(feature = "postgres")]
 pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
     held: crate::blocking::Held<'_, O>,

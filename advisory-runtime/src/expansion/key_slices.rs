@@ -1,4 +1,4 @@
-//! The keys of one call whose number is known only when it runs: `<ids*>`.
+//! The keys of a call whose number is known only at run time: `<ids*>`.
 
 #![allow(
     missing_docs,
@@ -7,7 +7,7 @@
 
 use crate::{Error, Key};
 
-/// Collects keys, and refuses none and too many before any SQL is sent.
+/// Collects keys, and refuses zero or too many before any SQL is sent.
 #[doc(hidden)]
 pub struct Keys {
     lock: &'static str,
@@ -31,7 +31,7 @@ impl Keys {
         self.found.push(key);
     }
 
-    /// A key for each element of the slice that the pattern calls `slice`.
+    /// Adds a key for each element of the slice that the pattern calls `slice`.
     pub fn each<'e, S: Elements + ?Sized>(
         &mut self,
         slice: &'static str,
@@ -64,7 +64,7 @@ impl Keys {
     }
 }
 
-/// What `<ids*>` can take.
+/// The values of `<ids*>`.
 #[diagnostic::on_unimplemented(
     message = "`<…*>` takes a slice, and `{Self}` is none",
     label = "expected a slice, an array or a `Vec`",

@@ -1,11 +1,11 @@
-//! One declared lock or several, and the witnesses that they give together.
+//! One declared lock or several, and their witnesses.
 
 use super::{DeclaredLock, Holding, Shared};
 use crate::key::LockKey;
 
 /// One declared lock or several, and the witnesses of them: a [`Holding`], a tuple or an array of them, or an iterator.
 ///
-/// There is nothing to implement: it is there for each [`DeclaredLock`], for tuples of two to eight, for arrays, slices and `Vec`s.
+/// Implemented for each [`DeclaredLock`], for tuples of two to eight, for arrays, slices and `Vec`s.
 #[diagnostic::on_unimplemented(
     message = "there is no `Holding` of `{Self}`",
     label = "expected a declared lock, or a tuple (of two to eight), an array, a slice or a `Vec` of them",
@@ -31,7 +31,7 @@ pub trait DeclaredLocks {
     fn shared_witness(&self, proof: Proof) -> Self::SharedHolding<'_>;
 }
 
-/// What only the code that has the lock can give, so that nobody else can call [`DeclaredLocks::witness`].
+/// Only code that has the lock can make one, so nothing else can call [`DeclaredLocks::witness`].
 #[derive(Clone, Copy)]
 pub struct Proof(());
 

@@ -1,12 +1,12 @@
-//! What the body of a declared lock sees as its handle.
+//! The handle of a declared lock, for the body.
 
 use super::{DeclaredLocks, Proof};
 use std::fmt;
 
-/// What a body with `handle = …` gets under declared locks: what it gets under others, and the witnesses. `W` is a reference to the
-/// locks, or [`SharedLocks`].
+/// The handle that a body with `handle = …` gets under declared locks: the handle of any other lock, with witnesses. `W` is a
+/// reference to the locks, or [`SharedLocks`].
 ///
-/// The lifetime keeps it in the body. It is not `Clone`, so that `lease.clone()` is the lease.
+/// The lifetime keeps it in the body. It is not `Clone`, so that `lease.clone()` clones the lease.
 #[doc(hidden)]
 pub struct Handle<A, W> {
     acquired: A,
@@ -23,7 +23,7 @@ impl<'h, A, L> Handle<A, &'h L> {
         Self { acquired, locks }
     }
 
-    /// The same of locks in shared mode.
+    /// The handle of locks in shared mode.
     #[must_use]
     pub fn in_shared_mode(self) -> Handle<A, SharedLocks<'h, L>> {
         Handle {
@@ -50,7 +50,7 @@ impl<'h, A, L> Handle<A, SharedLocks<'h, L>> {
     }
 }
 
-/// As what it is for other locks: the values are not shown.
+/// Shows the handle without the values.
 impl<A: fmt::Debug, W> fmt::Debug for Handle<A, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.acquired.fmt(f)

@@ -1,6 +1,6 @@
-//! How are days, times of day and instants written, whichever crate they come from?
+//! Writes dates, times of day and instants into keys, in one form for all crates.
 //!
-//! ISO 8601, and without a colon: `:` is the pattern's own. Dates are in the extended format, times in the basic one.
+//! The form is ISO 8601 without colons: `:` is the pattern's own. Dates are in the extended format, times in the basic one.
 //! Every number is read by an accessor and written here; an instant is read as its Unix time, so that it has one text in
 //! every crate and every time zone.
 
@@ -33,7 +33,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 const SECONDS_OF_DAY: i64 = 86_400;
 
 impl CivilDay {
-    /// The day of so many days after 1970-01-01, in 64 bits and for every day, unlike any one crate's range:
+    /// The day that is this many days after 1970-01-01, for every 64-bit number, unlike the ranges of the crates:
     /// <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
     const fn of_unix_day(days: i64) -> Self {
         let days = days + 719_468;
@@ -66,7 +66,7 @@ impl CivilDay {
 }
 
 impl Clock {
-    /// So many seconds after midnight.
+    /// The time this many seconds after midnight.
     const fn of_second(second: i64, nanosecond: u64) -> Self {
         let second = second.unsigned_abs();
         Self {
@@ -78,11 +78,11 @@ impl Clock {
     }
 
     fn write(&self, text: &mut Digits) {
-        // No value may have the text of another: a leap second is none of the seconds beside it.
+        // Each value has a text of its own, so a leap second must differ from the seconds beside it.
         let (hour, second, nanosecond) = match self.nanosecond.checked_sub(NANOSECONDS) {
             None => (self.hour, self.second, self.nanosecond),
             Some(rest) if self.second == 59 => (self.hour, 60, rest),
-            // An offset of odd seconds has moved it off the minute's end.
+            // An offset of odd seconds moved it away from the end of the minute.
             Some(rest) => (self.hour + 24, self.second, rest),
         };
         text.number(hour, 2);
@@ -171,7 +171,7 @@ mod of_time {
         [] Date: Date = |date| day(*date);
         [] Time: Time = |time| clock(*time);
         [] PrimitiveDateTime: DateTime = |value| day(value.date()), clock(value.time());
-        // Not by `to_offset`, which panics where UTC has the first or last day that there is no more.
+        // Not by `to_offset`, which panics if the UTC day is outside of the crate's range.
         [] OffsetDateTime: Timestamp = |value| Instant {
             second: value.unix_timestamp(),
             nanosecond: value.nanosecond().into(),

@@ -1,6 +1,4 @@
-//! How are numbers written into a key, without an allocation and without `core::fmt`?
-//!
-//! Formatting through `core::fmt` costs more than hashing the text that it writes.
+//! Writes numbers into a key without an allocation and without `core::fmt`, which costs more than hashing the text.
 
 /// A short ASCII text on the stack; the longest is that of `i128::MIN`, 40 bytes.
 pub(crate) struct Digits {

@@ -1,7 +1,7 @@
-//! Which values a placeholder can render, and as which text.
+//! The values that a placeholder can render, and their texts.
 //!
-//! The texts are written here and not by anybody's `Display`: a key that changes with a dependency's release un-locks a
-//! fleet that is half upgraded.
+//! The texts do not come from the types' `Display`: a key that changed with a dependency's release would stop excluding the other
+//! half of a fleet that is half upgraded.
 
 use super::digits::Digits;
 use super::{KeyText, shape};
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::num::NonZero;
 
-/// A value that can stand in a lock key.
+/// A value that can be part of a lock key.
 ///
 /// | values | text |
 /// | --- | --- |
@@ -21,8 +21,8 @@ use std::num::NonZero;
 /// | `chrono::NaiveDateTime`, `time::PrimitiveDateTime`, `jiff::civil::DateTime` | `2025-01-15T093000` |
 /// | `chrono::DateTime`, `time::OffsetDateTime` and `UtcDateTime`, `jiff::Timestamp` and `Zoned` | `2025-01-15T083000Z`, in UTC |
 ///
-/// The crates need the features of their names. A day, a time or an instant has one text, whichever crate and whichever
-/// time zone it comes in, so that services that use different ones share a lock. A leap second, which only chrono has, is
+/// The crates need the features of their names. A day, a time or an instant has the same text in every crate and every time zone,
+/// so that services that use different ones share a lock. A leap second, which only chrono has, is
 /// second 60: `235960.5`. (Where an offset of odd seconds has moved it off the minute's end, its hour is 24 more.)
 ///
 /// `#[derive(KeyPart)]` is for newtypes and field-less enums. `&T`, `&mut T`, `Box`, `Rc`, `Arc` and `Cow` render as what
@@ -43,7 +43,7 @@ pub trait KeyPart {
     /// The set of texts that [`render`](Self::render) can write.
     type Shape: shape::Within<shape::Text> + shape::Within<shape::Raw>;
 
-    /// Writes the value's one text.
+    /// Writes the value's text.
     fn render(&self, text: &mut KeyText<'_>);
 }
 
@@ -146,7 +146,7 @@ impl KeyPart for uuid::Uuid {
     }
 }
 
-/// A value under the filter `|display`: by its own `Display`, which its crate may change.
+/// A value under the filter `|display`: written by its own `Display`, which its crate may change.
 #[doc(hidden)]
 pub struct Displayed<T>(pub T);
 
@@ -154,7 +154,7 @@ impl<T: std::fmt::Display> KeyPart for Displayed<T> {
     type Shape = shape::Text;
 
     fn render(&self, text: &mut KeyText<'_>) {
-        // A `Display` that fails has written what it could.
+        // If `Display` fails, the text is what it wrote until then.
         let _: std::fmt::Result = write!(text, "{}", self.0);
     }
 }

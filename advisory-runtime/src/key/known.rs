@@ -1,4 +1,4 @@
-//! What `lock_key!` calls a number, in debug builds: for messages, which else have the number alone.
+//! The names that `lock_key!` gives to numbers, for messages in debug builds.
 
 use super::Key;
 #[cfg(debug_assertions)]
@@ -9,11 +9,11 @@ use std::sync::{Mutex, PoisonError};
 #[cfg(debug_assertions)]
 static PATTERNS: Mutex<BTreeMap<Key, &'static str>> = Mutex::new(BTreeMap::new());
 
-/// So many numbers have a name.
+/// How many numbers can have a name.
 #[cfg(debug_assertions)]
 const MOST: usize = 4_096;
 
-/// For the expansion of `lock_key!`: the key, of which the pattern is noted.
+/// For the expansion of `lock_key!`: remembers the pattern of the key.
 #[cfg_attr(
     not(debug_assertions),
     expect(unused_variables, reason = "nothing is noted in a release build")

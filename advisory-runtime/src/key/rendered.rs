@@ -1,4 +1,4 @@
-//! The texts of rendered keys, for a program that shows them; kept only while it does.
+//! The texts of rendered keys, kept only while the program shows them in query comments.
 
 use super::Key;
 use std::cell::RefCell;
@@ -22,9 +22,9 @@ pub(crate) fn is_kept() -> bool {
     IS_KEPT.load(Ordering::Relaxed)
 }
 
-/// Remembers a text for the request that is made of its key next, on this thread.
+/// Remembers a text for the next request for its key on this thread.
 pub(crate) fn remember(key: Key, text: String) {
-    // Gone while the thread ends, when nothing is locked any more.
+    // The thread-local is gone only while the thread ends.
     let _ended = RENDERED.try_with(|rendered| {
         let mut rendered = rendered.borrow_mut();
         if rendered.len() == CAPACITY {

@@ -1,7 +1,7 @@
-//! The shapes as types: what a value's type promises about its rendering, and what a pattern was checked with.
+//! Shapes as types.
 //!
-//! The macro reads a placeholder's shape off the type's name or off the pattern, and the collision check believes it. A
-//! user's own `struct Uuid(String)` would make it lie, so the expansion asks for [`Within`] on the value's real type.
+//! The macro derives a placeholder's shape from the name of its type or from the pattern, and the collision check relies on it. A
+//! user's own `struct Uuid(String)` would break that, so the expansion requires [`Within`] of the value's real type.
 
 use advisory_pattern::Shape as Language;
 

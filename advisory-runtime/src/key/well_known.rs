@@ -1,4 +1,4 @@
-//! The keys that well-known tools lock: to exclude one on purpose, or to stay clear of it.
+//! The keys that well-known tools lock, to exclude a tool on purpose or to avoid its key.
 //!
 //! Most lock while they migrate a database. A Diesel migration that takes the same key waits for them, and they for it:
 //!
@@ -49,8 +49,8 @@ pub const fn sqlx(database: &str) -> i64 {
     SQLX_SALT * crc32(&[database.as_bytes()]) as i64
 }
 
-/// golang-migrate's migrations of a database with this name, recorded in this table: `"public"` and `"schema_migrations"` unless it
-/// is told otherwise. Where golang-migrate connects by a URL, as its command does, it puts a slash in front of the name: `"/shop"`.
+/// golang-migrate's migrations of a database with this name, recorded in this table: `"public"` and `"schema_migrations"` unless
+/// configured otherwise. If golang-migrate connects by a URL, as its command does, it puts a slash in front of the name: `"/shop"`.
 #[must_use]
 pub const fn golang_migrate(database: &str, schema: &str, table: &str) -> i64 {
     let parts = [
@@ -63,7 +63,7 @@ pub const fn golang_migrate(database: &str, schema: &str, table: &str) -> i64 {
     crc32(&parts).wrapping_mul(GOLANG_MIGRATE_SALT) as i64
 }
 
-/// Flyway's migrations that are recorded in this table: `"public"` and `"flyway_schema_history"` unless it is told otherwise.
+/// Flyway's migrations that are recorded in this table: `"public"` and `"flyway_schema_history"` unless configured otherwise.
 #[must_use]
 pub fn flyway(schema: &str, table: &str) -> i64 {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
@@ -81,7 +81,7 @@ pub fn flyway(schema: &str, table: &str) -> i64 {
 pub struct Tool {
     /// Its name, such as `Prisma Migrate`.
     pub name: &'static str,
-    /// Whether the number is hardly anybody else's. One such as 1 can be anybody's.
+    /// Whether other programs are unlikely to use the number. A number such as 1 is likely.
     pub is_distinctive: bool,
 }
 

@@ -1,8 +1,8 @@
-//! How locks are acquired, in either scope.
+//! Acquires locks, in either scope.
 
 use super::guard::{Held, Place, Scope, inside};
-use super::poll::poll;
-use super::{hand_over, nested, session, xact};
+use super::poll::{ask_xact, poll};
+use super::{nested, session};
 use crate::debug::idle::Statements;
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
@@ -16,7 +16,7 @@ pub(crate) async fn begin<O: ?Sized, D: Driver>(
     place: Place<O, D>,
     request: Request,
 ) -> Result<Held<'_, O, D>, Error> {
-    let telemetry = request.telemetry("xact");
+    let telemetry = request.telemetry(Scope::Xact.name());
     let begun = begin_inner(owner, place, request).await;
     record_outcome(telemetry, begun)
 }
@@ -33,31 +33,19 @@ async fn begin_inner<O: ?Sized, D: Driver>(
     if request.poll.is_some() {
         Box::pin(poll(&mut held, &request, None)).await?;
     } else {
-        ask(&mut held, &request).await?;
+        ask_xact(&mut held, &request).await?;
     }
     mark_held(&mut held).await?;
     Ok(held)
 }
 
-/// Asks for transaction-level locks.
-pub(super) async fn ask<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    request: &Request,
-) -> Result<(), Error> {
-    match held.outer {
-        None if request.isolation == Isolation::ReadCommitted => xact::begin(held, request).await,
-        None => Box::pin(hand_over::begin(held, request)).await,
-        Some(outer) => nested::begin(held, outer, request).await,
-    }
-}
-
-/// Takes the locks for the transaction that is open, in its middle.
+/// Takes the locks in the middle of an open transaction.
 pub(crate) async fn lock<O: ?Sized, D: Driver>(
     owner: &mut O,
     place: Place<O, D>,
     request: Request,
 ) -> Result<Acquired, Error> {
-    let mut telemetry = request.telemetry("xact");
+    let mut telemetry = request.telemetry(Scope::Xact.name());
     let locked = lock_inner(owner, place, request).await;
     match &locked {
         Ok(acquired) => telemetry.record_left(acquired.waited),
@@ -96,7 +84,7 @@ pub(crate) async fn acquire<O: ?Sized, D: Driver>(
     place: Place<O, D>,
     request: Request,
 ) -> Result<Held<'_, O, D>, Error> {
-    let telemetry = request.telemetry("session");
+    let telemetry = request.telemetry(Scope::Session.name());
     let acquired = acquire_inner(owner, place, request).await;
     record_outcome(telemetry, acquired)
 }
@@ -119,7 +107,7 @@ async fn acquire_inner<O: ?Sized, D: Driver>(
     Ok(held)
 }
 
-/// Notes that the locks are held, for Diesel and for the checks of a debug build.
+/// Marks the locks as held, for Diesel and for the checks of a debug build.
 pub(super) async fn mark_held<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
 ) -> Result<(), Error> {
@@ -186,7 +174,7 @@ pub(super) fn prepare_guard<'o, O: ?Sized, D: Driver>(
     Ok(held)
 }
 
-/// Whether a transaction is open. One that a test began is, to the code under test, none.
+/// Whether a transaction is open. One that a test began does not count.
 fn is_inside<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) -> bool {
     outer.is_some_and(|outer| outer > NonZeroU32::MIN || conn.is_broken())
 }

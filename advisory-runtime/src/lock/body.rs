@@ -1,4 +1,4 @@
-//! The body of a locked call while it runs: its span, the mark of debug builds, and how long it may hold the lock.
+//! Runs the body of a locked call: in its span, marked for the checks of debug builds, and within `max_hold`.
 
 use crate::debug::idle::Statements;
 use crate::debug::self_deadlock::{Mark, mark};
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Run {
-    /// Of the connection.
+    /// The address of the connection.
     address: usize,
     locks: Option<Arc<LockSet>>,
     statements: Statements,
@@ -54,14 +54,14 @@ impl Run {
         Watch { body, run: self }
     }
 
-    /// Runs the body, and drops it when it has held the lock for too long: `None`.
+    /// Runs the body, and drops it when it has held the lock for too long. Then the answer is `None`.
     #[cfg(feature = "diesel-async")]
     pub async fn within<F: Future>(self, body: F) -> Option<F::Output> {
         let max_hold = self.max_hold.unwrap_or(Duration::MAX);
         crate::driver::within(max_hold, self.watch(body)).await
     }
 
-    /// Marks this thread as inside the body, until the answer is dropped.
+    /// Marks this thread as inside the body, until the returned value is dropped.
     pub fn enter(&self) -> Entered {
         Entered {
             _mark: self
@@ -75,8 +75,8 @@ impl Run {
 }
 
 pin_project! {
-    /// A body, marked as running whenever it is polled. A type with a name: the future of an `async fn` that awaits the body
-    /// would be one more for the compiler to check in each locked function.
+    /// A body, marked as running whenever it is polled. It is a named type because the future of an `async fn` around the body would
+    /// be one more for the compiler to check in each locked function.
     #[doc(hidden)]
     #[must_use = "futures do nothing unless polled"]
     pub struct Watch<F> {

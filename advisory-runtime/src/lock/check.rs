@@ -1,4 +1,4 @@
-//! Whether a session still holds its locks.
+//! Checks that a session still holds its locks.
 
 use super::refusal::{self, State};
 use crate::driver::Driver;
@@ -23,11 +23,11 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Resul
 }
 
 impl Acquired {
-    /// Asks the server whether the connection of the body still holds the lock. For a body that works elsewhere for long, such as on
-    /// other connections, and is to stop when the lock was lost.
+    /// Asks the server whether the connection of the body still holds the lock. For a body that works elsewhere for a long time, such as
+    /// on other connections, and must stop if the lock is lost.
     ///
-    /// The answer is true of the moment when the server gave it. [`OwnedLock::lost`](crate::OwnedLock::lost) waits for the end of the
-    /// connection instead.
+    /// The lock can be lost right after the answer. [`OwnedLock::lost`](crate::OwnedLock::lost) waits for the end of the connection
+    /// instead.
     ///
     /// # Locking
     ///
@@ -35,8 +35,8 @@ impl Acquired {
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] when a key is not held, or when the connection was lost. [`Error::Database`] for any other answer, such as
-    /// in a transaction that has failed.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
+    /// failed transaction.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! How a locked call ends, and what it means when it does not end as it should.
+//! Ends a locked call, and finds out what happened if it cannot end normally.
 
 use super::guard::{Held, Phase, Scope, inside};
 use super::{nested, session, xact};
@@ -9,8 +9,8 @@ use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Commits when the body was `Ok`, else rolls back; releases session-level locks. `Ok` is what the caller asked for; it never
-/// fails after a body's error, which is never lost to what happened afterwards.
+/// Commits if the body was `Ok`, otherwise rolls back; releases session-level locks. After a body's error it always returns `Ok`, so
+/// that the body's error is never lost.
 pub(crate) async fn finish<O: ?Sized, D: Driver>(
     mut held: Held<'_, O, D>,
     is_ok: bool,
@@ -39,7 +39,8 @@ async fn finish_inner<O: ?Sized, D: Driver>(
     };
     let now = depth(held.driver());
     if !matches!(now, Ok(now) if now == expected) {
-        // The body has begun or ended transactions through Diesel and not in pairs, or a locked call inside it was dropped.
+        // The body began a transaction through Diesel without ending it, or ended one that it did not begin, or a locked call inside
+        // it was dropped.
         let lost = if now.is_err() {
             let lost = held.driver().lost().await;
             Box::pin(held.close()).await;
@@ -78,7 +79,7 @@ async fn finish_inner<O: ?Sized, D: Driver>(
     if is_ok { outcome } else { Ok(()) }
 }
 
-/// Ends a call whose body was dropped because it held the lock for too long.
+/// Ends a call whose body was dropped because of `max_hold`.
 #[cfg(feature = "diesel-async")]
 pub(crate) async fn exceed<O: ?Sized, D: Driver>(mut held: Held<'_, O, D>) -> Error {
     held.checks.warn_if_idle(held.telemetry.as_ref());
@@ -90,12 +91,12 @@ pub(crate) async fn exceed<O: ?Sized, D: Driver>(mut held: Held<'_, O, D>) -> Er
     error
 }
 
-/// How long the end of a dropped body waits for a statement that still runs, before it closes the connection.
+/// How long to wait for a dropped body's statement before the connection is closed.
 #[cfg(feature = "diesel-async")]
 const UNDOING: Duration = Duration::from_millis(100);
 
-/// Rolls back whatever the body has left open, releases the locks, and leaves the connection as the caller had it. Where that takes
-/// too long or fails, the connection is closed.
+/// Rolls back what the body left open, releases the locks, and leaves the connection as it was before the call. If that takes too
+/// long or fails, the connection is closed.
 async fn undo<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, limit: Option<Duration>) {
     let outer = held.outer;
     let message = match (held.scope, outer) {
@@ -132,7 +133,7 @@ fn unbalanced<O: ?Sized, D: Driver>(
     let lock = held.name.text();
     match (now, lost) {
         (_, Some(_)) if held.is_over() => hold_exceeded(held),
-        // What the body has committed before stays committed.
+        // What the body has committed stays committed.
         (Err(source), lost) if held.scope == Scope::Session => {
             let source = Some(lost.unwrap_or(source));
             Error::LockLost { lock, source }
@@ -148,8 +149,8 @@ fn unbalanced<O: ?Sized, D: Driver>(
     }
 }
 
-/// Undoes the body. Where the server cannot, the caller's transaction is not what it was, and nothing more is committed on it; the
-/// body's own error is returned.
+/// Undoes the body. If that fails, the caller's transaction is in an unknown state, so the connection is closed. The caller returns
+/// the body's own error.
 async fn roll_back<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
     let undone = match outer {
         None => conn.execute(sql::ROLLBACK).await,

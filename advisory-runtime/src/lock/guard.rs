@@ -1,57 +1,58 @@
 //! The guard of a lock: cleanup when a locked call is dropped or panics.
 //!
-//! Without it the backend goes on waiting, gets the lock, and is idle in transaction; and the next `transaction()` on the connection
-//! becomes a savepoint that is never committed.
+//! Without it the backend would go on waiting, get the lock, and stay idle in transaction. The next `transaction()` on the connection
+//! would become a savepoint that is never committed.
 
 use super::body::Run;
 use crate::driver::{Driver, Unfinished};
-use crate::error::{BusyLock, LockName};
+use crate::error::{BusyLock, LockName, is_interrupted};
 use crate::observe::Telemetry;
 use crate::request::{Acquired, Keys};
-use crate::sql::Acquisition;
 use crate::sql::session::Around;
+use crate::sql::{Acquisition, Question};
 use crate::{Error, Isolation, Key, Mode, Request, Wait, debug};
 use diesel::QueryResult;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// From what the guard borrows to the connection. A function's address and not a closure's own type, so that a thousand lock sites
-/// are compiled as one.
+/// Gets the connection out of the value that the guard borrows. A function pointer instead of a closure, so that a thousand lock
+/// sites share one instance of the code.
 pub(crate) type Place<O, D> = fn(&mut O) -> &mut D;
 
-/// One lock or several, being acquired, held or released, together with the value that has the connection.
+/// The guard of one lock or several. It borrows the connection, or the value that contains it.
 ///
 /// Dropping it before its end closes an async connection: the transaction is rolled back, every lock is released, and the server is
-/// asked to cancel a statement that still runs. A pool replaces the connection; on one of your own, every further locked call is
-/// refused ([`Error::BrokenConnection`](crate::Error::BrokenConnection)). A blocking connection is rolled back and goes on.
+/// asked to cancel a statement that still runs. A pool replaces the connection. On a connection of your own, every further locked
+/// call is refused ([`Error::BrokenConnection`](crate::Error::BrokenConnection)). A blocking connection is rolled back and stays
+/// usable.
 #[must_use = "dropping a held lock rolls its transaction back"]
 pub struct Held<'o, O: ?Sized, D: Driver> {
     owner: &'o mut O,
     place: Place<O, D>,
     pub(super) scope: Scope,
-    /// The depth of the transaction around this one, by Diesel's count.
+    /// The depth of the outer transaction, as Diesel counts it.
     pub(super) outer: Option<NonZeroU32>,
     pub(super) name: LockName,
     pub(super) keys: Keys,
-    /// Of a lock with permits those that the last try has asked for, and the one that it has taken.
+    /// For a lock with permits: those that the last try asked for, and the one that it took.
     pub(super) permits: Vec<Key>,
     pub(super) permit: Option<Key>,
     pub(super) mode: Mode,
     pub(super) phase: Phase,
-    /// How long the wait may take, and how much of it is over.
+    /// How long the wait may take, and how much of it has passed in this process.
     pub(super) budget: Wait,
     pub(super) queued: Duration,
     started: Instant,
     acquired_at: Instant,
     pub(super) waited: Duration,
     pub(super) max_hold: Option<Duration>,
-    /// Sets the session's own time-outs again, behind a session-level lock with `max_hold`.
+    /// SQL that restores the session's own time-outs after a session-level lock with `max_hold`.
     pub(super) restore_timeouts: Option<String>,
     pub(super) checks: debug::Call,
     pub(super) telemetry: Option<Telemetry>,
 }
 
-/// What a guard knows of session-level locks that are held, apart from their connection.
+/// The state of a guard of session-level locks, without their connection.
 #[derive(Debug)]
 pub(super) struct HeldLocks {
     outer: Option<NonZeroU32>,
@@ -64,20 +65,31 @@ pub(super) struct HeldLocks {
     telemetry: Option<Telemetry>,
 }
 
+/// How long the locks are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     Xact,
     Session,
 }
 
-/// What the server may have of a call.
+impl Scope {
+    /// The value of the attribute's argument `scope`.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Xact => "xact",
+            Self::Session => "session",
+        }
+    }
+}
+
+/// What a call may have left at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing: nothing was sent, or everything is over.
+    /// Nothing: nothing was sent, or the call has ended.
     Idle,
-    /// The locks, or a question for them, and the body's statements.
+    /// The locks, or a request for them, and the body's statements.
     Open,
-    /// The end was asked for, and is not cancelled.
+    /// The end was sent, and must not be cancelled.
     Finishing,
 }
 
@@ -116,7 +128,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         }
     }
 
-    /// The connection that holds the lock, or the value that it is part of.
+    /// The connection that holds the lock, or the value that contains it.
     pub fn conn(&mut self) -> &mut O {
         self.owner
     }
@@ -133,7 +145,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         }
     }
 
-    /// The state that the body runs in, and [`conn`](Self::conn): one call is less for the compiler than two.
+    /// The state that the body runs in, and [`conn`](Self::conn), in one call, which compiles faster than two.
     #[doc(hidden)]
     pub fn run(&mut self) -> (Run, &mut O) {
         let run = Run::new(
@@ -149,12 +161,12 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         (self.place)(self.owner)
     }
 
-    /// The connection, and what the checks of debug builds know of the call.
+    /// The connection, and the state of the checks of debug builds.
     pub(super) fn driver_and_checks(&mut self) -> (&mut D, &mut debug::Call) {
         ((self.place)(self.owner), &mut self.checks)
     }
 
-    /// Of the connection, which cannot move while it is borrowed here.
+    /// The address of the connection, which cannot move while it is borrowed here.
     pub(super) fn address(&mut self) -> usize {
         std::ptr::from_mut(self.driver()).addr()
     }
@@ -166,7 +178,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         }
     }
 
-    /// That somebody else holds one of the keys.
+    /// The error of a try: another session holds one of the keys.
     pub(super) fn not_available(&self) -> Error {
         Error::NotAvailable {
             lock: self.name.text(),
@@ -174,7 +186,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         }
     }
 
-    /// What somebody else may hold: the keys, or every permit of theirs.
+    /// The keys that another session may hold: of a lock with permits, those of all permits.
     pub(super) fn busy(&self) -> BusyLock {
         BusyLock::keys(match &self.permits[..] {
             [] => &self.keys,
@@ -187,8 +199,8 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             .is_some_and(|max_hold| self.acquired_at.elapsed() > max_hold)
     }
 
-    /// Asks for the locks, and notes how long the answer took: whether they were taken. The outer error is the message's, the inner
-    /// one the question's.
+    /// Asks for the locks, and measures the wait. Returns whether they were taken. The outer error is the message's, the inner one the
+    /// question's.
     pub(super) async fn send(
         &mut self,
         acquisition: Acquisition,
@@ -197,17 +209,39 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         let Acquisition { message, question } = acquisition;
         let sent = match question {
             None => self.driver().execute(&message).await.map(|()| Ok(true)),
-            Some(question) => {
-                let asked = Box::pin(self.driver().execute_and_ask(&message, &question)).await;
-                asked.map(|answer| answer.map(|rows| self.note_answer(rows)))
-            }
+            Some(question) => Box::pin(self.ask(&message, &question)).await,
         };
         self.acquired_at = Instant::now();
         self.waited = self.acquired_at.duration_since(self.started) + self.queued;
         sent
     }
 
-    /// Lets go of the connection, with the locks still held on it; [`attach`](Self::attach) is the way back.
+    async fn ask(&mut self, message: &str, question: &Question) -> QueryResult<QueryResult<bool>> {
+        let driver = self.driver();
+        let source = match driver.execute_and_ask(message, &question.sql).await? {
+            Ok(rows) => {
+                if rows == 0
+                    && let Some(undo) = question.undo_miss()
+                {
+                    driver.execute(&undo).await?;
+                }
+                return Ok(Ok(self.note_answer(rows)));
+            }
+            Err(source) => source,
+        };
+        // Behind a pooler that does not track prepared statements, the statement's name can be taken (42P05), or the statement can be
+        // gone before it is executed (26000).
+        if is_interrupted(&source)
+            && let Some(undo) = &question.undo
+            && driver.execute(undo).await.is_ok()
+        {
+            let asked = driver.execute(&question.by_text(message)).await;
+            return Ok(asked.map(|()| true));
+        }
+        Ok(Err(source))
+    }
+
+    /// Gives up the borrow of the connection, with the locks still held on it. [`attach`](Self::attach) undoes it.
     pub(super) fn detach(mut self) -> HeldLocks {
         self.phase = Phase::Idle;
         HeldLocks {
@@ -254,14 +288,14 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         }
     }
 
-    /// Whether a question of so many rows has taken the locks. The rows also count the permits up to the one that was free.
+    /// Whether a question with this many rows has taken the locks. With permits, the number of rows is the position of the one taken.
     fn note_answer(&mut self, rows: usize) -> bool {
         let last = rows.checked_sub(1);
         self.permit = last.and_then(|last| self.permits.get(last)).copied();
         last.is_some()
     }
 
-    /// What the session holds under a session-level lock.
+    /// The keys that the session holds under a session-level lock.
     pub(super) fn session_keys(&self) -> &[Key] {
         match &self.permit {
             Some(permit) => std::slice::from_ref(permit),
@@ -269,7 +303,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         }
     }
 
-    /// Leaves the call without its end. See [`Driver::abandon`].
+    /// Leaves the call before its end. See [`Driver::abandon`].
     pub(super) fn abandon(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         let keys = match self.scope {

@@ -31,7 +31,7 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
     }
 }
 
-/// Opens the transaction behind a try.
+/// Opens the transaction after a try.
 async fn open<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
@@ -43,8 +43,8 @@ async fn open<O: ?Sized, D: Driver>(
     held.driver().execute(&message).await
 }
 
-/// A wait that was refused leaves a failed transaction, and no lock. Any other error can have come between the two halves of the
-/// hand-over, where the session holds the keys: it closes the connection.
+/// A refused wait leaves a failed transaction and no lock. After any other error the session may hold the keys, since it may have come
+/// between the two halves of the hand-over: the connection is closed.
 async fn refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: DieselError) -> Error {
     let phase = std::mem::replace(&mut held.phase, Phase::Idle);
     let lock = held.name.text();

@@ -1,4 +1,4 @@
-//! The witnesses that a guard lends.
+//! The witnesses of a guard: [`Holding`](crate::Holding).
 
 use super::guard::Held;
 use crate::driver::Driver;
@@ -9,11 +9,11 @@ use crate::request::Acquired;
 use crate::{DeclaredLocks, Error, Mode};
 
 impl<O: ?Sized, D: Driver> Held<'_, O, D> {
-    /// Lends the connection, and with it a [`Holding`](crate::Holding) of each of these locks, for functions that take one.
+    /// Borrows the connection, and with it a [`Holding`](crate::Holding) of each of these locks, for functions that take one.
     ///
-    /// For code without the attribute; with it `handle = lock` and `lock.holding()` do the same without looking. `locks` is what the
-    /// request was made of: a declared lock, or a tuple, an array, a slice or a `Vec` of several. While a witness lives, the lock
-    /// cannot be finished.
+    /// For code without the attribute; with the attribute, `handle = lock` and `lock.holding()` do the same, checked at compile time.
+    /// `locks` is what the request was made of: a declared lock, or a tuple, an array, a slice or a `Vec` of several. While a witness
+    /// lives, the guard cannot be finished.
     ///
     /// # Locking
     ///
@@ -21,8 +21,8 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] when one of the keys is not among those of this guard, when the lock has [permits](crate::Request::permits), or
-    /// when they are held in shared mode, for which there is [`holding_shared`](Self::holding_shared).
+    /// [`Error::NotHeld`] if one of the keys is not among those of this guard, if the lock has [permits](crate::Request::permits), or
+    /// if it is held in shared mode: use [`holding_shared`](Self::holding_shared).
     ///
     /// # Examples
     ///
@@ -56,7 +56,7 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
         Ok((self.conn(), locks.witness(Proof::new())))
     }
 
-    /// As [`holding`](Self::holding), for functions that need the locks in shared mode only: a `Holding<'_, Shared<SlotLock>>`.
+    /// As [`holding`](Self::holding), for functions that need the locks only in shared mode: a `Holding<'_, Shared<SlotLock>>`.
     ///
     /// # Locking
     ///
@@ -64,7 +64,7 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotHeld`] when one of the keys is not among those of this guard.
+    /// [`Error::NotHeld`] if one of the keys is not among those of this guard.
     pub fn holding_shared<'h, L>(
         &'h mut self,
         locks: &'h L,
@@ -77,7 +77,7 @@ impl<O: ?Sized, D: Driver> Held<'_, O, D> {
     }
 
     fn check_held<L: DeclaredLocks + ?Sized>(&self, locks: &L, mode: Mode) -> Result<(), Error> {
-        // Beside one permit others are held.
+        // Other sessions may hold other permits.
         let has_mode =
             (self.mode == Mode::Exclusive || mode == Mode::Shared) && self.permits.is_empty();
         let mut missing = None;

@@ -19,7 +19,7 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
     acquire(held, outer, request, nested::begin).await
 }
 
-/// Takes the keys for the transaction around the call, with no body of their own.
+/// Takes the keys for the outer transaction, without a body.
 pub(super) async fn lock<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
@@ -35,7 +35,7 @@ pub(super) async fn lock<O: ?Sized, D: Driver>(
     Ok(())
 }
 
-/// What asks for the keys under a savepoint.
+/// The message that asks for the keys under a savepoint.
 type Ask = fn(NonZeroU32, &Request, Snapshot) -> Acquisition;
 
 async fn acquire<O: ?Sized, D: Driver>(
@@ -60,60 +60,46 @@ async fn acquire_under<O: ?Sized, D: Driver>(
     snapshot: Snapshot,
 ) -> Result<(), Error> {
     let sent = held.send(ask(outer, request, snapshot)).await;
-    if let Ok(Ok(true)) = sent {
-        return Ok(());
+    match sent {
+        Ok(Ok(true)) => Ok(()),
+        sent => Err(Box::pin(refused(held, outer, sent)).await),
     }
-    Box::pin(refused(held, outer, request, snapshot, sent)).await
 }
 
-/// Undoes the savepoint, so that the transaction around the call goes on.
+/// Undoes the savepoint, so that the outer transaction goes on.
 async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
-    request: &Request,
-    snapshot: Snapshot,
-    mut sent: QueryResult<QueryResult<bool>>,
-) -> Result<(), Error> {
+    sent: QueryResult<QueryResult<bool>>,
+) -> Error {
     let undo = nested::rollback(outer);
-    if let Ok(Err(source)) = &sent
-        && refusal::is_unprepared(source)
-        && held.driver().execute(&undo).await.is_ok()
-    {
-        let by_text = nested::try_by_text(outer, request, snapshot);
-        sent = held.send(by_text).await;
-    }
     let source = match sent {
-        Ok(Ok(true)) => return Ok(()),
-        Ok(Ok(false)) => {
-            let undo = nested::undo_try(outer, request);
-            let undone = held.driver().execute(&undo).await;
-            return Err(refusal::missed(held, undone));
-        }
+        Ok(Ok(_)) => return refusal::missed(held, Ok(())),
         Ok(Err(source)) | Err(source) => source,
     };
     held.phase = Phase::Idle;
     let conn = held.driver();
     if is_connection_lost(&source) || conn.execute(&undo).await.is_err() {
-        // The transaction had failed before, and Diesel's own ROLLBACK ends it; or there is none, though its caller believes so.
+        // The transaction had already failed, and Diesel's own ROLLBACK ends it; or there is none, though Diesel counts one.
         match refusal::probe(conn, &source).await {
             refusal::State::Aborted => {
                 let lock = held.name.text();
-                return Err(Error::InFailedTransaction { lock, source });
+                return Error::InFailedTransaction { lock, source };
             }
             refusal::State::Alive => conn.close(false),
             refusal::State::Lost => {}
         }
-        return Err(Error::Database(source));
+        return Error::Database(source);
     }
     let lock = held.name.text();
-    Err(match Marker::of(&source) {
+    match Marker::of(&source) {
         Some(Marker::NotAvailable) => held.not_available(),
         Some(Marker::StaleSnapshot | Marker::IsolationLevel) => Error::StaleSnapshot { lock },
         _ => refusal::classify(held, source).await,
-    })
+    }
 }
 
-/// Keeps what the body did. The keys stay locked to the end of the transaction around the call.
+/// Keeps what the body did. The keys stay locked until the end of the outer transaction.
 pub(super) async fn release<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
@@ -155,7 +141,7 @@ async fn release_refused<O: ?Sized, D: Driver>(
             conn.status().set_in_error();
             Error::Database(source)
         }
-        // The savepoint is gone, and with it the transaction that the caller believes to be in.
+        // The savepoint is gone, and so is the transaction that Diesel counts.
         Err(_) => {
             conn.close(false);
             Error::TransactionEnded { lock }

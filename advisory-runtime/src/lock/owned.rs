@@ -1,11 +1,11 @@
-//! Session-level locks that own their connection: guards that can be stored, and moved to a task.
+//! Session-level locks that own their connection, so that they can be stored, or moved to a task.
 
 mod error;
 
 use super::check::check;
 use super::guard::{Held, HeldLocks, Place};
 #[cfg(feature = "migrations")]
-use super::poll::Tries;
+use super::tries::Tries;
 #[cfg(feature = "migrations")]
 use crate::debug;
 use crate::driver::Driver;
@@ -16,11 +16,11 @@ use std::fmt;
 
 /// One session-level lock or several, and the connection that holds them.
 ///
-/// It borrows nothing: it can be a field, and be moved to another task or thread. [`conn`](Self::conn) lends the connection for
-/// queries, `check` asks whether the lock is still held, and `release` gives the connection back.
+/// It borrows nothing: it can be a field, and be moved to another task or thread. [`conn`](Self::conn) borrows the
+/// connection for queries, `check` asks whether the lock is still held, and `release` gives the connection back.
 ///
 /// Dropping it closes an async connection, which releases the lock: a pool replaces the connection and never gets the lock back. A
-/// blocking connection is rolled back, the lock is released, and a pool gets the connection back.
+/// blocking connection is rolled back, the lock is released, and the connection goes back to its pool.
 ///
 /// [`session::acquire_owned`](crate::session::acquire_owned) and
 /// [`blocking::session::acquire_owned`](crate::blocking::session::acquire_owned) return one. The guide's page
@@ -32,10 +32,10 @@ pub struct OwnedLock<C, D: Driver> {
     acquired: Acquired,
 }
 
-/// The connection, in a box: the checks of debug builds know it by its address.
+/// The connection is in a box because the checks of debug builds identify it by its address.
 type Parts<C> = (Box<C>, HeldLocks);
 
-/// Takes the locks on a connection that the guard then owns.
+/// Takes the locks on a connection, which the guard then owns.
 pub(crate) async fn acquire_owned<C, D: Driver>(
     connection: C,
     place: Place<C, D>,
@@ -49,8 +49,7 @@ pub(crate) async fn acquire_owned<C, D: Driver>(
     }
 }
 
-/// One of the tries of a call that polls. Where it does not take the locks, it gives the connection back, with an error if that was the
-/// last try.
+/// One try of a call that polls. If it does not take the locks, it gives the connection back, with an error if that was the last try.
 #[cfg(feature = "migrations")]
 pub(crate) async fn try_owned<C, D: Driver>(
     tries: &mut Tries,
@@ -88,14 +87,14 @@ impl<C, D: Driver> OwnedLock<C, D> {
         &self.acquired
     }
 
-    /// Gives the connection away while `work` runs, which gives it back. If it does not come back, the lock has ended with it.
+    /// Moves the connection into `work`, which returns it. If `work` does not return it, the lock has ended with the connection.
     #[cfg(feature = "migrations")]
     pub(crate) async fn lend<T, W>(mut self, work: impl FnOnce(C) -> W) -> Option<(Self, T)>
     where
         W: Future<Output = Option<(C, T)>>,
     {
         let (connection, mut locks) = self.parts.take()?;
-        // They know the connection by the address that it had.
+        // They identify the connection by its address, which changes.
         locks.checks = debug::Call::default();
         let (connection, answer) = work(*connection).await?;
         self.parts = Some((Box::new(connection), locks));
@@ -133,8 +132,8 @@ const TAKEN: &str = "only the release and the drop take the connection, and both
 impl<C> OwnedLock<C, diesel_async::AsyncPgConnection> {
     /// Asks the server whether this session still holds the lock.
     ///
-    /// The answer is true of the moment when the server gave it. [`lost`](Self::lost) waits for the end of the connection instead, and
-    /// asks nobody.
+    /// The lock can be lost right after the answer. [`lost`](Self::lost) waits for the end of the connection instead, and sends
+    /// nothing.
     ///
     /// # Locking
     ///
@@ -142,8 +141,8 @@ impl<C> OwnedLock<C, diesel_async::AsyncPgConnection> {
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] when a key is not held, or when the connection was lost. [`Error::Database`] for any other answer, such as
-    /// in a transaction that has failed.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
+    /// failed transaction.
     ///
     /// # Cancel safety
     ///
@@ -154,18 +153,17 @@ impl<C> OwnedLock<C, diesel_async::AsyncPgConnection> {
 
     /// Resolves when the connection has ended, and the lock with it. It sends nothing to the server.
     ///
-    /// For a body that works elsewhere: `tokio::select!` the work and this. Work on [`conn`](Self::conn) itself fails by itself when the
-    /// connection ends.
+    /// For a body that works elsewhere: `tokio::select!` between the work and this future. Work on [`conn`](Self::conn) itself fails
+    /// when the connection ends.
     ///
-    /// The connection's own task notices at once that the server has closed it, as after `pg_terminate_backend` or the end of a server.
-    /// A network that drops every packet is noticed when TCP gives up: set `keepalives_idle` in the address. Not
-    /// noticed is a lock that was released while its session goes on, as by `pg_advisory_unlock_all`: see [`check`](Self::check).
+    /// The connection's task notices at once that the server has closed it, as after `pg_terminate_backend` or a shutdown. A network
+    /// that drops every packet is noticed when TCP gives up: set `keepalives_idle` in the address. A lock that was released while its
+    /// session goes on, as by `pg_advisory_unlock_all`, is not noticed: see [`check`](Self::check).
     ///
-    /// Notifications (`LISTEN`) that arrive meanwhile on this connection are discarded. If you listen on it, read
+    /// Notifications (`LISTEN`) that arrive on this connection in the meantime are discarded. If you listen on it, read
     /// `notifications_stream()` instead: it ends with the connection.
     ///
-    /// A connection that was made by `AsyncPgConnection::try_from`, from a client alone, has no such task. There the server is asked
-    /// every second.
+    /// A connection that `AsyncPgConnection::try_from` made from a client alone has no such task. It asks the server every second.
     ///
     /// # Cancel safety
     ///
@@ -183,12 +181,13 @@ impl<C> OwnedLock<C, diesel_async::AsyncPgConnection> {
     ///
     /// # Errors
     ///
-    /// As [`session::release`](crate::session::release) of an `Ok`, with the connection: [`Error::LockLost`] when the lock was not held
-    /// any more, [`Error::HoldExceeded`], and [`Error::RolledBack`] or [`Error::ForeignTransaction`] when a transaction was left open.
+    /// As [`session::release`](crate::session::release) of an `Ok`: [`Error::LockLost`] if the lock was no longer held,
+    /// [`Error::HoldExceeded`], and [`Error::RolledBack`] or [`Error::ForeignTransaction`] if a transaction was left open. The error also
+    /// gives the connection back.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it closes the connection, which releases the lock.
+    /// Dropping the future closes the connection, which releases the lock.
     pub async fn release(self) -> Result<C, OwnedLockError<C>> {
         self.finish().await
     }
@@ -196,7 +195,7 @@ impl<C> OwnedLock<C, diesel_async::AsyncPgConnection> {
 
 #[cfg(feature = "postgres")]
 impl<C> OwnedLock<C, diesel::pg::PgConnection> {
-    /// Asks the server whether this session still holds the lock. Nothing reads a blocking connection between its statements, so to ask
+    /// Asks the server whether this session still holds the lock. Nothing reads a blocking connection between its statements, so asking
     /// is the only way to notice that it has ended.
     ///
     /// # Locking
@@ -205,8 +204,8 @@ impl<C> OwnedLock<C, diesel::pg::PgConnection> {
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] when a key is not held, or when the connection was lost. [`Error::Database`] for any other answer, such as
-    /// in a transaction that has failed.
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
+    /// failed transaction.
     pub fn check(&mut self) -> Result<(), Error> {
         crate::driver::answered(self.ask())
     }
@@ -219,7 +218,7 @@ impl<C> OwnedLock<C, diesel::pg::PgConnection> {
     ///
     /// # Errors
     ///
-    /// As [`session::release`](crate::session::release) of an `Ok`, with the connection.
+    /// As [`session::release`](crate::session::release) of an `Ok`. The error also gives the connection back.
     pub fn release(self) -> Result<C, OwnedLockError<C>> {
         crate::driver::answered(self.finish())
     }
@@ -233,7 +232,7 @@ impl<C, D: Driver> Drop for OwnedLock<C, D> {
     }
 }
 
-/// Which lock it is, and never the connection.
+/// Shows the lock, never the connection.
 impl<C, D: Driver> fmt::Debug for OwnedLock<C, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnedLock")

@@ -1,6 +1,6 @@
-//! Waiting for a key in this process, before a connection is taken: a hot key then occupies one connection, not the pool.
+//! Queues the calls of this process for a key before they take a connection, so that a hot key occupies one connection of the pool.
 //!
-//! Without a connection it is not known which database the key is of, so one number has one line.
+//! The database is not known before there is a connection, so keys with the same number share a queue.
 
 use crate::debug::self_deadlock::held_by_this_task;
 use crate::error::{BusyLock, LockName};
@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 
-/// Who stands in line for one key.
+/// The queue of one key.
 #[derive(Default)]
 struct Line {
     turn: Arc<tokio::sync::Mutex<()>>,
@@ -20,7 +20,7 @@ struct Line {
 
 static LINES: LazyLock<Mutex<HashMap<Key, Weak<Line>>>> = LazyLock::new(Mutex::default);
 
-/// The right to ask the server for the keys; the next in line has it when this is dropped.
+/// The right to ask the server for the keys. When it is dropped, the next call in the queue gets it.
 #[doc(hidden)]
 #[must_use]
 #[derive(Debug)]
@@ -28,12 +28,12 @@ pub struct Turn(#[expect(dead_code, reason = "held, not read")] Vec<One>);
 
 #[derive(Debug)]
 struct One {
-    /// Given back before the line is left.
+    /// Dropped before `places`: the permit is given back before the call leaves the queue.
     _turn: OwnedMutexGuard<()>,
     _line: Place,
 }
 
-/// A place in the line, which ends with its last one.
+/// A place in the queue. The queue ends with its last place.
 struct Place {
     key: Key,
     line: Option<Arc<Line>>,
@@ -74,7 +74,7 @@ impl Drop for Place {
     }
 }
 
-/// One more in line, until dropped.
+/// Counts as a waiting call until dropped.
 struct InLine<'l>(&'l AtomicUsize);
 
 impl Drop for InLine<'_> {
@@ -99,7 +99,7 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     refused(request, turn)
 }
 
-/// The same for a thread.
+/// [`queue`] for a thread.
 #[doc(hidden)]
 #[cfg(feature = "postgres")]
 pub fn queue_blocking(request: &mut Request, limit: usize) -> Result<Turn, Error> {
@@ -118,7 +118,7 @@ fn refused(request: &Request, turn: Result<Turn, Error>) -> Result<Turn, Error> 
     turn
 }
 
-/// How long the request may stand in line; `None`: without end.
+/// How long the request may wait in the queue; `None` is forever.
 fn budget(request: &Request) -> Option<Duration> {
     match request.budget() {
         Wait::Never => Some(Duration::ZERO),
@@ -138,7 +138,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             });
             continue;
         }
-        // A wait that ends has the outcome that it has in a release build.
+        // A bounded wait must end as it does in a release build.
         if budget(request).is_none() && !held_by_this_task(None, request).is_empty() {
             let lock = LockName::new(request.pattern, &request.keys).text();
             return Err(Error::SelfDeadlock { lock });

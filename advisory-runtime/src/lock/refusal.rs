@@ -1,7 +1,7 @@
-//! What the server's refusal of an acquisition means.
+//! Finds out why the server refused an acquisition.
 //!
-//! It is read off the form of the error, the session's state, and the time, because Diesel hides the SQLSTATE and messages are
-//! translated.
+//! Diesel hides the SQLSTATE, and messages are translated. So the reason is derived from the form of the error, the state of the
+//! session, and the time.
 
 use super::guard::{Held, Phase};
 use crate::driver::Driver;
@@ -11,14 +11,14 @@ use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::time::Duration;
 
-/// The session behind an error.
+/// The state of the session after an error.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     /// It runs statements.
     Alive,
     /// A failed transaction is open.
     Aborted,
-    /// The connection is gone, and is marked so.
+    /// The connection is lost, and is marked as broken.
     Lost,
 }
 
@@ -27,7 +27,8 @@ pub(super) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> Stat
     if !is_connection_lost(source) {
         probed = conn.execute(sql::probe::ALIVE).await;
         if probed.is_err() {
-            // The server tells of a session's end (57P01) before it closes the connection: that is no failed transaction.
+            // The server reports the end of a session (57P01) before it closes the connection. The second probe tells that from a failed
+            // transaction.
             probed = conn.execute(sql::probe::ALIVE).await;
         }
     }
@@ -41,7 +42,7 @@ pub(super) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> Stat
     }
 }
 
-/// A try found the lock held, and was undone.
+/// The error of a try that found the lock held and was undone.
 pub(super) fn missed<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     undone: QueryResult<()>,
@@ -58,16 +59,10 @@ pub(super) fn missed<O: ?Sized, D: Driver>(
     }
 }
 
-/// Whether the server could not prepare a question: behind a pooler that does not track prepared statements, its name can be taken
-/// (42P05), or be gone before it is used (26000).
-pub(super) fn is_unprepared(source: &DieselError) -> bool {
-    is_interrupted(source)
-}
-
-/// Names the error of a wait whose session goes on.
+/// Classifies the error of a wait whose session goes on.
 ///
-/// A wait as long as its budget was ended by that. Any other end is one variant, since Diesel does not tell a cancel request from
-/// `statement_timeout`.
+/// A wait that lasted as long as its budget has timed out. Other interruptions are one variant, since Diesel does not distinguish a
+/// cancel request from `statement_timeout`.
 pub(super) async fn classify<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     source: DieselError,
@@ -96,7 +91,7 @@ pub(super) async fn classify<O: ?Sized, D: Driver>(
     Error::Cancelled { lock, source }
 }
 
-/// The session's own.
+/// The session's own `lock_timeout`.
 async fn lock_timeout<D: Driver>(conn: &mut D) -> Option<Duration> {
     let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await.ok()??;
     let milliseconds = answer.parse().ok().filter(|milliseconds| *milliseconds > 0);

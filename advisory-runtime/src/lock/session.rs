@@ -1,4 +1,4 @@
-//! Session-level locks: acquired and released.
+//! Acquires and releases session-level locks.
 
 use super::guard::{Held, Phase};
 use super::refusal;
@@ -24,8 +24,8 @@ pub(super) async fn acquire<O: ?Sized, D: Driver>(
     }
 }
 
-/// What rare calls need before: the first of the process is told whether a pooler is in front of the server, a call on a pooler's
-/// connection finds out whether its session is its own, and `max_hold` saves the time-outs that it changes.
+/// Prepares the rare calls. The first one of the process reads the setting `advisory.pooler`, a call on a pooler's connection checks
+/// that its session is its own, and one with `max_hold` saves the time-outs that it changes.
 async fn prepare<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
@@ -84,8 +84,8 @@ async fn finish_try<O: ?Sized, D: Driver>(
     Ok(())
 }
 
-/// A wait that was refused leaves no lock; one key can have been granted all the same, and is released. Any other error can have come
-/// when the keys were taken, and closes the connection.
+/// A refused wait leaves no lock, except that a single key can have been granted all the same: it is released. Any other error may
+/// have come after the keys were taken, and closes the connection.
 async fn refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: DieselError) -> Error {
     let is_test = held.around() == Around::TestTransaction;
     if is_connection_lost(&source) {
@@ -100,7 +100,7 @@ async fn refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: Diesel
     };
     let state = refusal::probe(held.driver(), &source).await;
     if state == refusal::State::Aborted {
-        // A transaction had failed before: one that Diesel does not know of, or the test's.
+        // A transaction had already failed: one that Diesel does not know of, or the test's.
         held.phase = Phase::Idle;
         let lock = held.name.text();
         return if is_test {
@@ -128,7 +128,7 @@ async fn release_if_held<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, key: K
     held.driver().execute(&message).await.is_ok()
 }
 
-/// Releases the locks, and reads what the server says to it.
+/// Releases the locks, and checks the answer.
 pub(super) async fn release<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
     let message = release_message(held);
     let outer = held.outer;
@@ -164,7 +164,7 @@ async fn release_refused<O: ?Sized, D: Driver>(
         let source = Some(source);
         return Error::LockLost { lock, source };
     }
-    // The body has left a transaction behind that Diesel does not know of, or has failed the test's. The lock outlives it.
+    // The body left a transaction open that Diesel does not know of, or the test's transaction has failed. The lock outlives it.
     let is_foreign = Marker::of(&source) == Some(Marker::ForeignTransaction);
     if !is_connection_lost(&source) && held.driver().execute(sql::ROLLBACK).await.is_ok() {
         let released = held.driver().execute(message).await;

@@ -1,25 +1,22 @@
-//! Whether a session-level lock keeps another session out.
+//! Checks that session-level locks exclude other sessions.
 
-use super::refusal;
 use crate::Error;
 use crate::driver::Driver;
-use crate::error::Marker;
+use crate::error::{Marker, is_interrupted};
 use crate::sql::{self, probe, session};
 use diesel::QueryResult;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How often it is looked whether the connections keep their sessions: a pooler that others use too lends by chance.
+/// How often to check that the connections keep their sessions. A busy pooler assigns backends by chance.
 const ROUNDS: usize = 8;
 
-/// Whether it was shown, or the database says, that the pooler before the server keeps the sessions of its clients. Once for the
-/// process.
+/// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the setting. Once for the process.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
-/// Refuses a session of a pooler of which nothing is known, with the answer that [`Marker::PooledSession`] marks.
+/// Refuses a session behind a pooler whose mode is not known, with an error that has [`Marker::PooledSession`].
 ///
-/// Two connections are needed to find out, and a call has one. So a program shows it at its start, or the setting `advisory.pooler`
-/// says it.
+/// Finding out takes two connections, and a call has one. So a program verifies it at its start, or sets `advisory.pooler`.
 pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
     if KEEPS_SESSIONS.load(Ordering::Relaxed) || !conn.may_be_pooled() {
         return Ok(());
@@ -52,7 +49,7 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
         return Err(Error::Standby { lock: lock() });
     }
-    // Before any lock is taken: where sessions are shared, one can be left on a session that nobody gets again.
+    // Before any lock is taken: if sessions are shared, a lock can be left on a session that this client never gets again.
     if !keep_sessions(first, second).await? {
         return Err(Error::PooledSession { lock: lock() });
     }
@@ -76,7 +73,7 @@ async fn keep_sessions<D: Driver>(first: &mut D, second: &mut D) -> Result<bool,
     };
     let mut keeps = own != other;
     for round in 0..ROUNDS {
-        // Not asked where the answer is known: a pooler with one backend would let the second transaction wait.
+        // Skipped if the answer is already known: with a single backend, the second transaction would wait forever.
         keeps = keeps
             && if round % 2 == 0 {
                 keep_backends([(&mut *first, own), (&mut *second, other)]).await?
@@ -87,10 +84,10 @@ async fn keep_sessions<D: Driver>(first: &mut D, second: &mut D) -> Result<bool,
     Ok(keeps)
 }
 
-/// Whether each connection has its backend still, after both had a transaction at once, of which the second ended last.
+/// Whether each connection still has its backend after both had a transaction at the same time, of which the second ended last.
 ///
-/// A pooler that shares backends lends the one that came back last, or the one that is idle for longest. Asked in this order, the
-/// second connection gets the other's backend from a pooler of the latter kind, and the first one from a pooler of the former.
+/// A pooler that shares backends assigns either the one that came back last, or the one that has been idle for longest. With this
+/// order, the first connection gets the other's backend from the former kind, and the second connection from the latter.
 async fn keep_backends<D: Driver>(conns: [(&mut D, u32); 2]) -> Result<bool, Error> {
     let [(first, own), (last, other)] = conns;
     let mut keeps = is_answered_by(first, own).await? && is_answered_by(last, other).await?;
@@ -109,25 +106,25 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, u32); 2]) -> Result<bool, Err
     Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
 }
 
-/// Whether this process answers. One in a thousand of the ids that a pooler makes up can be that of a process, and hardly ever that of
-/// the backend.
+/// Whether the backend is this process. Behind a pooler it is not: about one in a thousand made-up ids looks like a process id, and
+/// hardly ever is it the backend's.
 pub(crate) async fn is_answered_by<D: Driver>(conn: &mut D, process: u32) -> Result<bool, Error> {
     holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
 }
 
-/// The process that answers. `None` where the question could not be prepared: another client of a pooler has had the same backend.
+/// The process that answers. `None` if the query could not be prepared: another client of a pooler has used the same backend.
 async fn pid<D: Driver>(conn: &mut D) -> Result<Option<u32>, Error> {
     conn.execute("BEGIN").await.map_err(Error::Database)?;
     let answer = conn.query_text(probe::PID).await;
     conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;
     match answer {
         Ok(pid) => Ok(pid.and_then(|pid| pid.parse().ok())),
-        Err(source) if refusal::is_unprepared(&source) => Ok(None),
+        Err(source) if is_interrupted(&source) => Ok(None),
         Err(source) => Err(Error::Database(source)),
     }
 }
 
-/// Whether what is expected is so: the opposite of the condition.
+/// Whether the opposite of the condition is true.
 async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Result<bool, Error> {
     match conn.execute(&probe::fail_if(condition, marker)).await {
         Ok(()) => Ok(true),
@@ -136,11 +133,11 @@ async fn holds<D: Driver>(conn: &mut D, condition: &str, marker: Marker) -> Resu
     }
 }
 
-/// A key that nobody else has, so that a refusal means what it says.
+/// A key that no other session uses, so that a refusal is conclusive.
 fn unlikely_key() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = now.map_or(0, |now| u64::from(now.subsec_nanos()) | now.as_secs() << 30);
-    // The multiplier of splitmix64 spreads neighbouring times.
+    // The multiplier of splitmix64 separates times that are close together.
     (nanoseconds ^ u64::from(std::process::id()))
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .cast_signed()

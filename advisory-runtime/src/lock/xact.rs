@@ -1,4 +1,4 @@
-//! Transaction-level locks outside of a transaction, at READ COMMITTED; and how any transaction of ours commits.
+//! Transaction-level locks outside of a transaction, at READ COMMITTED; and the commit of every transaction that a call opens.
 
 use super::guard::{Held, Phase};
 use super::refusal;
@@ -14,49 +14,41 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
 ) -> Result<(), Error> {
-    let sent = held.send(xact::begin(request)).await;
-    if let Ok(Ok(true)) = sent {
-        return Ok(());
+    match held.send(xact::begin(request)).await {
+        Ok(Ok(true)) => Ok(()),
+        // Rare paths are boxed, so that a call's future is only as large as the common path needs.
+        sent => Err(Box::pin(refused(held, sent)).await),
     }
-    // Boxed, as everything rare is, so that a call's future is no larger than what it needs when nothing goes wrong.
-    Box::pin(refused(held, request, sent)).await
 }
 
 async fn refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
-    request: &Request,
-    mut sent: QueryResult<QueryResult<bool>>,
-) -> Result<(), Error> {
-    if let Ok(Err(source)) = &sent
-        && held.driver().execute(sql::ROLLBACK).await.is_ok()
-        && refusal::is_unprepared(source)
-    {
-        sent = held.send(xact::try_by_text(request)).await;
-    }
+    sent: QueryResult<QueryResult<bool>>,
+) -> Error {
     let source = match sent {
-        Ok(Ok(true)) => return Ok(()),
-        Ok(Ok(false)) => {
-            let undone = held.driver().execute(&xact::undo_try(request)).await;
-            return Err(refusal::missed(held, undone));
+        Ok(Ok(_)) => return refusal::missed(held, Ok(())),
+        Ok(Err(source)) => {
+            drop(held.driver().execute(sql::ROLLBACK).await);
+            source
         }
-        Ok(Err(source)) | Err(source) => source,
+        Err(source) => source,
     };
-    // The message was refused, so that the session is idle as before.
+    // The message was refused, so the session is idle again.
     held.phase = Phase::Idle;
     let lock = held.name.text();
-    Err(match Marker::of(&source) {
+    match Marker::of(&source) {
         Some(Marker::NotAvailable) => held.not_available(),
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         _ => match refusal::probe(held.driver(), &source).await {
             refusal::State::Lost => Error::Database(source),
-            // One that had failed before refuses everything.
+            // A transaction that had already failed refuses everything.
             refusal::State::Aborted => Error::ForeignTransaction { lock },
             refusal::State::Alive => refusal::classify(held, source).await,
         },
-    })
+    }
 }
 
-/// Commits, and tells why where it cannot.
+/// Commits, or finds out why it cannot.
 pub(super) async fn commit<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
     let (conn, checks) = held.driver_and_checks();
     let mut sent = debug::check_token(conn, checks, NonZeroU32::MIN).await;
@@ -87,7 +79,7 @@ async fn commit_refused<O: ?Sized, D: Driver>(
     match Marker::of(&source) {
         Some(Marker::TransactionEnded) => Error::TransactionEnded { lock },
         _ if is_aborted => Error::RolledBack { lock, source },
-        // No error leaves a transaction as it is, so there was none.
+        // An error aborts an open transaction. This one did not, so none was open.
         Some(Marker::NoTransaction) => Error::TransactionEnded { lock },
         _ => Error::Database(source),
     }

@@ -1,12 +1,12 @@
-//! Where a request was made, by which function, and the pattern of each of its keys: for the checks of debug builds.
+//! The place in the program that made a request, and the pattern of each of its keys, for the checks of debug builds.
 //!
-//! In a release build it is empty.
+//! Empty in a release build.
 
 use crate::key::Key;
 use std::fmt;
 use std::panic::Location;
 
-/// A place in the program: `src/a.rs:3`, in a function under the attribute `` `book` (src/a.rs:3)``; empty where it is unknown.
+/// A place in the program: `src/a.rs:3`, or `` `book` (src/a.rs:3)`` in a function under the attribute; empty if it is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     location: Option<&'static Location<'static>>,
@@ -26,12 +26,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// The place of a request in the program.
+/// The place of a request in the program, and its patterns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     #[cfg(debug_assertions)]
     place: Place,
-    /// Of several keys, where it is known.
+    /// The patterns of several keys, where they are known.
     #[cfg(debug_assertions)]
     patterns: Vec<(Key, &'static str)>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Origin {
     )
 )]
 impl Origin {
-    /// The caller's place, through every function that is marked in the same way.
+    /// The caller's place, through every `track_caller` function.
     #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) const fn here() -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Origin {
         self
     }
 
-    /// Made by the attribute on this function.
+    /// In this function, which is under the attribute.
     pub(crate) const fn in_function(mut self, function: &'static str) -> Self {
         #[cfg(debug_assertions)]
         {
@@ -110,7 +110,7 @@ impl Origin {
         place
     }
 
-    /// Empty for a number; `None` where it is not known.
+    /// The key's pattern, empty for a number; `None` if it is not known.
     pub(crate) fn pattern_of(&self, key: Key) -> Option<&'static str> {
         #[cfg(debug_assertions)]
         let patterns = &self.patterns;

@@ -1,21 +1,24 @@
 //! Transaction-level locks at REPEATABLE READ and SERIALIZABLE.
 //!
-//! The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait is outside:
-//! the session takes the keys, and hands them over to the transaction that follows.
+//! The snapshot of such a transaction is that of its first statement, taken before that statement waits. So the wait comes before
+//! the transaction: the session takes the keys, and hands them over to the transaction that follows.
 
-use super::Acquisition;
 use super::message::{LockTimeout, Message, Scope, lock_function, unlock_function};
 use super::session::select_pooler_check;
 use super::xact::BEGIN;
+use super::{Acquisition, Question};
 use crate::{Isolation, Request, Wait};
 
 /// Takes the keys and opens the transaction, in one message. In the first transaction the keys are taken twice, for it and for the
-/// session behind it: where the wait is refused, the session holds none of them.
+/// session: if the wait is refused, the session holds none of them.
 pub(crate) fn begin(request: &Request) -> Acquisition {
     if request.budget() == Wait::Never {
         return Acquisition {
             message: "".into(),
-            question: Some(Message::question(request, Scope::Session)),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Session),
+                undo: None,
+            }),
         };
     }
     let mut message = Message::new(request);
@@ -32,7 +35,7 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
     message.finish().into()
 }
 
-/// Opens the transaction behind a try that took the keys for the session.
+/// Opens the transaction after a try that took the keys for the session.
 pub(crate) fn open(request: &Request) -> String {
     let mut message = Message::new(request);
     push_transaction(&mut message, request);
@@ -48,7 +51,7 @@ fn push_transaction(message: &mut Message, request: &Request) {
     if request.max_hold.is_some() {
         message.select_client_check();
     }
-    // The session holds them, so none waits.
+    // The session holds the keys, so this does not wait.
     message.select_each(request, lock_function(Scope::Xact, request.mode));
     message.select_each(request, unlock_function(request.mode));
     if request.max_hold.is_some() {

@@ -4,8 +4,8 @@ use crate::{Key, Mode};
 
 /// A condition on `pg_locks`: this session holds the key, in this mode or a stronger one.
 ///
-/// A session's locks are those of its own database. To ask for the database would lock `pg_database`, for which the server has no
-/// room where the lock table is full (53200): then what is held could not be released.
+/// It does not compare the database, since a session's locks are those of its own database, and reading `pg_database` takes a lock
+/// itself: while the server's lock table is full (53200), the query would fail, and what is held could not be released.
 pub(super) fn push_is_held(sql: &mut String, key: Key, mode: Mode) {
     sql.push_str(
         "EXISTS(SELECT 1 FROM pg_catalog.pg_locks WHERE granted \

@@ -1,6 +1,5 @@
-//! Puts a message together: the comment that names the lock, statements, and the columns of a `SELECT`.
+//! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
-use crate::error::Marker;
 use crate::request::milliseconds;
 use crate::{Key, Mode, Request, Wait, query_comment};
 use std::borrow::Cow;
@@ -10,11 +9,7 @@ use std::time::Duration;
 /// A target list has at most 1,664 entries, and a key with its budget takes two.
 const KEYS_PER_STATEMENT: usize = 500;
 
-/// How many keys of a missed try its end shows.
-const KEYS_SHOWN: usize = 8;
-
-/// How long after the client's own bound the server ends the session of a client that has stopped. A client that goes on needs
-/// that time to roll back.
+/// How long after the client's own bound the server ends the session. A client that has not stopped needs that time to roll back.
 const GRACE: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,15 +56,14 @@ impl fmt::Display for Arguments {
     }
 }
 
-/// Whether the session's own `lock_timeout` is given back behind the last key, or by the end of the transaction that it is set for.
+/// Whether the session's own `lock_timeout` is restored after the last key, or by the end of the transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LockTimeout {
     Restore,
     Leave,
 }
 
-/// A boolean expression: it takes the keys in their order, and is true if none was held. The keys behind one that is held are not
-/// asked for.
+/// A boolean expression that takes the keys in order, and is true if it took all of them. It stops at the first key that is held.
 struct TryLocks<'r>(&'r Request, Scope);
 
 impl fmt::Display for TryLocks<'_> {
@@ -84,7 +78,7 @@ impl fmt::Display for TryLocks<'_> {
     }
 }
 
-/// An integer expression: it takes the first permit that is free, and counts up to it; 0 if none is.
+/// An integer expression that takes the first free permit and returns its position, from 1; 0 if none is free.
 struct TryPermits<'r>(&'r Request, Scope);
 
 impl fmt::Display for TryPermits<'_> {
@@ -106,13 +100,13 @@ pub(super) const XACT_TIMEOUTS: [&str; 2] =
 /// One simple-query message of several statements.
 pub(super) struct Message {
     text: String,
-    /// What separates the next column from what is there; a `SELECT` has begun.
+    /// The separator in front of the next column; not empty once a `SELECT` has begun.
     separator: &'static str,
 }
 
 impl Message {
-    /// Begins with the comment that names the lock. The comment is a statement of its own, an empty one: in front of a utility
-    /// statement it would be part of that statement's text, and so of its entry in `pg_stat_statements`.
+    /// Begins with the comment that names the lock. A `;` makes the comment an empty statement of its own: otherwise it would be part
+    /// of the next utility statement, and of its entry in `pg_stat_statements`.
     pub(super) fn new(request: &Request) -> Self {
         // With a budget there are three more columns.
         let mut text = String::with_capacity(match request.wait {
@@ -137,12 +131,12 @@ impl Message {
         }
     }
 
-    /// Asks for the keys without waiting; a row is the answer that it took them.
+    /// Asks for the keys without waiting. It returns a row if it took them.
     pub(super) fn question(request: &Request, scope: Scope) -> String {
         let mut message = Self::new(request);
         message.select();
         if !request.permits.is_empty() {
-            // As many rows as tells which one was free.
+            // The number of rows is the position of the permit.
             message.column(format_args!(
                 "1 FROM pg_catalog.generate_series(1,{})",
                 TryPermits(request, scope)
@@ -151,7 +145,7 @@ impl Message {
         }
         let locks = TryLocks(request, scope);
         match (scope, request.keys.len()) {
-            // For the transaction first, so that a miss leaves none of several keys to the session.
+            // For the transaction first, so that after a miss the session holds none of several keys.
             (Scope::Session, 2..) => {
                 let xact = TryLocks(request, Scope::Xact);
                 message.column(format_args!("1 WHERE {xact} AND {locks}"));
@@ -161,25 +155,7 @@ impl Message {
         message.finish()
     }
 
-    /// Undoes a try that found a key held. Comments have its name and its first keys: as the session's last query, it shows what a call
-    /// that polls has asked for.
-    pub(super) fn undo_try(request: &Request, undo: &str) -> String {
-        let mut message = Self::new(request);
-        let keys = match &request.permits[..] {
-            [] => &*request.keys,
-            permits => permits,
-        };
-        let lock = try_function(Scope::Xact, request.mode);
-        message.text.push_str("/*");
-        for key in keys.iter().take(KEYS_SHOWN) {
-            put!(message.text, "{lock}({})", Arguments(*key));
-        }
-        message.text.push_str("*/;");
-        message.text.push_str(undo);
-        message.finish()
-    }
-
-    /// A statement, and what bounds the holder of the lock that is asked for behind it.
+    /// A statement, and the time-outs that bound the holder of a lock that is taken after it.
     pub(super) fn bounded(statement: &'static str, request: &Request) -> Cow<'static, str> {
         if request.max_hold.is_none() {
             return statement.into();
@@ -189,23 +165,6 @@ impl Message {
         message.select_client_check();
         message.push_xact_timeouts(request);
         message.finish().into()
-    }
-
-    /// Adds a `SELECT` that fails with [`Marker::NotAvailable`] where a key is held.
-    pub(super) fn select_try_or_fail(&mut self, request: &Request) {
-        self.select();
-        let missed = Marker::NotAvailable.text();
-        if request.permits.is_empty() {
-            let locks = TryLocks(request, Scope::Xact);
-            self.column(format_args!(
-                "CAST(CASE WHEN {locks} THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
-            ));
-        } else {
-            let permits = TryPermits(request, Scope::Xact);
-            self.column(format_args!(
-                "CAST(CASE WHEN {permits} OPERATOR(pg_catalog.>) 0 THEN '1' ELSE '{missed}' END AS pg_catalog.int4)"
-            ));
-        }
     }
 
     pub(super) fn statement(&mut self, statement: &str) {
@@ -276,8 +235,8 @@ impl Message {
         }
     }
 
-    /// A column that makes what is left of the budget the next `lock_timeout`. The budget counts from the arrival of the message, by
-    /// the server's clock.
+    /// A column that sets `lock_timeout` to what is left of the budget, which counts from the arrival of the message, by the server's
+    /// clock.
     fn push_remaining(&mut self, budget: i32) {
         self.column(format_args!(
             "pg_catalog.set_config('lock_timeout',CAST(CAST(GREATEST(CAST(1 AS pg_catalog.float8),\
@@ -287,8 +246,8 @@ impl Message {
         ));
     }
 
-    /// Adds a `SELECT` by which the server notices that the client has died while a statement of this transaction runs. It counts for
-    /// the statements behind it. Left alone where it is set already, and on platforms other than Linux, where not all can.
+    /// Adds a `SELECT` that makes the server notice the death of the client while a later statement of this transaction runs. It does
+    /// nothing if the session has a value already, and on platforms other than Linux, not all of which support it.
     pub(super) fn select_client_check(&mut self) {
         self.select();
         self.column(format_args!(
@@ -298,8 +257,8 @@ impl Message {
         ));
     }
 
-    /// A column that sets a time-out to `max_hold` and [`GRACE`], unless the session has a shorter one or the server has none of this
-    /// name. It sets it to zero first: a `transaction_timeout` that runs already would go on as it is.
+    /// A column that sets a time-out to `max_hold` and [`GRACE`], unless the session has a shorter one or the server does not know the
+    /// setting. It sets it to zero first, since a `transaction_timeout` that is already running does not change otherwise.
     pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, local: bool) {
         let bound = milliseconds(max_hold.saturating_add(GRACE));
         self.column(format_args!(
@@ -312,7 +271,7 @@ impl Message {
         ));
     }
 
-    /// Adds columns that bound the holder of a transaction-level lock, behind the lock: its wait does not count.
+    /// Adds columns that bound the holder of a transaction-level lock. They come after the lock, so the wait does not count.
     pub(super) fn push_xact_timeouts(&mut self, request: &Request) {
         for setting in XACT_TIMEOUTS {
             if let Some(max_hold) = request.max_hold {

@@ -1,20 +1,20 @@
 //! Transaction-level locks inside an open transaction, under a savepoint.
 //!
-//! The savepoint has a name of ours. Diesel leaves its own behind when it rolls back to one: to roll back to that name, where our
-//! savepoint was never set, would silently undo work of the caller's.
+//! The savepoint has its own name. Diesel's savepoints stay behind when it rolls back to them, so rolling back to a name of Diesel's
+//! could silently undo the caller's work.
 
-use super::Acquisition;
 use super::held::push_is_held;
 use super::message::{LockTimeout, Message, Scope, XACT_TIMEOUTS};
+use super::{Acquisition, Question};
 use crate::error::Marker;
 use crate::{Request, Wait};
 use std::num::NonZeroU32;
 
-/// Whether the snapshot of the transaction around the call is asked about.
+/// What is required of the outer transaction's snapshot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Snapshot {
-    /// It has to be READ COMMITTED. `SET TRANSACTION` does nothing there, and is refused at the stricter levels (25001), whose
-    /// snapshot is older than the lock: the body would not see what the holder before it wrote.
+    /// The transaction must be READ COMMITTED. `SET TRANSACTION` does nothing there, and is refused at the stricter levels (25001),
+    /// whose snapshot is older than the lock: the body would not see what earlier holders wrote.
     Fresh,
     /// At a stricter level, this transaction has held the keys since before its snapshot.
     HeldBefore,
@@ -27,7 +27,10 @@ pub(crate) fn begin(outer: NonZeroU32, request: &Request, snapshot: Snapshot) ->
         if request.max_hold.is_some() {
             message.select();
         }
-        Some(Message::question(request, Scope::Xact))
+        Some(Question {
+            sql: Message::question(request, Scope::Xact),
+            undo: Some(rollback(outer).into()),
+        })
     } else {
         message.select_locks(request, Scope::Xact, LockTimeout::Restore);
         None
@@ -39,8 +42,8 @@ pub(crate) fn begin(outer: NonZeroU32, request: &Request, snapshot: Snapshot) ->
     }
 }
 
-/// As [`begin`] for a lock without a body: where it waits, the savepoint is released in the same message, and the keys are left to the
-/// transaction around it.
+/// As [`begin`] for a lock without a body. A message that waits also releases the savepoint, so that the outer transaction holds the
+/// keys.
 pub(crate) fn lock(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
     let mut acquisition = begin(outer, request, snapshot);
     if acquisition.question.is_none() {
@@ -49,14 +52,6 @@ pub(crate) fn lock(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> 
         message.push_str(&release(outer, false));
     }
     acquisition
-}
-
-/// [`xact::try_by_text`](super::xact::try_by_text) under the savepoint.
-pub(crate) fn try_by_text(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Acquisition {
-    let mut message = open(outer, request, snapshot);
-    message.select_try_or_fail(request);
-    push_idle_timeout(&mut message, request);
-    message.finish().into()
 }
 
 fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
@@ -89,17 +84,17 @@ fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
     message
 }
 
-/// What `max_hold` changes, until [`release`] gives the transaction around the call its own values back.
+/// The settings that `max_hold` changes, and [`release`] restores.
 const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval"];
 
-/// Bounds a client that is idle.
+/// Bounds an idle client.
 fn push_idle_timeout(message: &mut Message, request: &Request) {
     if let Some(max_hold) = request.max_hold {
         message.push_timeout(XACT_TIMEOUTS[0], max_hold, true);
     }
 }
 
-/// Keeps what the body did; the keys stay locked to the end of the transaction around it.
+/// Keeps what the body did; the keys stay locked until the end of the outer transaction.
 pub(crate) fn release(outer: NonZeroU32, is_bounded: bool) -> String {
     let mut sql = format!("RELEASE SAVEPOINT advisory_savepoint_{outer}");
     if is_bounded {
@@ -111,11 +106,6 @@ pub(crate) fn release(outer: NonZeroU32, is_bounded: bool) -> String {
         }
     }
     sql
-}
-
-/// Undoes a try under the savepoint that found a key held.
-pub(crate) fn undo_try(outer: NonZeroU32, request: &Request) -> String {
-    Message::undo_try(request, &rollback(outer))
 }
 
 /// Undoes what the body did, and releases the keys that were taken under the savepoint.

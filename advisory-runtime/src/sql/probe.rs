@@ -1,11 +1,11 @@
-//! Questions beside a lock: about the session, and about what others hold.
+//! Queries about the session, and about locks that others hold.
 
 use super::held::{push_is_held, push_is_key};
 use crate::error::Marker;
 use crate::{Key, Mode};
 use std::num::NonZeroU32;
 
-/// Fails in an aborted transaction and nowhere else.
+/// Fails only in an aborted transaction.
 pub(crate) const ALIVE: &str = "SELECT";
 
 /// The session's `lock_timeout` in milliseconds, 0 for none.
@@ -15,8 +15,8 @@ pub(crate) const LOCK_TIMEOUT: &str =
 /// The backend that serves the connection. Read inside a transaction, where a pooler keeps the backend between two messages.
 pub(crate) const PID: &str = "SELECT CAST(pg_catalog.pg_backend_pid() AS pg_catalog.text)";
 
-/// Fails with the marker if the condition is true: an answer without a prepared statement, which a pooler may not track. What is expected
-/// fails nothing, and so leaves no line in the server's log.
+/// Fails with the marker if the condition is true: an answer without a prepared statement, which a pooler may not track. The expected
+/// answer is not an error, so it writes nothing into the server's log.
 pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
     let marker = marker.text();
     format!("SELECT CAST(CASE WHEN {condition} THEN '{marker}' ELSE '1' END AS pg_catalog.int4)")
@@ -27,10 +27,10 @@ pub(crate) fn is_not_backend(pid: u32) -> String {
     format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {pid}")
 }
 
-/// Whether the server is a standby, whose locks nobody on the primary sees.
+/// Whether the server is a standby, whose locks sessions on the primary do not see.
 pub(crate) const IN_RECOVERY: &str = "pg_catalog.pg_is_in_recovery()";
 
-/// An expression that takes a session-level lock if nobody else has it.
+/// An expression that takes a session-level lock if no other session holds it.
 pub(crate) fn try_session(key: i64) -> String {
     format!("pg_catalog.pg_try_advisory_lock({key})")
 }
@@ -41,7 +41,7 @@ pub(crate) fn unlock_session(key: i64) -> String {
 }
 
 /// Fails with a marker on a standby, inside a transaction that Diesel does not know of, and for session-level locks behind a pooler
-/// that the setting `advisory.pooler` names. In a message by itself the two clocks are one reading.
+/// that the setting `advisory.pooler` names. In a message of its own, outside of a transaction, the two clocks are equal.
 pub(crate) fn check_session(needs_session: bool) -> String {
     let (standby, foreign) = (Marker::Standby.text(), Marker::ForeignTransaction.text());
     let pooled = if needs_session {
@@ -64,7 +64,7 @@ pub(crate) fn set_token(depth: NonZeroU32, token: u64) -> String {
     format!("SELECT pg_catalog.set_config('advisory.token_{depth}','{token}',true)")
 }
 
-/// Fails with [`Marker::TransactionEnded`] where it is not the one that [`set_token`] has marked.
+/// Fails with [`Marker::TransactionEnded`] unless [`set_token`] has marked the transaction.
 pub(crate) fn check_token(depth: NonZeroU32, token: u64) -> String {
     format!(
         "SELECT CAST(CASE WHEN pg_catalog.current_setting('advisory.token_{depth}',true) OPERATOR(pg_catalog.=) '{token}' \
@@ -73,7 +73,7 @@ pub(crate) fn check_token(depth: NonZeroU32, token: u64) -> String {
     )
 }
 
-/// Whether another session of this database holds one of the keys, and nothing ends a wait for it: a count.
+/// Counts the other sessions of this database that hold one of the keys; zero if a `lock_timeout` would end the wait.
 pub(crate) fn held_elsewhere(keys: &[Key], heeds_lock_timeout: bool) -> String {
     let mut sql = String::from(
         "SELECT CAST(pg_catalog.count(*) AS pg_catalog.text) FROM pg_catalog.pg_locks WHERE granted \
@@ -102,7 +102,7 @@ pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
     sql
 }
 
-/// Which of these this session holds: a letter each, `1` for those whose keys it holds all.
+/// Which of these locks this session holds: one digit each, `1` if it holds all their keys.
 pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (keys, mode) in locks {

@@ -1,13 +1,13 @@
 //! Session-level locks.
 
-use super::Acquisition;
 use super::held::push_is_held;
 use super::message::{Arguments, LockTimeout, Message, Scope, lock_function, unlock_function};
+use super::{Acquisition, Question};
 use crate::error::Marker;
 use crate::{Key, Mode, Request, Wait};
 use std::time::Duration;
 
-/// Where an acquisition stands: by itself, or inside the transaction that a test began.
+/// Whether an acquisition is inside the transaction that a test began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Around {
     Nothing,
@@ -16,15 +16,18 @@ pub(crate) enum Around {
 
 /// Takes session-level locks, in one message.
 ///
-/// One key is one statement. Several keys are taken for the message's own transaction first, which can wait, and for the session
-/// behind that: where the wait is refused, none is left. Inside a test's transaction a savepoint is that transaction; to roll back to
-/// it releases no session-level lock.
+/// One key is one statement. Several keys are first taken for the message's own transaction, which can wait, and then for the
+/// session: if the wait is refused, none is left. Inside a test's transaction a savepoint takes the place of that transaction; rolling
+/// back to it releases no session-level lock.
 pub(crate) fn acquire(request: &Request, around: Around) -> Acquisition {
     if request.budget() == Wait::Never {
         let is_test = around == Around::TestTransaction;
         return Acquisition {
             message: if is_test { SAVEPOINT } else { "" }.into(),
-            question: Some(Message::question(request, Scope::Session)),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Session),
+                undo: None,
+            }),
         };
     }
     let mut message = Message::new(request);
@@ -52,14 +55,14 @@ pub(crate) fn acquire(request: &Request, around: Around) -> Acquisition {
     message.finish().into()
 }
 
-/// Around a try inside a test's transaction.
+/// Precedes an acquisition inside a test's transaction.
 const SAVEPOINT: &str = "SAVEPOINT advisory_acquire";
 
-/// Undoes an acquisition inside a test's transaction, but for the session's locks.
+/// Undoes an acquisition inside a test's transaction, except for the session's locks.
 pub(crate) const UNDO_SAVEPOINT: &str =
     "ROLLBACK TO SAVEPOINT advisory_acquire;RELEASE SAVEPOINT advisory_acquire";
 
-/// Bounds the holder, behind a try.
+/// Bounds the holder, after a try.
 pub(crate) fn bound(max_hold: Duration) -> String {
     let mut sql = Message::empty();
     sql.select();
@@ -67,7 +70,7 @@ pub(crate) fn bound(max_hold: Duration) -> String {
     sql.finish()
 }
 
-/// What bounds the holder of a session-level lock whose client has stopped.
+/// The time-outs that bound the holder of a session-level lock whose client has stopped.
 const TIMEOUTS: [&str; 3] = [
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
@@ -80,7 +83,7 @@ fn push_timeouts(message: &mut Message, max_hold: Duration) {
     }
 }
 
-/// The time-outs that the session has, as the text of a statement that sets them again.
+/// A query that returns the session's time-outs as SQL that restores them.
 pub(crate) fn saved_timeouts() -> String {
     let mut sql = String::from(
         "SELECT pg_catalog.string_agg(pg_catalog.format('SELECT pg_catalog.set_config(%L,%L,false)',name,setting),';') \
@@ -92,7 +95,7 @@ pub(crate) fn saved_timeouts() -> String {
     sql
 }
 
-/// Releases session-level locks, and fails with [`Marker::LockLost`] if one of them was not held any more.
+/// Releases session-level locks, and fails with [`Marker::LockLost`] if one of them was no longer held.
 pub(crate) fn release(keys: &[Key], mode: Mode) -> String {
     let unlock = unlock_function(mode);
     let mut sql = String::with_capacity(128);
@@ -121,8 +124,8 @@ pub(crate) fn release(keys: &[Key], mode: Mode) -> String {
     sql
 }
 
-/// Releases a key behind a wait that timed out, if the session holds it: the server can grant a session-level lock and report the
-/// time-out all the same.
+/// Releases a key after a wait that timed out, if the session holds it: the server can grant a session-level lock and still report
+/// the time-out.
 pub(crate) fn release_if_held(key: Key, mode: Mode) -> String {
     let mut sql = String::from("SELECT CASE WHEN ");
     push_is_held(&mut sql, key, mode);
@@ -150,14 +153,14 @@ pub(crate) fn check(keys: &[Key], mode: Mode) -> String {
     sql
 }
 
-/// Fails with [`Marker::PooledSession`] where the setting `advisory.pooler` says that the session is not the client's own.
+/// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`.
 pub(crate) fn check_pooler() -> String {
     let mut message = Message::empty();
     select_pooler_check(&mut message);
     message.finish()
 }
 
-/// Fails with [`Marker::PooledSession`] unless the setting `advisory.pooler` says that the pooler keeps the sessions of its clients.
+/// Fails with [`Marker::PooledSession`] unless the setting `advisory.pooler` is `session`.
 pub(crate) fn check_session_mode() -> String {
     format!(
         "SELECT CAST(CASE WHEN COALESCE(pg_catalog.current_setting('advisory.pooler',true),'') OPERATOR(pg_catalog.=) 'session' \

@@ -1,11 +1,11 @@
 //! Transaction-level locks: READ COMMITTED, outside of a transaction.
 
 use super::message::{LockTimeout, Message, Scope};
-use super::{Acquisition, ROLLBACK};
+use super::{Acquisition, Question, ROLLBACK};
 use crate::{Request, Wait};
 
-/// Always names the level, since a role can have another default. `NOT DEFERRABLE` is refused inside a transaction that has run a
-/// query, one that Diesel does not know of: this message must not become part of that (SQLSTATE 25001).
+/// Names the level, since a role can have another default. `NOT DEFERRABLE` is refused (25001) inside a transaction that has run a
+/// query: one that Diesel does not know of, and of which this message must not become part.
 const SET_LEVEL: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE";
 
 /// The same for a transaction that begins before its lock.
@@ -14,15 +14,18 @@ pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED NOT DEFERRA
 /// Opens a transaction that holds the keys, in one message.
 ///
 /// A message of several statements is one implicit transaction, and the `BEGIN` at its end makes that an explicit one with its
-/// locks. So an error on the way leaves the session idle, with nothing to roll back. The lock has a statement of its own: whatever
-/// runs in one statement with it would read from a snapshot taken before the wait.
+/// locks. So an error on the way leaves the session idle, with nothing to roll back. The lock has a statement of its own, because
+/// anything else in that statement would read from a snapshot taken before the wait.
 ///
-/// A try asks inside the transaction, so that a miss is no error.
+/// A try asks inside the transaction, so that a miss is not an error.
 pub(crate) fn begin(request: &Request) -> Acquisition {
     if request.budget() == Wait::Never {
         return Acquisition {
             message: Message::bounded(BEGIN, request),
-            question: Some(Message::question(request, Scope::Xact)),
+            question: Some(Question {
+                sql: Message::question(request, Scope::Xact),
+                undo: Some(ROLLBACK.into()),
+            }),
         };
     }
     let mut message = Message::new(request);
@@ -36,24 +39,8 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
     message.finish().into()
 }
 
-/// A try by text alone, for a server that could not prepare the question: a miss is an error. Behind a
-/// pooler that does not track prepared statements, another program's can have our name.
-pub(crate) fn try_by_text(request: &Request) -> Acquisition {
-    let mut message = Message::new(request);
-    message.statement(SET_LEVEL);
-    message.select_try_or_fail(request);
-    message.push_xact_timeouts(request);
-    message.statement("BEGIN");
-    message.finish().into()
-}
-
-/// Ends the transaction of a try that found a key held.
-pub(crate) fn undo_try(request: &Request) -> String {
-    Message::undo_try(request, ROLLBACK)
-}
-
-/// Commits. In an aborted transaction, which a `COMMIT` alone answers with `ROLLBACK` and no error, the savepoint fails (25P02);
-/// outside of a transaction too (25P01).
+/// Commits. The savepoint makes it fail in an aborted transaction (25P02), where `COMMIT` alone would roll back without an error, and
+/// outside of a transaction (25P01).
 pub(crate) const COMMIT: &str = "SAVEPOINT advisory_alive;COMMIT";
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use crate::Error;
 use diesel::result::Error as DieselError;
 use std::fmt;
 
-/// Why a lock was not acquired, or not released, and the connection that it was asked for on.
+/// The error of a lock that was not acquired, or not released, with its connection.
 ///
 /// It converts into [`Error`] and into [`diesel::result::Error`], so that `?` works where the connection is not needed again.
 ///
-/// The connection is usable unless [`Error`] says otherwise: after [`Error::NotAvailable`], [`Error::TimedOut`] and
-/// [`Error::PooledSession`] it is as it was.
+/// The connection is usable unless the error says otherwise. After [`Error::NotAvailable`], [`Error::TimedOut`] and
+/// [`Error::PooledSession`] it is unchanged.
 #[non_exhaustive]
 pub struct OwnedLockError<C> {
     /// What happened.
@@ -30,7 +30,7 @@ impl<C> From<OwnedLockError<C>> for DieselError {
     }
 }
 
-/// As that of [`Error`].
+/// The source of the [`Error`].
 impl<C> fmt::Display for OwnedLockError<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)

@@ -1,0 +1,121 @@
+//! The pauses between the tries of a call that polls.
+
+use crate::{Error, Request, Wait};
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+/// The longest pause, as a multiple of the interval.
+const LONGEST: u32 = 8;
+/// The shortest interval, so that a call does not send one try after another.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// When a call tries again, and when it gives up.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    next: Duration,
+    longest: Duration,
+    /// The start of the budget.
+    since: Instant,
+    budget: Wait,
+    queued: Duration,
+}
+
+impl Pauses {
+    pub(super) fn new(request: &Request) -> Self {
+        let interval = request.poll.unwrap_or_default().max(SHORTEST);
+        Self {
+            next: interval,
+            longest: interval.saturating_mul(LONGEST),
+            since: Instant::now(),
+            budget: request.budget(),
+            queued: request.queued,
+        }
+    }
+
+    /// How long the call has waited, with its time in the queue of this process.
+    pub(super) fn waited(&self) -> Duration {
+        self.since.elapsed() + self.queued
+    }
+
+    /// How long to pause after a try that found the lock held, or the error that ends the call.
+    pub(super) fn after(&mut self, error: Error) -> Result<Duration, Error> {
+        let Error::NotAvailable { lock, busy } = error else {
+            return Err(error);
+        };
+        let left = match self.budget {
+            Wait::Never => return Err(Error::NotAvailable { lock, busy }),
+            Wait::For(budget) => budget.saturating_sub(self.since.elapsed()),
+            Wait::Session | Wait::Forever => Duration::MAX,
+        };
+        if left.is_zero() {
+            return Err(Error::TimedOut {
+                lock,
+                busy,
+                waited: self.waited(),
+                source: None,
+            });
+        }
+        // Adds jitter, and tries once more at the end of the budget.
+        let pause = self.next.mul_f64(0.5 + 0.5 * chance());
+        self.next = self.next.saturating_mul(2).min(self.longest);
+        Ok(pause.min(left))
+    }
+}
+
+/// Between 0 and 1.
+pub(crate) fn chance() -> f64 {
+    f64::from(random()) / f64::from(u32::MAX)
+}
+
+pub(super) fn random() -> u32 {
+    let random = RandomState::new().hash_one(0_u8);
+    u32::try_from(random >> 32).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pauses;
+    use crate::{BusyLock, Error, Request};
+    use std::time::Duration;
+
+    fn held() -> Error {
+        Error::NotAvailable {
+            lock: "a".into(),
+            busy: BusyLock::default(),
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_eight_times_the_interval_and_no_two_calls_keep_step() {
+        let interval = Duration::from_millis(250);
+        let request = Request::new(7).poll(interval);
+        let mut firsts = Vec::new();
+        for _ in 0..20 {
+            let mut pauses = Pauses::new(&request);
+            for longest in [1, 2, 4, 8, 8, 8].map(|times| interval * times) {
+                let pause = pauses.after(held()).expect("it has no end");
+                assert!(
+                    (longest / 2..=longest).contains(&pause),
+                    "{pause:?} of {longest:?}"
+                );
+                if longest == interval {
+                    firsts.push(pause);
+                }
+            }
+        }
+        firsts.sort_unstable();
+        firsts.dedup();
+        assert!(firsts.len() > 10, "{firsts:?}");
+    }
+
+    #[test]
+    fn no_pause_goes_beyond_the_end_of_the_wait_and_the_shortest_is_not_none() {
+        let wait = Duration::from_secs(60);
+        let request = Request::new(7).wait(wait).poll(Duration::MAX);
+        let pause = Pauses::new(&request).after(held());
+        assert!(pause.expect("the wait is not over") <= wait);
+        let request = Request::new(7).poll(Duration::ZERO);
+        let pause = Pauses::new(&request).after(held());
+        assert!(pause.expect("it has no end") >= Duration::from_micros(500));
+    }
+}
