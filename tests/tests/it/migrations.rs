@@ -368,8 +368,7 @@ async fn a_lost_connection_says_what_was_applied() {
             if matches!(step, Step::Done { .. }) {
                 let pid: i32 = killer.lock().unwrap().recv().unwrap();
                 let sql = format!("SELECT pg_terminate_backend({pid}, 5000)");
-                let mut other =
-                    <diesel::PgConnection as diesel::Connection>::establish(&url).unwrap();
+                let mut other = PgConnection::establish(&url).unwrap();
                 crate::blocking::execute(&mut other, &sql).unwrap();
             }
         });
