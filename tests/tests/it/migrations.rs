@@ -3,15 +3,17 @@
 use crate::bookings::execute;
 use crate::cancel::dropped;
 use advisory_runtime::migrations::{self, Error, Holder, KEY, Migrator, Report, Step};
-use advisory_runtime::{Error as LockError, Request, Wait, session};
-use advisory_tests::{Bouncer, Database, left_out};
+use advisory_runtime::{Error as LockError, Request, Wait, blocking, session};
+use advisory_tests::{Bouncer, Database, OwnServer, left_out, owns_server};
 use diesel::connection::BoxableConnection;
 use diesel::migration::{
     Migration, MigrationMetadata, MigrationName, MigrationSource, MigrationVersion,
     Result as MigrationResult,
 };
 use diesel::pg::Pg;
-use diesel_async::AsyncPgConnection;
+use diesel::{Connection as _, PgConnection};
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -369,8 +371,7 @@ async fn a_lost_connection_says_what_was_applied() {
             if matches!(step, Step::Done { .. }) {
                 let pid: i32 = killer.lock().unwrap().recv().unwrap();
                 let sql = format!("SELECT pg_terminate_backend({pid}, 5000)");
-                let mut other =
-                    <diesel::PgConnection as diesel::Connection>::establish(&url).unwrap();
+                let mut other = PgConnection::establish(&url).unwrap();
                 crate::blocking::execute(&mut other, &sql).unwrap();
             }
         });
@@ -540,6 +541,51 @@ async fn behind_a_pooler_in_transaction_mode_it_refuses_before_the_first_stateme
         );
         db.until_no_locks().await;
     }
+}
+
+/// What they ask is answered without an error, so an operator finds nothing in the log to wonder about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_and_a_blocking_run_write_nothing_into_the_servers_log() {
+    if !owns_server() {
+        return left_out("the server's log", "the server is somebody's own");
+    }
+    let server = OwnServer::start().await;
+    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    for set in [
+        "ALTER SYSTEM SET log_min_messages = warning",
+        "SELECT pg_reload_conf()",
+    ] {
+        execute(&mut conn, set).await.unwrap();
+    }
+    let complaints = || {
+        let levels = ["WARNING", "ERROR", "FATAL", "PANIC"];
+        let log = server.log();
+        let complaints = log
+            .lines()
+            .filter(|line| levels.iter().any(|level| line.contains(level)));
+        complaints.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = complaints();
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
+    let pool = deadpool::Pool::builder(manager)
+        .max_size(2)
+        .build()
+        .unwrap();
+    session::verify(&pool).await.unwrap();
+    let url = server.url().to_owned();
+    let ran = spawn_blocking(move || {
+        let connect = || PgConnection::establish(&url).unwrap();
+        blocking::session::verify(&mut connect(), &mut connect()).unwrap();
+        [(); 2].map(|()| {
+            let source = Written(vec![("1", "CREATE TABLE a (id int8)")]);
+            migrations::blocking::run(&url, source).unwrap().applied
+        })
+    });
+    assert_eq!(ran.await.unwrap(), [vec!["1".to_owned()], vec![]]);
+    assert_eq!(complaints(), before);
+    // An error would have been seen.
+    execute(&mut conn, "SELECT 1/0").await.unwrap_err();
+    assert_eq!(complaints().len(), before.len() + 1);
 }
 
 #[tokio::test]

@@ -254,8 +254,10 @@ async fn a_call_that_is_dropped_in_a_try_leaves_no_lock_and_its_connection_is_us
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let of_holder = pid_of(&mut holder).await;
     let held = xact::begin(&mut holder, 7).await.unwrap();
-    let others =
-        format!("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND pid <> {of_holder}");
+    let others = format!(
+        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND pid <> {of_holder} \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    );
     for (scope, request) in ways().into_iter().step_by(2) {
         let mut closed = 0;
         for polls in 1..16 {

@@ -4,14 +4,13 @@
 
 use crate::bookings::{committed, database, key_of};
 use advisory_runtime::{
-    Error, Isolation, Pool, Request, Wait, advisory_lock, blocking, migrations, session, xact,
+    Error, Isolation, Pool, Request, Wait, advisory_lock, blocking, session, xact,
 };
-use advisory_tests::{Bouncer, Database, OwnServer, left_out, owns_server};
+use advisory_tests::{Bouncer, Database, left_out};
 use diesel::connection::SimpleConnection;
 use diesel::{Connection as _, PgConnection, QueryResult};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
-use diesel_migrations::FileBasedMigrations;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -90,57 +89,6 @@ async fn verify_passes_on_the_server_itself_and_leaves_its_connections_good() {
         .map(drop);
     held.unwrap();
     db.until_quiet().await;
-}
-
-/// What they ask is answered without an error, so an operator finds nothing in the log to wonder about.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn verify_and_a_blocking_run_of_migrations_write_nothing_into_the_servers_log() {
-    if !owns_server() {
-        return left_out("the server's log", "the server is somebody's own");
-    }
-    let server = OwnServer::start().await;
-    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
-    for set in [
-        "ALTER SYSTEM SET log_min_messages = warning",
-        "SELECT pg_reload_conf()",
-    ] {
-        conn.batch_execute(set).await.unwrap();
-    }
-    let complaints = || {
-        let levels = ["WARNING", "ERROR", "FATAL", "PANIC"];
-        let log = server.log();
-        let complaints = log
-            .lines()
-            .filter(|line| levels.iter().any(|level| line.contains(level)));
-        complaints.map(str::to_owned).collect::<Vec<_>>()
-    };
-    let before = complaints();
-    for said in verify(server.url()).await {
-        said.unwrap();
-    }
-    let folder = std::env::temp_dir().join(format!("advisory-verify-{}", std::process::id()));
-    let migration = folder.join("2026-01-01-000000_a");
-    std::fs::create_dir_all(&migration).unwrap();
-    std::fs::write(migration.join("up.sql"), "CREATE TABLE a (id int)").unwrap();
-    let url = server.url().to_owned();
-    let source = FileBasedMigrations::from_path(&folder).unwrap();
-    let ran = tokio::task::spawn_blocking(move || {
-        (0..2)
-            .map(|_| {
-                migrations::blocking::run(&url, source.clone())
-                    .unwrap()
-                    .applied
-                    .len()
-            })
-            .collect::<Vec<_>>()
-    });
-    assert_eq!(ran.await.unwrap(), [1, 0]);
-    std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(complaints(), before);
-    // What goes wrong would have been seen.
-    conn.batch_execute("SELECT 1/0").await.unwrap_err();
-    let seen = complaints().len();
-    assert_eq!(seen, before.len() + 1);
 }
 
 #[tokio::test]
