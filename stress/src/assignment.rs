@@ -14,8 +14,6 @@ pub(crate) struct Assignment {
     pub(crate) url: String,
     pub(crate) log: PathBuf,
     pub(crate) seed: u64,
-    /// When the run began: slots are drawn by the time since.
-    pub(crate) start: i64,
     /// Whether a pooler stands before the server, where bodies have no prepared statements.
     pub(crate) is_pooled: bool,
     pub(crate) bug: Option<Bug>,
@@ -29,7 +27,6 @@ impl Assignment {
             self.url.clone(),
             self.log.display().to_string(),
             self.seed.to_string(),
-            self.start.to_string(),
             self.is_pooled.to_string(),
             self.bug.map_or("none", Bug::name).to_owned(),
         ]
@@ -47,7 +44,6 @@ impl Assignment {
             url: next()?,
             log: next()?.into(),
             seed: next()?.parse().ok()?,
-            start: next()?.parse().ok()?,
             is_pooled: next()?.parse().ok()?,
             bug: next()?.parse().ok(),
         })

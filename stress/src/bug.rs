@@ -1,32 +1,43 @@
 //! Which bugs can be put into the programs, so that the checker is seen to fail?
 
+use crate::job::TTL;
+use crate::violation::Rule;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A bug that locks written by hand are known for; `rival` has the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// A transaction without a lock.
     LockOut,
-    /// A session-level lock inside the transaction, released before its commit.
     UnlockBeforeCommit,
-    /// The lock and the read in one statement, whose snapshot is older than the wait.
     OneStatement,
-    /// A lease that expires by `now()`, which is the transaction's begin and so older than a wait in it.
-    Now,
-    /// A dropped call leaves its transaction open, and the connection goes on.
+    PollInSnapshot,
+    CountedPermits,
+    EarlyReturn,
     GuardOff,
-    /// A body that returns `Ok` over a failed statement is reported as committed.
     SwallowedError,
+    Now,
+    SweptToken,
+    CompletedApart,
+    UnfencedLeader,
+    UnlockedMigrations,
 }
 
 impl Bug {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::LockOut,
         Self::UnlockBeforeCommit,
         Self::OneStatement,
-        Self::Now,
+        Self::PollInSnapshot,
+        Self::CountedPermits,
+        Self::EarlyReturn,
         Self::GuardOff,
         Self::SwallowedError,
+        Self::Now,
+        Self::SweptToken,
+        Self::CompletedApart,
+        Self::UnfencedLeader,
+        Self::UnlockedMigrations,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -34,9 +45,93 @@ impl Bug {
             Self::LockOut => "lock-out",
             Self::UnlockBeforeCommit => "unlock-before-commit",
             Self::OneStatement => "one-statement",
-            Self::Now => "now",
+            Self::PollInSnapshot => "poll-in-snapshot",
+            Self::CountedPermits => "counted-permits",
+            Self::EarlyReturn => "early-return",
             Self::GuardOff => "guard-off",
             Self::SwallowedError => "swallowed-error",
+            Self::Now => "now",
+            Self::SweptToken => "swept-token",
+            Self::CompletedApart => "completed-apart",
+            Self::UnfencedLeader => "unfenced-leader",
+            Self::UnlockedMigrations => "unlocked-migrations",
+        }
+    }
+
+    pub(crate) const fn description(self) -> &'static str {
+        match self {
+            Self::LockOut => "a transaction without a lock",
+            Self::UnlockBeforeCommit => {
+                "a session-level lock that is released inside the transaction"
+            }
+            Self::OneStatement => {
+                "the lock and the read in one statement, whose snapshot is older than the wait"
+            }
+            Self::PollInSnapshot => {
+                "tries in one REPEATABLE READ transaction, whose snapshot is that of the first try"
+            }
+            Self::CountedPermits => {
+                "permits that are counted in `pg_locks` before one more is taken"
+            }
+            Self::EarlyReturn => "an early return that skips the release of a session-level lock",
+            Self::GuardOff => {
+                "a dropped call leaves its transaction open, and the connection is used again"
+            }
+            Self::SwallowedError => {
+                "a body that returns `Ok` after a failed statement is reported as committed"
+            }
+            Self::Now => {
+                "a lease that expires by `now()`, the begin of a transaction that has waited"
+            }
+            Self::SweptToken => {
+                "tokens that are counted in the lease's row, and a sweep that deletes the row"
+            }
+            Self::CompletedApart => {
+                "work that is marked as done in a later transaction than its own"
+            }
+            Self::UnfencedLeader => {
+                "a leader that does not renew its lease and writes without the fence"
+            }
+            Self::UnlockedMigrations => "migrations that are run without a lock",
+        }
+    }
+
+    /// Which rule it breaks; it may break others too.
+    pub(crate) const fn rule(self) -> Rule {
+        match self {
+            Self::LockOut | Self::CountedPermits | Self::Now | Self::UnlockedMigrations => {
+                Rule::TooMany
+            }
+            Self::UnlockBeforeCommit
+            | Self::OneStatement
+            | Self::PollInSnapshot
+            | Self::CompletedApart => Rule::Doubled,
+            Self::EarlyReturn => Rule::Left,
+            Self::GuardOff => Rule::Ghost,
+            Self::SwallowedError => Rule::Lost,
+            Self::SweptToken | Self::UnfencedLeader => Rule::Token,
+        }
+    }
+
+    /// Whether visits of slots are made by hand. With the other bugs they are ours.
+    pub(crate) const fn is_of_visits(self) -> bool {
+        !self.is_of_leases()
+            && !matches!(
+                self,
+                Self::CompletedApart | Self::UnfencedLeader | Self::UnlockedMigrations
+            )
+    }
+
+    /// Whether leases are taken by hand.
+    pub(crate) const fn is_of_leases(self) -> bool {
+        matches!(self, Self::Now | Self::SweptToken)
+    }
+
+    /// How long it takes for the bug to show: some leases have to expire first.
+    pub(crate) const fn time(self) -> Duration {
+        match self {
+            Self::Now | Self::UnfencedLeader => TTL.saturating_mul(4),
+            _ => Duration::ZERO,
         }
     }
 }
@@ -48,7 +143,7 @@ impl FromStr for Bug {
         let found = Self::ALL.into_iter().find(|bug| bug.name() == name);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("no bug `{name}`: write one of {names}")
+            format!("no bug `{name}`: write one of {names}, or `all`")
         })
     }
 }

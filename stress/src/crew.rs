@@ -3,11 +3,13 @@
 use crate::assignment::Assignment;
 use crate::clock::pass;
 use crate::server::Failure;
+use crate::tally::Tally;
+use advisory_tests::Proxy;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,8 +20,10 @@ pub(crate) struct Crew {
     workers: Vec<Worker>,
     size: usize,
     logs: Vec<PathBuf>,
-    /// What those have begun that were killed.
-    past: i64,
+    /// Whether each worker reaches the server over a network of its own.
+    has_networks: bool,
+    /// What those have counted that were killed.
+    past: Tally,
 }
 
 struct Worker {
@@ -27,26 +31,32 @@ struct Worker {
     child: Child,
     orders: ChildStdin,
     said: Arc<Said>,
+    network: Option<Proxy>,
 }
 
 /// What a worker has said last.
 #[derive(Default)]
 struct Said {
     last_success: AtomicI64,
-    operations: AtomicI64,
+    tally: Mutex<Tally>,
     is_open: AtomicBool,
     is_quiet: AtomicBool,
 }
 
 impl Crew {
     /// In `order` the log is the folder of the logs.
-    pub(crate) async fn start(order: Assignment, size: usize) -> Result<Self, Failure> {
+    pub(crate) async fn start(
+        order: Assignment,
+        size: usize,
+        has_networks: bool,
+    ) -> Result<Self, Failure> {
         let mut crew = Self {
             order,
             workers: Vec::new(),
             size,
             logs: Vec::new(),
-            past: 0,
+            has_networks,
+            past: Tally::default(),
         };
         crew.fill_up().await?;
         Ok(crew)
@@ -60,7 +70,15 @@ impl Crew {
             order.number = i64::try_from(self.logs.len())? + 1;
             order.log = order.log.join(format!("worker-{}", order.number));
             self.logs.push(order.log.clone());
-            let worker = Worker::start(&order)?;
+            let network = if self.has_networks {
+                let proxy = Proxy::before(&order.url).await;
+                let name = application_name(order.number);
+                order.url = format!("{} application_name='{name}'", proxy.url());
+                Some(proxy)
+            } else {
+                None
+            };
+            let worker = Worker::start(&order, network)?;
             // One after the other, so that each can open its connections undisturbed.
             let end = Instant::now() + Duration::from_secs(30);
             while !worker.said.is_open.load(Ordering::Relaxed) {
@@ -82,8 +100,28 @@ impl Crew {
         let mut worker = self.workers.remove(round % self.workers.len());
         worker.child.kill()?;
         worker.child.wait()?;
-        self.past += worker.said.operations.load(Ordering::Relaxed);
+        self.past.add(&worker.said.tally());
         Ok(())
+    }
+
+    /// Cuts one off: what it and the server send each other is lost, and no connection is closed. Says by which name the server knows
+    /// its sessions. They end when it is killed, as when the server's TCP gives up.
+    pub(crate) fn vanish(&self, round: usize) -> Result<String, Failure> {
+        let worker = &self.workers[round % self.workers.len()];
+        let network = worker
+            .network
+            .as_ref()
+            .ok_or("a worker without a network")?;
+        network.stop_forwarding();
+        Ok(application_name(worker.number))
+    }
+
+    /// Lets the load begin again, once it is quiet.
+    pub(crate) fn resume(&mut self) {
+        for worker in &self.workers {
+            worker.said.is_quiet.store(false, Ordering::Relaxed);
+        }
+        self.tell_all("go");
     }
 
     /// Sends a signal to one.
@@ -116,13 +154,13 @@ impl Crew {
         each.all(|worker| worker.said.last_success.load(Ordering::Relaxed) > then)
     }
 
-    /// How many operations were begun so far.
-    pub(crate) fn operations(&self) -> i64 {
-        let each = self.workers.iter();
-        let now: i64 = each
-            .map(|worker| worker.said.operations.load(Ordering::Relaxed))
-            .sum();
-        self.past + now
+    /// What was counted so far.
+    pub(crate) fn tally(&self) -> Tally {
+        let mut all = self.past.clone();
+        for worker in &self.workers {
+            all.add(&worker.said.tally());
+        }
+        all
     }
 
     /// Whether the load of each has ended.
@@ -144,8 +182,20 @@ impl Crew {
     }
 }
 
+/// By which the server knows the sessions of a worker with a network of its own.
+fn application_name(number: i64) -> String {
+    format!("worker-{number}")
+}
+
+impl Said {
+    fn tally(&self) -> Tally {
+        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        tally.clone()
+    }
+}
+
 impl Worker {
-    fn start(order: &Assignment) -> Result<Self, Failure> {
+    fn start(order: &Assignment, network: Option<Proxy>) -> Result<Self, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(order.arguments())
             .stdin(Stdio::piped())
@@ -158,13 +208,13 @@ impl Worker {
         let heard = Arc::clone(&said);
         thread::spawn(move || {
             for line in BufReader::new(answers).lines().map_while(Result::ok) {
-                let numbers = line.split_once(' ').and_then(|(success, count)| {
-                    Some((success.parse().ok()?, count.parse().ok()?))
+                let numbers = line.split_once(' ').and_then(|(success, tally)| {
+                    Some((success.parse().ok()?, Tally::parse(tally)?))
                 });
                 match numbers {
-                    Some((success, count)) => {
+                    Some((success, tally)) => {
                         heard.last_success.store(success, Ordering::Relaxed);
-                        heard.operations.store(count, Ordering::Relaxed);
+                        *heard.tally.lock().unwrap_or_else(PoisonError::into_inner) = tally;
                     }
                     None if line == "open" => heard.is_open.store(true, Ordering::Relaxed),
                     None => heard.is_quiet.store(true, Ordering::Relaxed),
@@ -176,6 +226,7 @@ impl Worker {
             child,
             orders,
             said,
+            network,
         })
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::history::History;
 use crate::server::{Failure, Row, Server};
+use crate::way::Subject;
 use std::path::PathBuf;
 
-/// A visit of a slot that was committed.
+/// A visit of a slot or a room that was committed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visited {
-    pub(crate) slot: i64,
+    pub(crate) number: i64,
     pub(crate) op: i64,
     pub(crate) booked: bool,
     pub(crate) entered: i64,
@@ -21,6 +22,15 @@ pub(crate) struct Written {
     pub(crate) token: i64,
     pub(crate) op: i64,
     pub(crate) tick: i64,
+}
+
+/// A migration that was committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migrated {
+    pub(crate) version: i64,
+    pub(crate) op: i64,
+    pub(crate) entered: i64,
+    pub(crate) departed: i64,
 }
 
 /// A grant of a lease, as its table's trigger saw it.
@@ -41,9 +51,16 @@ pub(crate) struct Evidence {
     pub(crate) granted: Vec<Granted>,
     /// Work that was completed, by number, and the operations that did it.
     pub(crate) completed: Vec<(i64, i64)>,
+    pub(crate) migrated: Vec<Migrated>,
 }
 
 impl Evidence {
+    /// What an operation had to itself. One that nobody began is a violation by itself.
+    pub(crate) fn subject(&self, op: i64) -> Subject {
+        let told = self.history.told.get(&op);
+        told.map_or(Subject::Slot, |told| told.way.subject())
+    }
+
     pub(crate) async fn gather(
         server: &Server,
         url: &str,
@@ -58,7 +75,7 @@ impl Evidence {
         }
         for row in server.rows(url, VISITED).await? {
             evidence.visited.push(Visited {
-                slot: number(&row, 0)?,
+                number: number(&row, 0)?,
                 op: number(&row, 1)?,
                 booked: row[2] == "t",
                 entered: number(&row, 3)?,
@@ -86,6 +103,14 @@ impl Evidence {
                 .completed
                 .push((number(&row, 0)?, number(&row, 1)?));
         }
+        for row in server.rows(url, MIGRATED).await? {
+            evidence.migrated.push(Migrated {
+                version: number(&row, 0)?,
+                op: number(&row, 1)?,
+                entered: number(&row, 2)?,
+                departed: number(&row, 3)?,
+            });
+        }
         Ok(evidence)
     }
 }
@@ -93,6 +118,7 @@ impl Evidence {
 const VISITED: &str = "SELECT slot, op, booked, entered, departed FROM stress.visit";
 const WRITTEN: &str = "SELECT job, token, op, tick FROM stress.written";
 const COMPLETED: &str = "SELECT number, op FROM stress.completed";
+const MIGRATED: &str = "SELECT version, op, entered, departed FROM stress.migrated";
 /// The table of leases has hashes alone.
 const GRANTED: &str = "SELECT job, token, was_free, granted.tick FROM stress.granted, generate_series(0, 99) AS job \
      WHERE key_hash = sha256(convert_to('job:' || job, 'UTF8'))";

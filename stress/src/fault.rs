@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     RestartImmediate,
     DropPackets,
     CutConnections,
+    /// The machine of a process is cut off for good, and no connection is closed.
+    Vanish,
     /// A pooler in transaction mode stands before the server; it connects anew.
     Pooler,
     LockTableFull,
@@ -48,7 +50,7 @@ pub(crate) enum Between {
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 4\nadmin_users = postgres";
 
 impl Fault {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Calm,
         Self::KillClient,
         Self::StopClient,
@@ -57,6 +59,7 @@ impl Fault {
         Self::RestartImmediate,
         Self::DropPackets,
         Self::CutConnections,
+        Self::Vanish,
         Self::Pooler,
         Self::LockTableFull,
         Self::PoolExhausted,
@@ -73,6 +76,7 @@ impl Fault {
             Self::RestartImmediate => "restart-immediate",
             Self::DropPackets => "drop-packets",
             Self::CutConnections => "cut-connections",
+            Self::Vanish => "vanish",
             Self::Pooler => "pgbouncer",
             Self::LockTableFull => "lock-table-full",
             Self::PoolExhausted => "pool-exhausted",
@@ -102,8 +106,13 @@ impl Fault {
         })
     }
 
-    /// Runs its course once; returns at its end.
-    pub(crate) async fn course(self, site: &mut Site<'_>) -> Result<(), Failure> {
+    /// Whether each process reaches the server over a network of its own.
+    pub(crate) fn has_networks(self) -> bool {
+        self == Self::Vanish
+    }
+
+    /// Runs its course once; returns at its end. Whether it has hit anything.
+    pub(crate) async fn course(self, site: &mut Site<'_>) -> Result<bool, Failure> {
         let Site {
             server, url, hold, ..
         } = *site;
@@ -120,7 +129,8 @@ impl Fault {
                 site.crew.signal(site.round, "-CONT")?;
             }
             Self::TerminateBackends => {
-                server.rows(url, TERMINATE).await?;
+                let terminated = server.rows(url, TERMINATE).await?;
+                return Ok(!terminated.is_empty());
             }
             Self::Pooler => {
                 let Between::Bouncer(bouncer) = site.between else {
@@ -146,6 +156,16 @@ impl Fault {
                     proxy.resume_forwarding();
                 }
             }
+            Self::Vanish => {
+                let name = site.crew.vanish(site.round)?;
+                pass(hold.max(OUTLIVED)).await;
+                // Nobody has told the server: its sessions are there, and what they have locked is locked.
+                let held = HELD.replace("$name", &name);
+                let held = server.rows(url, &held).await?;
+                site.crew.kill(site.round)?;
+                site.crew.fill_up().await?;
+                return Ok(!held.is_empty());
+            }
             Self::LockTableFull => {
                 let client = server.connect(url).await?;
                 // It fails once there is no room, and keeps what it has got.
@@ -167,9 +187,14 @@ impl Fault {
                 server.rows(url, RELOAD).await?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
+
+/// What the sessions of a process hold.
+const HELD: &str = "SELECT l.pid FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_stat_activity AS a USING (pid) \
+     WHERE l.locktype = 'advisory' AND l.granted AND a.application_name = '$name' \
+     AND a.datname = pg_catalog.current_database()";
 
 /// A few backends of the run, whatever they do.
 const TERMINATE: &str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM (SELECT pid FROM pg_catalog.pg_stat_activity \
@@ -195,7 +220,7 @@ impl FromStr for Fault {
         let found = Self::ALL.into_iter().find(|fault| fault.name() == name);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("no fault `{name}`: write one of {names}")
+            format!("no fault `{name}`: write one of {names}, or `all`")
         })
     }
 }

@@ -6,6 +6,7 @@ use crate::history::History;
 use crate::outcome::Outcome;
 use crate::run::Ended;
 use crate::violation::{Rule, Violation};
+use crate::way::Way;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -16,8 +17,10 @@ pub(crate) struct Figures {
     /// Why there was no run.
     pub(crate) left_out: Option<&'static str>,
     pub(crate) operations: usize,
-    /// How many of the confirmed ones were writes under a lease.
-    pub(crate) leases: usize,
+    /// How often the load has stopped for the checker.
+    pub(crate) episodes: usize,
+    /// How many operations of each way there were, and how many of them have held their lock to the end.
+    pub(crate) ways: [(usize, usize); Way::ALL.len()],
     pub(crate) outcomes: HashMap<Option<Outcome>, usize>,
     /// What refused and failed operations were told.
     pub(crate) reasons: BTreeMap<String, usize>,
@@ -46,8 +49,9 @@ impl Figures {
         };
         for told in history.told.values() {
             *figures.outcomes.entry(told.outcome).or_insert(0) += 1;
-            figures.leases +=
-                usize::from(told.slot < 0 && told.outcome == Some(Outcome::Confirmed));
+            let (all, granted) = &mut figures.ways[told.way.index()];
+            *all += 1;
+            *granted += usize::from(told.outcome.is_some_and(Outcome::is_granted));
             if told.outcome.is_some_and(|outcome| !outcome.is_granted()) {
                 *figures.reasons.entry(told.why.clone()).or_insert(0) += 1;
             }
@@ -68,7 +72,8 @@ impl Figures {
             bug,
             left_out: None,
             operations: 0,
-            leases: 0,
+            episodes: 1,
+            ways: [(0, 0); Way::ALL.len()],
             outcomes: HashMap::new(),
             reasons: BTreeMap::new(),
             injected: 0,
@@ -113,6 +118,13 @@ impl Figures {
             .into_iter()
             .map(|rule| (rule.name(), self.broken(rule)))
             .collect();
+        let ways: BTreeMap<&str, Value> = Way::ALL
+            .into_iter()
+            .map(|way| {
+                let (all, granted) = self.ways[way.index()];
+                (way.name(), json!({"operations": all, "granted": granted}))
+            })
+            .collect();
         // Of a run with a bug there can be thousands.
         let shown: Vec<String> = self
             .violations
@@ -125,7 +137,8 @@ impl Figures {
             "bug": self.bug.map(Bug::name),
             "left_out": self.left_out,
             "operations": self.operations,
-            "leases": self.leases,
+            "episodes": self.episodes,
+            "ways": ways,
             "confirmed": self.count(Outcome::Confirmed),
             "taken": self.count(Outcome::Taken),
             "refused": self.count(Outcome::Refused),

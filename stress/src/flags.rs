@@ -3,16 +3,21 @@
 use crate::bug::Bug;
 use crate::fault::Fault;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 pub(crate) const HELP: &str = "\
 Bookings and leases under load from several processes, while faults run their course on a server of the house's own.
 
+Without flags: each fault, then each bug without a fault. A run goes on until it has shown enough: bookings, slots taken, faults, and
+each way to hold a lock. With a bug the load stops now and then for the checker, until the bug is found.
+
 Usage: cargo run --release -p advisory-stress -- [FLAGS]
 
-      --operations N   how many operations over all runs (default 120000)
-      --long           the long form: 1020000 operations
-      --only FAULT     run this fault alone; may be given again
-      --bug BUG        put this bug into the programs: the checker has to find it; may be given again
+      --operations N   how many operations over all runs without a bug (default 130000)
+      --long           the long form: 1040000 operations
+      --only FAULT     run this fault and no bug; may be given again; `all` is every fault
+      --bug BUG        put this bug into the programs: the checker has to find it; may be given again; `all` is every bug
+      --within S       how long a run may take until it has shown enough, in seconds (default 1200)
       --workers N      how many processes run the load (default 3)
       --hold MS        how long a fault lasts (default 1500)
       --seed N         what the workers draw their numbers from (default 1)
@@ -22,14 +27,14 @@ Usage: cargo run --release -p advisory-stress -- [FLAGS]
 Faults: {faults}
 Bugs: {bugs}
 
-Exit status: 0 when no rule was broken, and with --bug when in each run one was; else 1; 2 for a wrong flag.
+Exit status: 0 when no rule was broken, and with each bug the rule that it breaks; else 1; 2 for a wrong flag.
 ";
 
 pub(crate) struct Flags {
     pub(crate) operations: u64,
-    pub(crate) faults: Vec<Fault>,
-    /// None is the program as it should be.
-    pub(crate) bugs: Vec<Option<Bug>>,
+    /// Each run: its fault, and its bug. None is the program as it should be.
+    pub(crate) runs: Vec<(Fault, Option<Bug>)>,
+    pub(crate) within: u64,
     pub(crate) workers: u32,
     pub(crate) hold: u64,
     pub(crate) seed: u64,
@@ -41,21 +46,23 @@ impl Flags {
     pub(crate) fn parse() -> Result<Option<Self>, lexopt::Error> {
         use lexopt::prelude::*;
         let mut flags = Self {
-            operations: 120_000,
-            faults: Vec::new(),
-            bugs: Vec::new(),
+            operations: 130_000,
+            runs: Vec::new(),
+            within: 1_200,
             workers: 3,
             hold: 1_500,
             seed: 1,
             json: None,
         };
+        let (mut faults, mut bugs) = (Vec::new(), Vec::new());
         let mut parser = lexopt::Parser::from_env();
         while let Some(arg) = parser.next()? {
             match arg {
                 Long("operations") => flags.operations = parser.value()?.parse()?,
-                Long("long") => flags.operations = 1_020_000,
-                Long("only") => flags.faults.push(parser.value()?.parse()?),
-                Long("bug") => flags.bugs.push(Some(parser.value()?.parse()?)),
+                Long("long") => flags.operations = 1_040_000,
+                Long("only") => add(&mut faults, &Fault::ALL, &parser.value()?.string()?)?,
+                Long("bug") => add(&mut bugs, &Bug::ALL, &parser.value()?.string()?)?,
+                Long("within") => flags.within = parser.value()?.parse()?,
                 Long("workers") => flags.workers = parser.value()?.parse()?,
                 Long("hold") => flags.hold = parser.value()?.parse()?,
                 Long("seed") => flags.seed = parser.value()?.parse()?,
@@ -67,12 +74,12 @@ impl Flags {
         if !(2..=16).contains(&flags.workers) {
             return Err("`--workers` is from 2 to 16".into());
         }
-        if flags.faults.is_empty() {
-            flags.faults = Fault::ALL.to_vec();
+        if faults.is_empty() && bugs.is_empty() {
+            (faults, bugs) = (Fault::ALL.to_vec(), Bug::ALL.to_vec());
+            flags.runs = runs(&faults, &[]);
+            faults.clear();
         }
-        if flags.bugs.is_empty() {
-            flags.bugs.push(None);
-        }
+        flags.runs.extend(runs(&faults, &bugs));
         Ok(Some(flags))
     }
 
@@ -81,4 +88,32 @@ impl Flags {
         let bugs = Bug::ALL.map(Bug::name).join(", ");
         HELP.replace("{faults}", &faults).replace("{bugs}", &bugs)
     }
+}
+
+fn add<T: Copy + FromStr<Err = String>>(
+    to: &mut Vec<T>,
+    all: &[T],
+    value: &str,
+) -> Result<(), lexopt::Error> {
+    if value == "all" {
+        to.extend(all);
+    } else {
+        to.push(value.parse()?);
+    }
+    Ok(())
+}
+
+/// Each fault with each bug.
+fn runs(faults: &[Fault], bugs: &[Bug]) -> Vec<(Fault, Option<Bug>)> {
+    let bugs: Vec<Option<Bug>> = match bugs {
+        [] => vec![None],
+        bugs => bugs.iter().copied().map(Some).collect(),
+    };
+    let faults = match faults {
+        [] => &[Fault::Calm],
+        faults => faults,
+    };
+    let each = bugs.into_iter();
+    each.flat_map(|bug| faults.iter().map(move |fault| (*fault, bug)))
+        .collect()
 }

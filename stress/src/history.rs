@@ -1,10 +1,12 @@
 //! What does a client record? One line for each step of an operation, in a file that outlives its process.
 //!
 //! A line is one write, into the operating system's memory: what a process has written before it was killed is there to be read.
-//! - `? OP SLOT` it begins; `@ OP TICK` the database says that it is inside; `! OP OUTCOME DEPARTED AT WHY` it is over,
+//! - `? OP WAY NUMBER` it begins; `@ OP TICK` the database says that it is inside; `! OP OUTCOME DEPARTED AT WHY` it is over,
+//! - `+ OP VERSION` it has applied a migration,
 //! - `= OP JOB TOKEN FROM TO` the holder of a lease was inside from one tick to another, and still believed in it after that.
 
 use crate::outcome::Outcome;
+use crate::way::Way;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -28,8 +30,13 @@ impl Log {
             .expect("room for the history");
     }
 
-    pub(crate) fn begun(&self, op: i64, slot: i64) {
-        self.line(&format!("? {op} {slot}\n"));
+    pub(crate) fn begun(&self, op: i64, way: Way, number: i64) {
+        let way = way.name();
+        self.line(&format!("? {op} {way} {number}\n"));
+    }
+
+    pub(crate) fn applied(&self, op: i64, version: i64) {
+        self.line(&format!("+ {op} {version}\n"));
     }
 
     pub(crate) fn entered(&self, op: i64, tick: i64) {
@@ -56,7 +63,9 @@ impl Log {
 /// An operation as its client knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    pub(crate) slot: i64,
+    pub(crate) way: Way,
+    /// Of the slot, the room, the job or the work.
+    pub(crate) number: i64,
     pub(crate) entered: Option<i64>,
     pub(crate) departed: Option<i64>,
     /// `None` where the client was killed before it knew.
@@ -79,6 +88,8 @@ pub(crate) struct Claim {
 pub(crate) struct History {
     pub(crate) told: HashMap<i64, Told>,
     pub(crate) claims: Vec<(i64, Claim)>,
+    /// Operations, and the versions that they have migrated to.
+    pub(crate) applied: Vec<(i64, i64)>,
 }
 
 impl History {
@@ -102,9 +113,11 @@ impl History {
         let op = number()?;
         match sign {
             "?" => {
-                let slot = number()?;
-                self.told.entry(op).or_default().slot = slot;
+                let told = self.told.entry(op).or_default();
+                told.way = words.next()?.parse().ok()?;
+                told.number = words.next()?.parse().ok()?;
             }
+            "+" => self.applied.push((op, number()?)),
             "@" => self.told.entry(op).or_default().entered = Some(number()?),
             "=" => {
                 let claim = Claim {

@@ -2,7 +2,7 @@
 
 use crate::clock::pass;
 use crate::history::{Claim, Log};
-use crate::visit::tick;
+use crate::visit::{lent, tick};
 use advisory_runtime::lease::{Lease, Leases};
 use advisory_runtime::{Error, advisory_lock};
 use diesel::prelude::*;
@@ -11,6 +11,7 @@ use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How long a grant lasts: shorter than a fault, so that stopped and cut-off holders outlive their leases.
 pub(crate) const TTL: Duration = Duration::from_millis(600);
@@ -31,6 +32,9 @@ pub(crate) struct Job<'w> {
     /// How long the holder thinks between its first tick and its write.
     pub(crate) thought: Duration,
     pub(crate) log: &'w Log,
+    /// With a bug: that the call is to be dropped in the middle of its work, and that it is there.
+    pub(crate) is_dropped: bool,
+    pub(crate) hangs: Notify,
     /// Whether the body has come to its write's commit.
     pub(crate) has_ended: AtomicBool,
 }
@@ -76,6 +80,13 @@ impl Job<'_> {
             self.log.claimed(self.op, claim);
         }
         Ok(())
+    }
+
+    /// What is to be done once.
+    pub(crate) async fn complete(&self, conn: &mut AsyncPgConnection) -> QueryResult<()> {
+        let (number, op) = (self.number, self.op);
+        let insert = format!("INSERT INTO stress.completed VALUES ({number}, {op})");
+        conn.batch_execute(&insert).await
     }
 
     /// In a transaction that keeps the token current.
@@ -125,9 +136,7 @@ pub(crate) async fn once(
         return Ok(());
     };
     let done = conn.transaction(async |conn| {
-        let (number, op) = (job.number, job.op);
-        let insert = format!("INSERT INTO stress.completed VALUES ({number}, {op})");
-        conn.batch_execute(&insert).await?;
+        job.complete(conn).await?;
         pass(job.thought).await;
         lease.complete(conn).await?;
         job.has_ended.store(true, Ordering::Relaxed);
@@ -148,10 +157,4 @@ impl Drop for Lent {
             drop(Object::take(conn));
         }
     }
-}
-
-async fn lent(pool: &Pool<AsyncPgConnection>) -> Result<Object<AsyncPgConnection>, Error> {
-    pool.get()
-        .await
-        .map_err(|error| Error::Pool(Box::new(error)))
 }

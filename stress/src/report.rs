@@ -1,28 +1,52 @@
-//! How are the figures shown? A line for each fault, and what breaks a rule in full.
+//! How are the figures shown? In Markdown: a table of the faults, one of the ways to hold a lock, and one of the bugs.
 
 use crate::figures::Figures;
 use crate::outcome::Outcome;
 use crate::violation::Rule;
+use crate::way::Way;
 use std::time::Duration;
 
-pub(crate) const HEAD: &str = "\
-| fault | operations | granted | refused | failed | dropped | unknown | injected | violations | recovery, median | longest |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: |";
+pub(crate) const FAULTS: &str = "\
+| fault | operations | granted | refused | failed | dropped | unknown | faults | violations | recovery, median | longest |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+
+pub(crate) const BUGS: &str = "\
+| bug | what it is | fault | episodes | operations | found |
+| --- | --- | --- | ---: | ---: | --- |";
 
 /// How many violations of a run are printed.
 const SHOWN: usize = 5;
 
-/// A line of the table, in Markdown, and the first violations below it.
+/// A line of the table of faults or of bugs, and what should not have been found.
 pub(crate) fn line(figures: &Figures) -> String {
-    let fault = match figures.bug {
-        Some(bug) => format!("{}, bug {}", figures.fault.name(), bug.name()),
-        None => figures.fault.name().to_owned(),
-    };
+    let fault = figures.fault.name();
     if let Some(why) = figures.left_out {
-        return format!("| {fault} | left out: {why} |");
+        return format!("| `{fault}` | left out: {why} |");
     }
+    let Some(bug) = figures.bug else {
+        let mut lines = vec![fault_line(figures)];
+        for violation in figures.violations.iter().take(SHOWN) {
+            lines.push(format!("  {}: {}", violation.rule.name(), violation.what));
+        }
+        if figures.violations.len() > SHOWN {
+            lines.push(format!("  and {} more", figures.violations.len() - SHOWN));
+        }
+        return lines.join("\n");
+    };
     let cells = [
-        fault,
+        format!("`{}`", bug.name()),
+        bug.description().to_owned(),
+        format!("`{fault}`"),
+        figures.episodes.to_string(),
+        figures.operations.to_string(),
+        violations(figures),
+    ];
+    format!("| {} |", cells.join(" | "))
+}
+
+fn fault_line(figures: &Figures) -> String {
+    let cells = [
+        format!("`{}`", figures.fault.name()),
         figures.operations.to_string(),
         figures.granted().to_string(),
         figures.count(Outcome::Refused).to_string(),
@@ -34,14 +58,7 @@ pub(crate) fn line(figures: &Figures) -> String {
         shown(figures.median()),
         shown(figures.longest()),
     ];
-    let mut lines = vec![format!("| {} |", cells.join(" | "))];
-    for violation in figures.violations.iter().take(SHOWN) {
-        lines.push(format!("  {}: {}", violation.rule.name(), violation.what));
-    }
-    if figures.violations.len() > SHOWN {
-        lines.push(format!("  and {} more", figures.violations.len() - SHOWN));
-    }
-    lines.join("\n")
+    format!("| {} |", cells.join(" | "))
 }
 
 fn violations(figures: &Figures) -> String {
@@ -61,7 +78,19 @@ fn shown(time: Option<Duration>) -> String {
     time.map_or("-".to_owned(), |time| format!("{} ms", time.as_millis()))
 }
 
-/// The last line: all runs together.
+/// The table of the ways, of all runs without a bug together.
+pub(crate) fn ways(all: &[Figures]) -> String {
+    let mut lines = vec!["| way | operations | granted |".to_owned()];
+    lines.push("| --- | ---: | ---: |".to_owned());
+    for way in Way::ALL {
+        let counts = all.iter().map(|figures| figures.ways[way.index()]);
+        let (operations, granted) = counts.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        lines.push(format!("| `{}` | {operations} | {granted} |", way.name()));
+    }
+    lines.join("\n")
+}
+
+/// The last line: all runs without a bug together.
 pub(crate) fn total(all: &[Figures]) -> String {
     let sum = |count: fn(&Figures) -> usize| all.iter().map(count).sum::<usize>();
     let (runs, took) = (
@@ -69,10 +98,9 @@ pub(crate) fn total(all: &[Figures]) -> String {
         all.iter().map(|one| one.took).sum::<Duration>(),
     );
     format!(
-        "{runs} runs, {} operations ({} granted, {} of them leases), {} faults injected, {} violations, {} s",
+        "{runs} runs, {} operations ({} granted), {} faults injected, {} violations, {} s",
         sum(|one| one.operations),
         sum(Figures::granted),
-        sum(|one| one.leases),
         sum(|one| one.injected),
         sum(|one| one.violations.len()),
         took.as_secs()

@@ -6,9 +6,10 @@ use crate::checker;
 use crate::clock::{self, pass};
 use crate::crew::Crew;
 use crate::evidence::Evidence;
-use crate::fault::{Fault, Site};
+use crate::fault::{Between, Fault, Site};
 use crate::figures::Figures;
 use crate::server::{Failure, Server};
+use crate::tally::Tally;
 use crate::violation::{Rule, Violation};
 use std::fs;
 use std::path::Path;
@@ -19,6 +20,8 @@ use tokio::time::Instant;
 pub(crate) struct Plan {
     /// How many operations a run makes at least.
     pub(crate) operations: i64,
+    /// In which time a run has to show enough.
+    pub(crate) within: Duration,
     pub(crate) workers: usize,
     pub(crate) hold: Duration,
     pub(crate) seed: u64,
@@ -39,14 +42,12 @@ pub(crate) struct Ended {
     pub(crate) workers: Vec<i64>,
 }
 
-/// How often a fault runs its course at least.
-const fn rounds(bug: Option<Bug>) -> usize {
-    match bug {
-        // Leases have to be waited for, and for longer than they last.
-        Some(Bug::Now) => 12,
-        _ => 2,
-    }
-}
+/// How often a fault has to hit something in each run.
+const FAULTS: usize = 2;
+
+/// A bug is searched for in so many episodes at most: the load stops after each, and the checker judges. Some operations are in each.
+const EPISODES: usize = 30;
+const EPISODE: i64 = 300;
 
 pub(crate) async fn run(
     server: &Server,
@@ -57,7 +58,6 @@ pub(crate) async fn run(
 ) -> Result<Figures, Failure> {
     let bugs = bug.map_or("", Bug::name);
     let name = format!("stress_{}_{bugs}", fault.name()).replace('-', "_");
-    let patience = patience(bug);
     let url = server.create(&name).await?;
     let (between, address) = match fault.between(&url, &name).await {
         Ok(between) => between,
@@ -65,73 +65,188 @@ pub(crate) async fn run(
     };
     let folder = folder.join(&name);
     fs::create_dir(&folder)?;
-    let start = Instant::now();
     let order = Assignment {
         number: 0,
         url: address,
         log: folder.clone(),
         seed: plan.seed,
-        start: clock::micros(),
         is_pooled: fault == Fault::Pooler,
         bug,
     };
-    let mut crew = Crew::start(order, plan.workers).await?;
-    let mut violations = Vec::new();
-    let mut ended: Vec<Ended> = Vec::new();
-    let mut goes_on = goes_on(&crew, 0, patience, &mut violations).await;
-    while goes_on && (ended.len() < rounds(bug) || crew.operations() < plan.operations) {
-        let mut site = Site {
-            server,
-            url: &url,
-            crew: &mut crew,
-            between: &between,
-            hold: plan.hold,
-            round: ended.len(),
-        };
-        fault.course(&mut site).await?;
-        let (at, workers) = (clock::micros(), crew.numbers());
-        ended.push(Ended { at, workers });
-        goes_on = self::goes_on(&crew, at, patience, &mut violations).await;
-        // Time without a fault, for what it has left behind to show itself.
-        pass(plan.hold / 2).await;
-    }
-    crew.tell_all("stop");
-    if !until(patience, || crew.is_quiet()).await {
-        violations.push(Violation::new(Rule::Stuck, "the load does not end"));
-    }
-    let lost = crew.count_lost();
-    if lost > 0 {
-        let what = format!("{lost} workers have ended by themselves");
-        violations.push(Violation::new(Rule::Stuck, what));
-    }
-    violations.extend(left(server, &url, patience).await?);
-    let evidence = Evidence::gather(server, &url, crew.logs()).await?;
-    violations.extend(checker::check(&evidence));
+    let mut run = Run {
+        server,
+        url: &url,
+        crew: Crew::start(order, plan.workers, fault.has_networks()).await?,
+        between,
+        fault,
+        bug,
+        plan,
+        start: Instant::now(),
+        rounds: 0,
+        ended: Vec::new(),
+        violations: Vec::new(),
+    };
+    let mut episodes = 0;
+    let evidence = loop {
+        episodes += 1;
+        run.load().await?;
+        let evidence = run.judge().await?;
+        let is_found = |bug: Bug| run.is_broken(bug.rule());
+        if bug.is_none_or(is_found) || episodes == EPISODES || run.is_broken(Rule::Stuck) {
+            break evidence;
+        }
+        // What was found once is found again at the end of the next episode.
+        run.violations.clear();
+        run.crew.resume();
+    };
+    let Run {
+        start,
+        ended,
+        violations,
+        crew,
+        between,
+        ..
+    } = run;
     drop((crew, between));
     server.drop_database(&name).await?;
     fs::remove_dir_all(&folder)?;
-    Ok(Figures::new(
-        (fault, bug),
-        &evidence.history,
-        &ended,
-        violations,
-        start.elapsed(),
-    ))
+    Ok(Figures {
+        episodes,
+        ..Figures::new(
+            (fault, bug),
+            &evidence.history,
+            &ended,
+            violations,
+            start.elapsed(),
+        )
+    })
 }
 
-/// Whether each worker has a success after `since`, which is told when not.
-async fn goes_on(
-    crew: &Crew,
-    since: i64,
-    patience: Duration,
-    violations: &mut Vec<Violation>,
-) -> bool {
-    let goes_on = until(patience, || crew.have_succeeded_since(since)).await;
-    if !goes_on {
-        let what = "a worker has no success after the fault";
-        violations.push(Violation::new(Rule::Stuck, what));
+/// One run, as it goes.
+struct Run<'r> {
+    server: &'r Server,
+    url: &'r str,
+    crew: Crew,
+    between: Between,
+    fault: Fault,
+    bug: Option<Bug>,
+    plan: &'r Plan,
+    start: Instant,
+    /// How often the fault has run its course, and where it has hit something.
+    rounds: usize,
+    ended: Vec<Ended>,
+    violations: Vec<Violation>,
+}
+
+impl Run<'_> {
+    /// Runs faults until the load has shown enough, and has the load end.
+    async fn load(&mut self) -> Result<(), Failure> {
+        let patience = patience(self.bug);
+        let (before, first) = (self.crew.tally(), self.rounds);
+        let since = if first == 0 { 0 } else { clock::micros() };
+        let mut goes_on = self.goes_on(since).await;
+        let mut between = self.plan.hold / 2;
+        while goes_on {
+            let planned = self.planned(&before, first);
+            if planned.is_empty() {
+                // Some ways to hold a lock take their time: they get more of it between two faults.
+                between += self.plan.hold / 2;
+            }
+            let missing = [planned, self.load_missing()].concat();
+            if missing.is_empty() {
+                break;
+            }
+            if self.start.elapsed() > self.plan.within {
+                let within = self.plan.within.as_secs();
+                let what = format!("after {within} s: {}", missing.join(", "));
+                self.violations.push(Violation::new(Rule::Unshown, what));
+                break;
+            }
+            let bug = self.bug.map_or(Duration::ZERO, Bug::time);
+            let hold = self.plan.hold.max(bug);
+            let mut site = Site {
+                server: self.server,
+                url: self.url,
+                crew: &mut self.crew,
+                between: &self.between,
+                hold,
+                round: self.rounds,
+            };
+            let has_hit = self.fault.course(&mut site).await?;
+            self.rounds += 1;
+            let (at, workers) = (clock::micros(), self.crew.numbers());
+            if has_hit {
+                self.ended.push(Ended { at, workers });
+            }
+            goes_on = self.goes_on(at).await;
+            // Time without a fault, for what it has left behind to show itself.
+            pass(between).await;
+        }
+        self.crew.tell_all("stop");
+        if !until(patience, || self.crew.is_quiet()).await {
+            let what = "the load does not end";
+            self.violations.push(Violation::new(Rule::Stuck, what));
+        }
+        let lost = self.crew.count_lost();
+        if lost > 0 {
+            let what = format!("{lost} workers have ended by themselves");
+            self.violations.push(Violation::new(Rule::Stuck, what));
+        }
+        Ok(())
     }
-    goes_on
+
+    /// Which operations and faults there have not been yet.
+    fn planned(&self, before: &Tally, first: usize) -> Vec<String> {
+        let begun = self.crew.tally().begun - before.begun;
+        let (operations, rounds, least) = match self.bug {
+            Some(_) => (EPISODE, self.rounds - first, 1),
+            None => (self.plan.operations, self.ended.len(), FAULTS),
+        };
+        let mut missing = Vec::new();
+        if begun < operations {
+            missing.push(format!("operations: {begun} of {operations}"));
+        }
+        if rounds < least {
+            missing.push(format!("faults: {rounds} of {least}"));
+        }
+        missing
+    }
+
+    /// What the load has not shown yet. With a bug it need not.
+    fn load_missing(&self) -> Vec<String> {
+        match self.bug {
+            Some(_) => Vec::new(),
+            None => self.crew.tally().missing(self.fault == Fault::Pooler),
+        }
+    }
+
+    /// What the clients and the database have recorded, once the load has ended, and which rules it shows to be broken.
+    async fn judge(&mut self) -> Result<Evidence, Failure> {
+        let patience = match self.bug {
+            Some(_) => Duration::from_secs(1),
+            None => patience(None),
+        };
+        let left = left(self.server, self.url, patience).await?;
+        self.violations.extend(left);
+        let evidence = Evidence::gather(self.server, self.url, self.crew.logs()).await?;
+        self.violations.extend(checker::check(&evidence));
+        Ok(evidence)
+    }
+
+    fn is_broken(&self, rule: Rule) -> bool {
+        let mut violations = self.violations.iter();
+        violations.any(|violation| violation.rule == rule)
+    }
+
+    /// Whether each worker has a success after `since`, which is a violation when not.
+    async fn goes_on(&mut self, since: i64) -> bool {
+        let goes_on = until(patience(self.bug), || self.crew.have_succeeded_since(since)).await;
+        if !goes_on {
+            let what = "a worker has no success after the fault";
+            self.violations.push(Violation::new(Rule::Stuck, what));
+        }
+        goes_on
+    }
 }
 
 /// Looks until it is so, and says whether it is.

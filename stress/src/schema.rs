@@ -1,4 +1,4 @@
-//! What does the database record? Every visit of a critical section, every grant of a lease, every write under one.
+//! What does the database record? Every visit of a critical section, every grant of a lease, every write under one, every migration.
 //!
 //! The order of things is told by ticks, not by a clock: a sequence is counted outside of transactions, and whoever draws a tick
 //! while a lock is held draws it between the ticks of the holders before and after. A crash may take back the last numbers of a
@@ -6,10 +6,18 @@
 
 use crate::clock;
 
+/// By how much the ticks of a server's later start are larger. What is left of a tick divided by it is how many were drawn.
+pub(crate) const START: i64 = 1_000_000_000;
+
 /// What makes the tables of one run.
 pub(crate) fn up() -> String {
     let base = clock::micros() / 1_000;
-    format!("{TICK}{}", SCHEMA.replace("{base}", &base.to_string()))
+    format!(
+        "{TICK}{}",
+        SCHEMA
+            .replace("{base}", &base.to_string())
+            .replace("{start}", &START.to_string())
+    )
 }
 
 const TICK: &str = "CREATE SCHEMA stress; CREATE SEQUENCE stress.number;";
@@ -18,7 +26,7 @@ const TICK: &str = "CREATE SCHEMA stress; CREATE SEQUENCE stress.number;";
 const SCHEMA: &str = "
 CREATE FUNCTION stress.tick() RETURNS int8 LANGUAGE sql VOLATILE AS $$
     SELECT pg_catalog.nextval('stress.number')
-        + ((extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000)::int8 - {base}) * 1000000000
+        + ((extract(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000)::int8 - {base}) * {start}
 $$;
 
 CREATE TABLE stress.visit (
@@ -41,6 +49,14 @@ CREATE TABLE stress.written (
 CREATE TABLE stress.completed (
     number int8 NOT NULL,
     op int8 NOT NULL
+);
+
+-- What migrations have done.
+CREATE TABLE stress.migrated (
+    version int8 NOT NULL,
+    op int8 NOT NULL,
+    entered int8 NOT NULL,
+    departed int8 NOT NULL DEFAULT stress.tick()
 );
 
 CREATE TABLE stress.granted (

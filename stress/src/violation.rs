@@ -3,8 +3,8 @@
 /// A rule that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Rule {
-    /// Never two holders of one key at once.
-    TwoHolders,
+    /// Never two holders of one key at once, and never more than there are permits.
+    TooMany,
     /// What was confirmed is there.
     Lost,
     /// A slot is booked once, and a booking is there once.
@@ -17,28 +17,32 @@ pub(crate) enum Rule {
     Left,
     /// Each worker goes on when the fault is over, and comes to an end when it is told to.
     Stuck,
+    /// Each run goes on until it has shown enough.
+    Unshown,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::TwoHolders,
+    pub(crate) const ALL: [Self; 8] = [
+        Self::TooMany,
         Self::Lost,
         Self::Doubled,
         Self::Ghost,
         Self::Token,
         Self::Left,
         Self::Stuck,
+        Self::Unshown,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::TwoHolders => "two holders",
+            Self::TooMany => "too many holders",
             Self::Lost => "lost",
             Self::Doubled => "doubled",
             Self::Ghost => "ghost",
             Self::Token => "token",
             Self::Left => "left",
             Self::Stuck => "stuck",
+            Self::Unshown => "too little shown",
         }
     }
 }

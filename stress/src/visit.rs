@@ -1,17 +1,20 @@
-//! What happens under the lock of a slot? A look, a thought, and a booking where it is free.
+//! What happens under the lock of a slot? A look, a thought, and a booking where it is free. In a room there is nothing to book.
 //!
-//! Each function is one way to hold the lock; all of them share the key, and the body.
+//! Each function is one way to hold the lock; those of a slot share the key, and the body.
 
 use crate::clock::pass;
 use crate::history::Log;
-use advisory_runtime::{Error, advisory_lock};
+use crate::schema::START;
+use advisory_runtime::{Error, LockKey, Request, advisory_lock, session};
 use diesel::dsl::count_star;
 use diesel::prelude::*;
 use diesel::result::Error as DieselError;
-use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 diesel::table! {
     stress.visit (op) {
@@ -45,15 +48,23 @@ pub(crate) enum Manner {
     Fails,
     /// Has a statement fail, says nothing of it, and returns `Ok`.
     Swallows,
+    /// Never ends when it has booked: its call is dropped there.
+    Hangs,
 }
 
 /// One visit of a slot, as it goes.
 pub(crate) struct Visit<'w> {
     pub(crate) op: i64,
-    pub(crate) slot: i64,
+    /// The slot, or the room.
+    pub(crate) number: i64,
+    pub(crate) is_in_room: bool,
     pub(crate) manner: Manner,
     pub(crate) is_pooled: bool,
     pub(crate) log: &'w Log,
+    /// How many ticks were drawn, as far as this process knows.
+    pub(crate) ticks: &'w AtomicI64,
+    /// That the call is to be dropped, behind its booking.
+    pub(crate) hangs: Notify,
     /// The last tick that the database has told, or 0.
     pub(crate) departed: AtomicI64,
     /// Whether the body has come to its end, so that a commit may have been sent.
@@ -68,12 +79,24 @@ impl Visit<'_> {
             return self.book_without_answers(conn).await;
         }
         let taken = visit::table
-            .filter(visit::slot.eq(self.slot))
+            .filter(visit::slot.eq(self.number))
             .filter(visit::booked)
             .select(count_star());
         let look = diesel::select((tick(), taken.single_value()));
         let (entered, taken): (i64, Option<i64>) = look.get_result(conn).await?;
         self.write(conn, entered, taken.unwrap_or(0) == 0).await
+    }
+
+    /// A visit of a room, where nothing is booked.
+    pub(crate) async fn sit(&self, conn: &mut AsyncPgConnection) -> Booked {
+        let entered = diesel::select(tick()).get_result(conn).await?;
+        self.write(conn, entered, false).await.map(|_| true)
+    }
+
+    fn enter(&self, tick: i64) {
+        self.ticks
+            .fetch_max(tick.rem_euclid(START), Ordering::Relaxed);
+        self.log.entered(self.op, tick);
     }
 
     pub(crate) async fn write(
@@ -82,12 +105,12 @@ impl Visit<'_> {
         entered: i64,
         books: bool,
     ) -> Booked {
-        self.log.entered(self.op, entered);
+        self.enter(entered);
         if self.manner == Manner::Thinks {
             pass(Duration::from_millis(5)).await;
         }
         let row = (
-            visit::slot.eq(self.slot),
+            visit::slot.eq(self.number),
             visit::op.eq(self.op),
             visit::booked.eq(books),
             visit::entered.eq(entered),
@@ -102,13 +125,13 @@ impl Visit<'_> {
     }
 
     async fn book_without_answers(&self, conn: &mut AsyncPgConnection) -> Booked {
-        let call = format!("SELECT stress.book({}, {})", self.slot, self.op);
+        let call = format!("SELECT stress.book({}, {})", self.number, self.op);
         let called = conn.batch_execute(&call).await;
         if let Err(DieselError::DatabaseError(_, answer)) = &called
             && let Some(entered) = answer.message().strip_prefix("taken ")
             && let Ok(entered) = entered.parse()
         {
-            self.log.entered(self.op, entered);
+            self.enter(entered);
             self.is_taken.store(true, Ordering::Relaxed);
         }
         called?;
@@ -119,6 +142,10 @@ impl Visit<'_> {
         match self.manner {
             Manner::Fails => return Err(DieselError::RollbackTransaction.into()),
             Manner::Swallows => drop(conn.batch_execute("SELECT 1/0").await),
+            Manner::Hangs => {
+                self.hangs.notify_one();
+                pending::<()>().await;
+            }
             Manner::Plain | Manner::Thinks => {}
         }
         self.has_ended.store(true, Ordering::Relaxed);
@@ -126,26 +153,50 @@ impl Visit<'_> {
     }
 }
 
-#[advisory_lock(key = "slot:<slot>", name = "slot")]
+/// What is booked once.
+#[derive(LockKey)]
+#[lock_key("slot:<slot>")]
+pub(crate) struct SlotLock {
+    pub(crate) slot: i64,
+}
+
+/// What a few may be in at once.
+#[derive(LockKey)]
+#[lock_key("room:<room>")]
+pub(crate) struct RoomLock {
+    pub(crate) room: i64,
+}
+
+#[advisory_lock(key = SlotLock { slot })]
 pub(crate) async fn wait(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
     visit.book(conn).await
 }
 
-#[advisory_lock(key = "slot:<slot>", name = "slot", wait = "never")]
-pub(crate) async fn never_wait(
-    conn: &mut AsyncPgConnection,
+#[advisory_lock(key = SlotLock { slot }, wait = "never")]
+pub(crate) async fn never(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
+    visit.book(conn).await
+}
+
+#[advisory_lock(key = SlotLock { slot }, wait = "20ms", max_hold = "1s")]
+pub(crate) async fn bounded(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
+    visit.book(conn).await
+}
+
+#[advisory_lock(key = SlotLock { slot }, poll = "2ms", wait = "200ms")]
+pub(crate) async fn poll(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
+    visit.book(conn).await
+}
+
+#[advisory_lock(key = SlotLock { slot }, conn = lent(pool).await?, poll = "2ms", wait = "200ms")]
+pub(crate) async fn poll_pool(
+    pool: &Pool<AsyncPgConnection>,
     slot: i64,
     visit: &Visit<'_>,
 ) -> Booked {
     visit.book(conn).await
 }
 
-#[advisory_lock(key = "slot:<slot>", name = "slot", wait = "20ms", max_hold = "1s")]
-pub(crate) async fn bounded(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
-    visit.book(conn).await
-}
-
-#[advisory_lock(key = "slot:<slot>", name = "slot", isolation = "repeatable read")]
+#[advisory_lock(key = SlotLock { slot }, isolation = "repeatable read")]
 pub(crate) async fn repeatable(
     conn: &mut AsyncPgConnection,
     slot: i64,
@@ -154,12 +205,7 @@ pub(crate) async fn repeatable(
     visit.book(conn).await
 }
 
-#[advisory_lock(
-    key = "slot:<slot>",
-    name = "slot",
-    isolation = "serializable",
-    wait = "200ms"
-)]
+#[advisory_lock(key = SlotLock { slot }, isolation = "serializable", wait = "200ms")]
 pub(crate) async fn serializable(
     conn: &mut AsyncPgConnection,
     slot: i64,
@@ -168,19 +214,53 @@ pub(crate) async fn serializable(
     visit.book(conn).await
 }
 
-#[advisory_lock(key = "slot:<slot>", name = "slot", scope = "session")]
+#[advisory_lock(key = SlotLock { slot }, scope = "session")]
 pub(crate) async fn session(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<'_>) -> Booked {
     conn.transaction(async |conn| visit.book(conn).await).await
 }
 
-#[advisory_lock(key = "slot:<slot>", name = "slot", conn = lent(pool).await?, queue = 8, wait = "1s")]
-pub(crate) async fn queued(pool: &Pool<AsyncPgConnection>, slot: i64, visit: &Visit<'_>) -> Booked {
+#[advisory_lock(key = SlotLock { slot }, conn = lent(pool).await?, queue = 8, wait = "1s")]
+pub(crate) async fn queue(pool: &Pool<AsyncPgConnection>, slot: i64, visit: &Visit<'_>) -> Booked {
     visit.book(conn).await
 }
 
-async fn lent(
+#[advisory_lock(key = RoomLock { room }, permits = 3, poll = "2ms", wait = "200ms")]
+pub(crate) async fn permits(conn: &mut AsyncPgConnection, room: i64, visit: &Visit<'_>) -> Booked {
+    visit.sit(conn).await
+}
+
+/// By a guard that owns its connection. Another task has it for a while, and asks whether the lock is still held.
+pub(crate) async fn owned(
     pool: &Pool<AsyncPgConnection>,
-) -> Result<diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>, Error> {
+    request: Request,
+    visit: &Visit<'_>,
+) -> Booked {
+    let request = request.wait(Duration::from_millis(200));
+    let mut lock = session::acquire_owned(lent(pool).await?, request).await?;
+    let booked = lock
+        .conn()
+        .transaction(async |conn| {
+            if visit.is_in_room {
+                visit.sit(conn).await
+            } else {
+                visit.book(conn).await
+            }
+        })
+        .await?;
+    let checked = tokio::spawn(async move {
+        let is_held = lock.check().await;
+        (lock, is_held)
+    });
+    if let Ok((lock, is_held)) = checked.await {
+        is_held?;
+        drop(lock.release().await?);
+    }
+    Ok(booked)
+}
+
+pub(crate) async fn lent(
+    pool: &Pool<AsyncPgConnection>,
+) -> Result<Object<AsyncPgConnection>, Error> {
     pool.get()
         .await
         .map_err(|error| Error::Pool(Box::new(error)))

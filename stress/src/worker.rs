@@ -1,9 +1,9 @@
 //! What does one process do? It puts the database under load, and listens to the house.
 //!
-//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for so long, `stop` ends the load, and the
-//! end of the input, as when the house is gone, ends the process. On standard output: `open` once it can begin, then the time of the
-//! last success and how many operations were begun, and `quiet` once the load has ended. The pool stays open until the process
-//! ends: what a broken guard leaves in it is to be seen.
+//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for so long, `stop` ends the load until the next
+//! `go`, and the end of the input, as when the house is gone, ends the process. On standard output: `open` once it can begin, then the
+//! time of the last success and the tally, and `quiet` once the load has ended. The pool stays open until the process ends: what a broken
+//! guard leaves in it is to be seen.
 
 use crate::assignment::Assignment;
 use crate::chance::Chance;
@@ -52,7 +52,10 @@ pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             match line.split_once(' ') {
-                None if line == "go" => heard.notify_one(),
+                None if line == "go" => {
+                    stopped.resume();
+                    heard.notify_one();
+                }
                 Some(("hog", time)) => {
                     let time = Duration::from_millis(time.parse().unwrap_or(0));
                     handle.spawn(hog(hogged.clone(), time));
@@ -67,8 +70,11 @@ pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
             open_all(&pool).await;
         }
         say("open");
-        goes.notified().await;
-        work(&load, told).await;
+        for round in 0.. {
+            goes.notified().await;
+            work(&load, told, round).await;
+            say("quiet");
+        }
     });
     Ok(())
 }
@@ -95,15 +101,18 @@ async fn hog(pool: Pool<AsyncPgConnection>, time: Duration) {
     drop(taken.await);
 }
 
-async fn work(load: &Arc<Load>, told: &Assignment) {
+async fn work(load: &Arc<Load>, told: &Assignment, round: u64) {
     let mut tasks = JoinSet::new();
     for number in 0..if told.is_pooled { POOLED_TASKS } else { TASKS } {
-        let seed = told.seed ^ (u64::from(number) << 40) ^ told.number.cast_unsigned();
+        let task = (u64::from(number) << 40) ^ (round << 48);
+        let seed = told.seed ^ task ^ told.number.cast_unsigned();
         let load = Arc::clone(load);
         tasks.spawn(async move { load.task(Chance(seed)).await });
     }
     let leader = Arc::clone(load);
     tasks.spawn(async move { Box::pin(leader.lead()).await });
+    let migrator = Arc::clone(load);
+    tasks.spawn(async move { Box::pin(migrator.migrate()).await });
     let mut ended = tokio::spawn(async move {
         while let Some(ended) = tasks.join_next().await {
             if ended.is_err() {
@@ -114,11 +123,14 @@ async fn work(load: &Arc<Load>, told: &Assignment) {
     });
     let between = Duration::from_millis(20);
     while timeout(between, &mut ended).await.is_err() {
-        let (success, count) = load.progress();
-        say(&format!("{success} {count}"));
+        say_progress(load);
     }
-    say("quiet");
-    std::future::pending::<()>().await;
+    say_progress(load);
+}
+
+fn say_progress(load: &Load) {
+    let (success, tally) = load.progress();
+    say(&format!("{success} {tally}"));
 }
 
 fn say(line: &str) {

@@ -40,6 +40,7 @@ mod drops;
 mod error_page;
 mod errors;
 mod every_poll;
+mod every_poll_pools;
 mod every_poll_rows;
 mod exclusion;
 mod guide;

@@ -23,6 +23,7 @@ const MODULES: &[&str] = &[
     "drops::",
     "errors::",
     "every_poll::",
+    "every_poll_pools::",
     "exclusion::",
     "hold::",
     "hold_black_hole::",

@@ -1,0 +1,151 @@
+//! What is done under a lease: fenced writes, work that is done once, terms of a leader, and the removal of expired rows.
+
+use super::Load;
+use super::bookings::until;
+use crate::bug::Bug;
+use crate::chance::Chance;
+use crate::clock::pass;
+use crate::job::{self, Job};
+use crate::outcome::{self, Outcome};
+use crate::rival;
+use crate::way::Way;
+use advisory_runtime::Error;
+use advisory_runtime::lease::{self, Lease, Request};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+const JOBS: u32 = 4;
+/// The job of the leader.
+const LEADER: i64 = 50;
+/// How often it writes before it lets others lead.
+const TERM: u32 = 20;
+/// How many ticks are drawn before the next work is to be done.
+const TICKS_A_WORK: i64 = 100;
+
+impl Load {
+    /// A write, or work that is done once.
+    pub(super) async fn lease(&self, way: Way, chance: &mut Chance) {
+        let is_rival = self.told.bug.is_some();
+        let number = if way == Way::Complete {
+            self.stage(TICKS_A_WORK) + i64::from(chance.below(2))
+        } else {
+            i64::from(chance.below(if is_rival { 1 } else { JOBS }))
+        };
+        let mut job = self.job(way, number);
+        job.thought = match (chance.below(20), self.told.bug) {
+            // Long enough to be renewed.
+            (0, None) | (0..5, Some(Bug::Now)) => job::TTL / 2,
+            (_, Some(_)) => Duration::from_millis(5),
+            (1..6, None) => Duration::from_millis(20),
+            _ => Duration::ZERO,
+        };
+        job.is_dropped = is_rival && chance.below(4) == 0;
+        let waits = chance.below(4) == 0;
+        let drops = self.told.bug.is_none() && chance.below(12) == 0;
+        let limit = drops.then(|| Duration::from_millis(chance.below(30).into()));
+        let (leases, pool) = (&self.leases, &self.pool);
+        let call = async {
+            match (self.told.bug, way) {
+                (Some(bug), Way::Lease) => return rival::job(bug, pool, &job).await,
+                (Some(_), _) => rival::once(leases, pool, number, &job).await?,
+                (None, Way::Complete) => job::once(leases, pool, number, &job).await?,
+                (None, _) if waits => job::wait(leases, pool, number, &job).await?,
+                (None, _) => job::never_wait(leases, pool, number, &job).await?,
+            }
+            Ok(true)
+        };
+        let ended = until(Box::pin(call), &job.hangs, limit).await;
+        if self.ended_job(way, &job, ended.as_ref()) == Outcome::Failed {
+            pass(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn job(&self, way: Way, number: i64) -> Job<'_> {
+        Job {
+            op: self.begin(way, number),
+            number,
+            thought: Duration::from_millis(20),
+            log: &self.log,
+            is_dropped: false,
+            hangs: Notify::new(),
+            has_ended: AtomicBool::new(false),
+        }
+    }
+
+    fn ended_job(&self, way: Way, job: &Job<'_>, ended: Option<&Result<bool, Error>>) -> Outcome {
+        let has_ended = job.has_ended.load(Ordering::Relaxed);
+        let (outcome, why) = match ended {
+            Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
+            Some(Ok(false)) => (Outcome::Refused, "NotAvailable".to_owned()),
+            Some(Err(error)) if has_ended => (Outcome::Unknown, outcome::name(error)),
+            Some(Err(error)) => (outcome::of_error(error), outcome::name(error)),
+            None if has_ended => (Outcome::Unknown, "Dropped".to_owned()),
+            None => (Outcome::Dropped, "Dropped".to_owned()),
+        };
+        self.end(way, job.op, outcome, 0, &why);
+        outcome
+    }
+
+    pub(super) async fn sweep(&self) {
+        let op = self.begin(Way::Sweep, 0);
+        match lease::sweep(&self.leases).await {
+            Ok(_) => self.end(Way::Sweep, op, Outcome::Confirmed, 0, "-"),
+            Err(error) => {
+                let why = outcome::name(&error);
+                self.end(Way::Sweep, op, Outcome::Failed, 0, &why);
+            }
+        }
+    }
+
+    /// Campaigns, and writes as the leader, until the load is over.
+    pub(crate) async fn lead(&self) {
+        match self.told.bug {
+            None if !self.told.is_pooled => self.campaign().await,
+            Some(Bug::UnfencedLeader) => self.lead_unfenced().await,
+            _ => {}
+        }
+    }
+
+    async fn campaign(&self) {
+        let over = async {
+            while !self.is_over() {
+                pass(Duration::from_millis(20)).await;
+            }
+        };
+        let campaign = Request::text(format!("job:{LEADER}")).ttl(job::TTL);
+        let ended = lease::lead_until(&self.leases, campaign, over, async |term: Lease| {
+            let mut writes = 0;
+            while term.is_held() && writes < TERM {
+                let job = self.job(Way::Lead, LEADER);
+                let worked = job.work(&self.pool, &term).await;
+                self.ended_job(Way::Lead, &job, Some(&worked.map(|()| true)));
+                pass(Duration::from_millis(20)).await;
+                writes += 1;
+            }
+            Ok(())
+        });
+        let ended: Result<(), Error> = Box::pin(ended).await;
+        if let Err(error) = ended {
+            let op = self.begin(Way::Lead, LEADER);
+            let why = outcome::name(&error);
+            self.end(Way::Lead, op, Outcome::Failed, 0, &why);
+        }
+    }
+
+    async fn lead_unfenced(&self) {
+        while !self.is_over() {
+            let Ok(term) = rival::term(&self.pool, LEADER).await else {
+                pass(Duration::from_millis(20)).await;
+                continue;
+            };
+            let since = Instant::now();
+            while since.elapsed() < job::TTL * 2 && !self.is_over() {
+                let job = self.job(Way::Lead, LEADER);
+                let written = rival::write(&self.pool, &term, &job).await;
+                self.ended_job(Way::Lead, &job, Some(&written));
+                pass(Duration::from_millis(20)).await;
+            }
+        }
+    }
+}

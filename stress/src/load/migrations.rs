@@ -1,0 +1,82 @@
+//! Runs of the pending migrations, by all processes at once: a new version is there for all of them when enough ticks were drawn.
+
+use super::Load;
+use crate::bug::Bug;
+use crate::clock::pass;
+use crate::migration::Migrations;
+use crate::outcome::{self, Outcome};
+use crate::rival;
+use crate::way::Way;
+use advisory_runtime::migrations::{Error, Migrator};
+use std::time::Duration;
+
+/// How many ticks are drawn before there is another version.
+const TICKS_A_VERSION: i64 = 200;
+/// How many of them a process knows: one that was away has missed some.
+const KNOWN: i64 = 4;
+
+impl Load {
+    /// Migrates to each version, until the load is over.
+    pub(crate) async fn migrate(&self) {
+        let is_rival = self.told.bug == Some(Bug::UnlockedMigrations);
+        if self.told.is_pooled || (self.told.bug.is_some() && !is_rival) {
+            return;
+        }
+        let ticks = if is_rival {
+            TICKS_A_VERSION / 4
+        } else {
+            TICKS_A_VERSION
+        };
+        let mut done = -1;
+        while !self.is_over() {
+            let newest = self.stage(ticks);
+            if newest > done && self.migrate_to(newest, is_rival).await {
+                done = newest;
+            } else {
+                pass(Duration::from_millis(10)).await;
+            }
+        }
+    }
+
+    /// Whether nothing is pending any more.
+    async fn migrate_to(&self, newest: i64, is_rival: bool) -> bool {
+        let op = self.begin(Way::Migrate, newest);
+        let versions: Vec<i64> = ((newest - KNOWN).max(0)..=newest).collect();
+        if is_rival {
+            let ran = rival::migrate(&self.pool, op, &versions).await;
+            let why = ran.map_or_else(|error| outcome::name(&error), |()| "-".to_owned());
+            self.end(Way::Migrate, op, Outcome::Unknown, 0, &why);
+            return true;
+        }
+        let migrator = Migrator::new(Migrations { op, versions }).wait(Duration::from_secs(2));
+        let ran = migrator.run(&self.told.url).await;
+        let (outcome, why) = match &ran {
+            Ok(report) if report.applied.is_empty() => (Outcome::Taken, "-"),
+            Ok(_) => (Outcome::Confirmed, "-"),
+            Err(error) => of_error(error),
+        };
+        let applied = match &ran {
+            Ok(report) => &report.applied[..],
+            Err(error) => error.applied(),
+        };
+        for version in applied.iter().filter_map(|name| name.parse().ok()) {
+            self.log.applied(op, version);
+        }
+        self.end(Way::Migrate, op, outcome, 0, why);
+        ran.is_ok()
+    }
+}
+
+/// What an error says of the migrations, and its name.
+const fn of_error(error: &Error) -> (Outcome, &'static str) {
+    match error {
+        Error::TimedOut { .. } => (Outcome::Refused, "TimedOut"),
+        Error::Connect(_) => (Outcome::Failed, "Connect"),
+        Error::Pooler => (Outcome::Failed, "Pooler"),
+        Error::Lock(_) => (Outcome::Failed, "Lock"),
+        Error::Source(_) => (Outcome::Failed, "Source"),
+        Error::ConnectionLost { .. } => (Outcome::Unknown, "ConnectionLost"),
+        Error::LockLost { .. } => (Outcome::Unknown, "LockLost"),
+        _ => (Outcome::Unknown, "Migration"),
+    }
+}

@@ -1,0 +1,189 @@
+//! A pool whose connection was lent to a call that is dropped after each of its polls: it lends a working connection at once.
+
+use crate::bookings::database;
+use crate::every_poll::{
+    Bystanders, DROPS, SCOPES, SOON, Scope, ask_for_the_pooler, call, goes_on, is_ready_within,
+};
+use advisory_runtime::{Connection, Wait};
+use advisory_tests::{Database, Proxy, debug_checks_are_on};
+use diesel::ConnectionResult;
+use diesel_async::pooled_connection::{
+    AsyncDieselConnectionManager, ManagerConfig, PoolableConnection, bb8, deadpool,
+};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::time::timeout;
+
+/// The way to the server: through a proxy, and while that holds everything back, directly for new connections.
+struct Network {
+    proxy: Proxy,
+    direct: String,
+    is_silent: AtomicBool,
+}
+
+impl Network {
+    async fn before(db: &Database) -> Arc<Self> {
+        Arc::new(Self {
+            proxy: Proxy::start(db).await,
+            direct: db.url().to_owned(),
+            is_silent: AtomicBool::new(false),
+        })
+    }
+
+    fn silence(&self) {
+        self.is_silent.store(true, Ordering::SeqCst);
+        self.proxy.stop_forwarding();
+    }
+
+    fn resume(&self) {
+        self.is_silent.store(false, Ordering::SeqCst);
+        self.proxy.resume_forwarding();
+    }
+
+    async fn connect(self: Arc<Self>) -> ConnectionResult<AsyncPgConnection> {
+        let url = match self.is_silent.load(Ordering::SeqCst) {
+            true => self.direct.as_str(),
+            false => self.proxy.url(),
+        };
+        AsyncPgConnection::establish(url).await
+    }
+
+    fn manager(self: &Arc<Self>) -> AsyncDieselConnectionManager<AsyncPgConnection> {
+        let network = Arc::clone(self);
+        let mut config = ManagerConfig::default();
+        config.custom_setup = Box::new(move |_| Box::pin(Arc::clone(&network).connect()));
+        AsyncDieselConnectionManager::new_with_config("", config)
+    }
+}
+
+/// A pool of one connection.
+enum Pool {
+    Bb8(bb8::Pool<AsyncPgConnection>),
+    Deadpool(deadpool::Pool<AsyncPgConnection>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Bb8,
+    Deadpool,
+}
+
+/// What the function takes: the pool's object, or what users write, a plain connection borrowed from it.
+#[derive(Clone, Copy, Debug)]
+enum Lent {
+    Object,
+    Plain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ended {
+    Ready,
+    /// Dropped, and its connection is closed. Nothing that this has sent arrives until the network resumes.
+    Closed,
+    /// Dropped where it had sent nothing yet but a check of debug builds.
+    Untouched,
+}
+
+/// Polls the call so often, and drops it if it is not ready by then.
+async fn call_or_drop<C: Connection>(
+    conn: &mut C,
+    scope: Scope,
+    polls: usize,
+    network: &Network,
+) -> Ended {
+    let mut call = Box::pin(call(conn, scope, Wait::Session));
+    if is_ready_within(polls, call.as_mut()).await {
+        return Ended::Ready;
+    }
+    network.silence();
+    drop(call);
+    if conn.pg().is_broken() {
+        return Ended::Closed;
+    }
+    network.resume();
+    Ended::Untouched
+}
+
+impl Pool {
+    async fn new(kind: Kind, network: &Arc<Network>) -> Self {
+        let manager = network.manager();
+        match kind {
+            Kind::Bb8 => {
+                let pool = bb8::Pool::builder().max_size(1).build(manager).await;
+                Self::Bb8(pool.unwrap())
+            }
+            Kind::Deadpool => {
+                let pool = deadpool::Pool::builder(manager).max_size(1).build();
+                Self::Deadpool(pool.unwrap())
+            }
+        }
+    }
+
+    async fn call(&self, lent: Lent, scope: Scope, polls: usize, network: &Network) -> Ended {
+        match (self, lent) {
+            (Self::Bb8(pool), Lent::Object) => {
+                let mut conn = pool.get().await.unwrap();
+                call_or_drop(&mut conn, scope, polls, network).await
+            }
+            (Self::Bb8(pool), Lent::Plain) => {
+                let mut conn = pool.get().await.unwrap();
+                let plain: &mut AsyncPgConnection = &mut conn;
+                call_or_drop(plain, scope, polls, network).await
+            }
+            (Self::Deadpool(pool), Lent::Object) => {
+                let mut conn = pool.get().await.unwrap();
+                call_or_drop(&mut conn, scope, polls, network).await
+            }
+            (Self::Deadpool(pool), Lent::Plain) => {
+                let mut conn = pool.get().await.unwrap();
+                let plain: &mut AsyncPgConnection = &mut conn;
+                call_or_drop(plain, scope, polls, network).await
+            }
+        }
+    }
+
+    async fn goes_on(&self, db: &Database, after: &str) {
+        match self {
+            Self::Bb8(pool) => goes_on(&mut pool.get().await.unwrap(), db, after).await,
+            Self::Deadpool(pool) => goes_on(&mut pool.get().await.unwrap(), db, after).await,
+        }
+    }
+}
+
+/// "At once" is while nothing of the dropped call's connection reaches the server: its session is there, with what it holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_lends_a_working_connection_at_once_after_a_drop_at_any_poll() {
+    let db = database().await;
+    ask_for_the_pooler(&db).await;
+    let bystanders = Bystanders::start(&db).await;
+    let network = Network::before(&db).await;
+    for kind in [Kind::Bb8, Kind::Deadpool] {
+        for (lent, scope) in [Lent::Object, Lent::Plain]
+            .into_iter()
+            .flat_map(|lent| SCOPES.map(|scope| (lent, scope)))
+        {
+            let mut closed = 0;
+            while closed < DROPS {
+                let who = format!("{kind:?}, {lent:?}, {scope:?}");
+                for polls in 1.. {
+                    let after = format!("{who}, dropped after poll {polls}");
+                    let pool = Pool::new(kind, &network).await;
+                    let ended = pool.call(lent, scope, polls, &network).await;
+                    // Who waits for the clean-up waits without end.
+                    let went_on = timeout(SOON, pool.goes_on(&db, &after)).await;
+                    assert!(went_on.is_ok(), "no connection: {after}");
+                    network.resume();
+                    db.until_no_locks().await;
+                    match ended {
+                        Ended::Ready => break,
+                        Ended::Closed => closed += 1,
+                        Ended::Untouched => assert!(debug_checks_are_on() && polls <= 2, "{after}"),
+                    }
+                }
+            }
+        }
+    }
+    bystanders.were_left_alone().await;
+    db.until_quiet().await;
+}
