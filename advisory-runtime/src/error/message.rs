@@ -8,65 +8,67 @@ impl fmt::Display for Error {
         match self {
             Self::NotHeld { lock } => write!(
                 f,
-                "no witness of `{lock}`: this guard does not hold it, or holds it in shared mode only; ask for a lock that its request \
-                 named, and for a shared one with `holding_shared`"
+                "this guard does not hold `{lock}`, or holds it only in shared mode: ask for a lock that its request named, \
+                 and call `holding_shared` for a shared one"
             ),
             Self::NotAvailable { lock, .. } => {
                 write!(
                     f,
                     "{} is held by another session, and the call does not wait: try again later, or give it \
-                     a `wait`; `Error::holders` tells who holds it",
+                     a `wait`; `Error::holders` says who holds it",
                     Subject(lock)
                 )
             }
             Self::QueueFull { lock, limit } => write!(
                 f,
-                "advisory lock `{lock}`: {limit} calls of this process wait for it already, as many as `queue` allows; try again later"
+                "advisory lock `{lock}`: {limit} calls of this process are already waiting for it, the most that `queue` \
+                 allows; try again later"
             ),
             Self::SelfDeadlock { lock } => write!(
                 f,
-                "{} is held by this task itself, on another connection: pass that connection to this call, or take the \
+                "{} is already held by this task, on another connection: pass that connection to this call, or take the \
                  lock once",
                 Subject(lock)
             ),
             Self::Cancelled { lock, .. } => write!(
                 f,
-                "advisory lock `{lock}`: the server ended the wait before its time, by a cancel request or by `statement_timeout`; if \
+                "advisory lock `{lock}`: the server ended the wait early, by a cancel request or by `statement_timeout`; if \
                  nobody cancelled it, write a `wait` below `statement_timeout`"
             ),
             Self::InTransaction { lock } => write!(
                 f,
-                "{} was asked for inside an open transaction: call the function outside of it",
+                "{} was requested inside an open transaction: call the function outside of it",
                 Subject(lock)
             ),
-            Self::Pool(error) => write!(f, "the pool lent no connection: {error}"),
+            Self::Pool(error) => write!(f, "could not get a connection from the pool: {error}"),
             Self::TimedOut { lock, waited, .. } => {
                 write!(
                     f,
-                    "{} is held by another session: gave up after {waited:.1?}; `Error::holders` and \
-                     `cargo advisory locks` tell by which",
+                    "{} is held by another session: gave up after {waited:.1?}; `Error::holders` and `cargo advisory locks` \
+                     say who holds it",
                     Subject(lock)
                 )
             }
             Self::Deadlock { lock, .. } => write!(
                 f,
-                "advisory lock `{lock}`: the wait was ended to break a deadlock; call it again, and take locks in one \
-                 order everywhere"
+                "advisory lock `{lock}`: the server ended the wait to resolve a deadlock; call it again, and take locks in \
+                 the same order everywhere"
             ),
             Self::StaleSnapshot { lock } => write!(
                 f,
-                "advisory lock `{lock}` was asked for inside a REPEATABLE READ or SERIALIZABLE transaction, which would not \
-                 see what the holder before wrote: take the lock outside of it, or begin it READ COMMITTED where it is the \
-                 role's default that is stricter"
+                "advisory lock `{lock}` was requested inside a REPEATABLE READ or SERIALIZABLE transaction, which would not \
+                 see what earlier holders wrote: take the lock before the transaction, or begin it as READ COMMITTED if the \
+                level is only the role's default"
             ),
             Self::ForeignTransaction { lock } => write!(
                 f,
-                "advisory lock `{lock}`: a transaction is open that Diesel does not know of; begin it with Diesel's \
+                "advisory lock `{lock}`: a transaction that Diesel does not know of is open; begin it with Diesel's \
                  `transaction` instead of by SQL"
             ),
             Self::InFailedTransaction { lock, .. } => write!(
                 f,
-                "{}: an earlier statement of the open transaction failed, so the server refuses everything until it is rolled back; \
+                "{}: an earlier statement of the open transaction failed, so the server refuses everything until it is \
+                 rolled back; \
                  return that statement's error, or run what may fail in a `transaction` of its own",
                 Subject(lock)
             ),
@@ -76,7 +78,7 @@ impl fmt::Display for Error {
             ),
             Self::TooManyKeys { lock, keys, max } => write!(
                 f,
-                "advisory lock `{lock}` would take {keys} locks, and {max} are allowed; take one lock on what they have in \
+                "advisory lock `{lock}` would take {keys} locks, and the limit is {max}; take one lock on what they have in \
                  common{}",
                 // A lock with permits has one key.
                 if *max == 1 {
@@ -112,24 +114,24 @@ impl Error {
         match self {
             Self::Standby { lock } => write!(
                 f,
-                "{} was asked for on a standby, whose locks nobody on the primary sees: connect to the primary",
+                "{} was requested on a standby, whose locks sessions on the primary do not see: connect to the primary",
                 Subject(lock)
             ),
             Self::PooledSession { lock } => write!(
                 f,
-                "advisory lock `{lock}` needs a session of its own, and this connection goes through a pooler in transaction \
+                "advisory lock `{lock}` needs a session of its own, but this connection goes through a pooler in transaction \
                  mode, or one whose mode is not known (its process id is made up or missing): connect to the server itself, or use \
                  `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` at the start"
             ),
             Self::UnsupportedServer { lock } => write!(
                 f,
-                "advisory lock `{lock}` was granted to two sessions at once, so the server's advisory locks keep nobody out: connect to \
-                 PostgreSQL itself, past any pooler"
+                "advisory lock `{lock}` was granted to two sessions at once, so this server's advisory locks do not exclude \
+                 anyone: connect to PostgreSQL directly, without a pooler"
             ),
             Self::BrokenConnection { lock } => write!(
                 f,
-                "{}: this connection is closed, since an earlier locked call on it was dropped before its end or \
-                 the connection was lost; take another one from the pool, or connect again",
+                "{}: this connection is closed, because an earlier locked call on it was dropped before its end, or the \
+                 connection was lost; take another one from the pool, or connect again",
                 Subject(lock)
             ),
             // The caller has told them apart.
@@ -142,14 +144,14 @@ impl Error {
         match self {
             Self::HoldExceeded { lock, max_hold } => write!(
                 f,
-                "the call under {} took longer than {max_hold:?}: its open transaction was rolled back; do less \
+                "the call under {} took longer than {max_hold:?}, and its open transaction was rolled back; do less \
                  under the lock, or raise `max_hold`",
                 Subject(lock)
             ),
             Self::LockLost { lock, .. } => write!(
                 f,
-                "{} was lost before the work under it had ended: somebody else may have run beside it, so look at what \
-                 it wrote before you run it again",
+                "{} was lost before the work under it had ended: another process may have worked at the same time, so check \
+                 what was written before you run it again",
                 if lock.starts_with(LEASE) {
                     Subject(lock).to_string()
                 } else {
@@ -163,12 +165,14 @@ impl Error {
             ),
             Self::TransactionEnded { lock } => write!(
                 f,
-                "the call under advisory lock `{lock}` ended its transaction itself, so the lock was not held to the end: remove \
+                "the call under advisory lock `{lock}` ended its transaction itself, so the lock was not held until the \
+                 end: remove \
                  COMMIT and ROLLBACK from it"
             ),
             Self::CommitUnknown { lock, .. } => write!(
                 f,
-                "the connection was lost while the call under {} committed: it may be committed or not, so look for its effect \
+                "the connection was lost while the call under {} committed: it may or may not be committed, so look for its \
+                 effect \
                  before you run it again",
                 Subject(lock)
             ),
@@ -182,7 +186,7 @@ impl Error {
         match self {
             Self::KeyTooLong { lock, bytes, max } => write!(
                 f,
-                "the key of {} has {bytes} bytes, and a lease's key has at most {max}: put a hash of the long part into it",
+                "the key of {} has {bytes} bytes, but a lease's key has at most {max}: use a hash of the long part",
                 Subject(lock)
             ),
             Self::InvalidLease { lock, reason } | Self::NoRuntime { lock, reason } => {
@@ -193,19 +197,18 @@ impl Error {
                 write!(f, "the lease table `{table}`: {reason}")
             }
             Self::InvalidHolder { reason, .. } => {
-                write!(
-                    f,
-                    "the name of this holder of leases can't be used: {reason}"
-                )
+                write!(f, "this name of a lease holder can't be used: {reason}")
             }
             Self::MissingTable { table, .. } => write!(
                 f,
-                "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a migration, or \
+                "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a \
+                 migration, or \
                  `Table::set_up` in development"
             ),
             Self::NotInTransaction { lock } if !lock.starts_with(LEASE) => write!(
                 f,
-                "advisory lock `{lock}` was asked for outside of a transaction, where it would be released at once: call `lock` inside \
+                "advisory lock `{lock}` was requested outside of a transaction, where it would be released at once: call \
+                 `lock` inside \
                  `transaction`, or open one that holds it with `begin`"
             ),
             Self::NotInTransaction { lock } => write!(

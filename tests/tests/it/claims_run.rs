@@ -86,14 +86,14 @@ async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
         .await;
         assert_eq!(
             result.unwrap_err().to_string(),
-            "the pool lent no connection: no more"
+            "could not get a connection from the pool: no more"
         );
         assert_eq!(state_of(&mut conn, 1).await, state);
     }
     until(
         &db,
         "its message",
-        "error_message = 'the pool lent no connection: no more'",
+        "error_message = 'could not get a connection from the pool: no more'",
     )
     .await;
 }

@@ -186,7 +186,7 @@ async fn outside_of_a_transaction_it_is_refused() {
     assert_eq!(
         error.to_string(),
         format!(
-            "advisory lock `{}` was asked for outside of a transaction, where it would be released at once: call `lock` inside \
+            "advisory lock `{}` was requested outside of a transaction, where it would be released at once: call `lock` inside \
              `transaction`, or open one that holds it with `begin`",
             key_of(7)
         )
