@@ -67,9 +67,8 @@ impl fmt::Display for Error {
             ),
             Self::InFailedTransaction { lock, .. } => write!(
                 f,
-                "{}: an earlier statement of the open transaction failed, so the server refuses everything until it is \
-                 rolled back; \
-                 return that statement's error, or run what may fail in a `transaction` of its own",
+                "{}: an earlier statement of the open transaction failed, so the server refuses everything until it is rolled \
+                 back; return that statement's error, or run what may fail in a `transaction` of its own",
                 Subject(lock)
             ),
             Self::NoKeys { lock, slice } => write!(
@@ -166,14 +165,12 @@ impl Error {
             Self::TransactionEnded { lock } => write!(
                 f,
                 "the call under advisory lock `{lock}` ended its transaction itself, so the lock was not held until the \
-                 end: remove \
-                 COMMIT and ROLLBACK from it"
+                 end: remove COMMIT and ROLLBACK from it"
             ),
             Self::CommitUnknown { lock, .. } => write!(
                 f,
                 "the connection was lost while the call under {} committed: it may or may not be committed, so look for its \
-                 effect \
-                 before you run it again",
+                 effect before you run it again",
                 Subject(lock)
             ),
             // Said above.
@@ -202,14 +199,12 @@ impl Error {
             Self::MissingTable { table, .. } => write!(
                 f,
                 "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a \
-                 migration, or \
-                 `Table::set_up` in development"
+                 migration, or `Table::set_up` in development"
             ),
             Self::NotInTransaction { lock } if !lock.starts_with(LEASE) => write!(
                 f,
                 "advisory lock `{lock}` was requested outside of a transaction, where it would be released at once: call \
-                 `lock` inside \
-                 `transaction`, or open one that holds it with `begin`"
+                 `lock` inside `transaction`, or open one that holds it with `begin`"
             ),
             Self::NotInTransaction { lock } => write!(
                 f,
