@@ -231,7 +231,7 @@ fn prose_has_the_words_of_the_list() {
         if NOT_YET.iter().any(|start| name.starts_with(start)) {
             continue;
         }
-        let is_rust = name.ends_with(".rs");
+        let is_rust = path.extension().is_some_and(|kind| kind == "rs");
         let passages = if is_rust {
             of_rust(&text)
         } else {
