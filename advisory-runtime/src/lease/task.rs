@@ -91,22 +91,27 @@ async fn acquire<S: Store>(
             }
             ready.poll_closed(context)
         });
-        let tried = unless(pin!(closed), tried).await?;
-        *is_unanswered = match &tried {
-            Err(error) => *is_unanswered || is_sent() && is_unreachable(error),
-            Ok(_) => false,
+        let refused = match unless(pin!(closed), tried).await? {
+            // Even if the caller is gone by now: then it is released.
+            Ok(Ok(lease)) => return Some(Ok(lease.with_waited(backoff.waited()))),
+            Ok(Err(refusal)) => {
+                *is_unanswered = false;
+                Ok(refusal)
+            }
+            Err(error) if is_unreachable(&error) => {
+                *is_unanswered |= is_sent();
+                Err(error)
+            }
+            Err(error) => return Some(Err(error)),
         };
         let pause = async {
-            match tried {
-                Ok(Ok(lease)) => return Ok(Some(lease.with_waited(backoff.waited()))),
-                Ok(Err(refusal)) => backoff.pause(refusal).await?,
-                Err(error) if is_unreachable(&error) => backoff.pause_after(error).await?,
-                Err(error) => return Err(error),
+            match refused {
+                Ok(refusal) => backoff.pause(refusal).await,
+                Err(error) => backoff.pause_after(error).await,
             }
-            Ok(None)
         };
-        if let Some(acquired) = unless(pin!(ready.closed()), pause).await?.transpose() {
-            return Some(acquired);
+        if let Err(error) = unless(pin!(ready.closed()), pause).await? {
+            return Some(Err(error));
         }
     }
 }

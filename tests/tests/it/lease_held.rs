@@ -1,5 +1,6 @@
 //! Leases that are renewed in the background: what a body under one can rely on, and what is left of one that ends in any way.
 
+use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use advisory_runtime::Error;
 use advisory_runtime::lease::{Event, Held, Lease, Leases, Request};
@@ -91,6 +92,33 @@ async fn a_drop_and_a_panic_release() {
     });
     panicked.await.unwrap_err();
     until_held(&db, 0).await;
+}
+
+/// The grant waits at the server when its caller goes.
+#[tokio::test]
+async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
+    let db = database().await;
+    let (leases, events) = told(leases(&db, 1));
+    let mut other = db.connect().await;
+    execute(&mut other, "BEGIN").await.unwrap();
+    let lock = "LOCK TABLE advisory_lease IN ACCESS EXCLUSIVE MODE";
+    execute(&mut other, lock).await.unwrap();
+    let request = key("k").ttl(Duration::from_secs(3600));
+    let call = tokio::spawn({
+        let leases = leases.clone();
+        async move { drop(leases.acquire(request).await) }
+    });
+    let idle = "SELECT 'nobody waits' WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE NOT granted)";
+    db.until_empty(Duration::from_secs(30), "a waiting grant", idle)
+        .await;
+    call.abort();
+    call.await.unwrap_err();
+    execute(&mut other, "COMMIT").await.unwrap();
+    let missing = "SELECT 'no grant' WHERE NOT EXISTS (SELECT FROM advisory_lease)";
+    db.until_empty(Duration::from_secs(30), "a grant", missing)
+        .await;
+    until_held(&db, 0).await;
+    assert_eq!(*events.lock().unwrap(), ["Acquired", "Released"]);
 }
 
 #[tokio::test]
