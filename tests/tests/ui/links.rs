@@ -275,10 +275,10 @@ fn every_label_of_the_guide_is_defined_for_a_code_host_and_for_rustdoc() {
         .iter()
         .map(|label| format!("[{label}]: {}", item(label)))
         .collect();
-    let links = root().join(GUIDE).join("links.md");
+    let rustdocs = root().join(GUIDE).join("links.md");
     check(
         "links.md",
-        &std::fs::read_to_string(links).unwrap_or_default(),
+        &std::fs::read_to_string(rustdocs).unwrap_or_default(),
         &format!("{COMMENT}{}\n", lines.join("\n")),
     );
     assert!(
@@ -288,8 +288,8 @@ fn every_label_of_the_guide_is_defined_for_a_code_host_and_for_rustdoc() {
     );
     assert!(lines.len() > 150, "only {} labels were found", lines.len());
     // A host does not tell capitals from small letters in a label.
-    let folded: BTreeSet<String> = all.iter().map(|label| label.to_lowercase()).collect();
-    assert_eq!(folded.len(), all.len());
+    let in_small_letters: BTreeSet<String> = all.iter().map(|label| label.to_lowercase()).collect();
+    assert_eq!(in_small_letters.len(), all.len());
 }
 
 /// The labels in brackets that nothing defines, and so show as brackets. `[Unreleased]` of the changelog is meant to.
