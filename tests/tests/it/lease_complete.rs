@@ -9,9 +9,9 @@ use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
-use std::cell::Cell;
 use std::env;
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -338,11 +338,11 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
             let request = key("k").ttl(ttl).keep(GENEROUS * 60);
             let mut held = leases.acquire(request).await.unwrap();
             let lease = held.lease().clone();
-            let is_completed = Cell::new(false);
+            let is_completed = AtomicBool::new(false);
             let body = async {
                 let ended = conn.transaction(async |conn| {
                     lease.complete(conn).await?;
-                    is_completed.set(true);
+                    is_completed.store(true, Ordering::Relaxed);
                     // Of the row as others see it.
                     let left =
                         "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp()";
@@ -352,7 +352,7 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
                     if commits { Ok(()) } else { Err(rolled_back()) }
                 });
                 let ended = ended.await;
-                if !is_completed.get() {
+                if !is_completed.load(Ordering::Relaxed) {
                     return;
                 }
                 assert_eq!(ended.is_ok(), commits);
@@ -366,7 +366,7 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
             };
             let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
             let ran = ran.expect("the body goes on under a lease that is lost");
-            if !is_completed.get() {
+            if !is_completed.load(Ordering::Relaxed) {
                 // The machine stood still for longer than the lease lasts.
                 drop(held);
                 db.run("DELETE FROM advisory_lease").await;

@@ -74,7 +74,7 @@ async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
     while old.is_held() {
         db.run("SELECT 1").await;
     }
-    let new = loop {
+    loop {
         let new = tokio::select! {
             term = first.term() => term,
             term = second.term() => term,
@@ -82,9 +82,9 @@ async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
         assert!(new.token() > old.token());
         // On a machine that stands still for longer than a term there is another one.
         if new.is_held() {
-            break new;
+            break;
         }
-    };
+    }
     let mut conn = db.connect().await;
     let late = conn.transaction(async |conn| old.fence(conn).await);
     assert!(matches!(late.await, Err(Error::LockLost { .. })));
