@@ -275,7 +275,8 @@ async fn the_answers_of_the_diagram_are_what_is_printed() {
                     waiter_of_a_row(&db, "SELECT pg_advisory_lock(8); SELECT pg_sleep(60)").await;
                 db.until_active("pg_sleep").await;
                 let shown = cargo(&db, "cargo advisory locks").await.out;
-                let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' AND pid <> pg_backend_pid()";
+                let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(60)' \
+                    AND datname = current_database() AND pid <> pg_backend_pid()";
                 assert_eq!(db.count(end).await, 1);
                 drop(running.await);
                 shown

@@ -2,7 +2,7 @@
 
 use crate::blocking::{finish, insert, pid_of};
 use crate::bookings::{committed, database, key_of};
-use crate::polls::until_missed;
+use crate::polls::{until_alone, until_missed};
 use advisory_runtime::blocking::{session, xact};
 use advisory_runtime::{Error, Request, Wait, advisory_lock};
 use diesel::pg::PgConnection;
@@ -43,14 +43,7 @@ async fn a_call_that_polls_is_no_waiter_and_gets_the_lock_or_is_timed_out() {
             let request = request.wait(Wait::Forever);
             let call = spawn_blocking(move || take(&mut conn, scope, request));
             until_missed(&db, pid).await;
-            // A try for several keys has those that are free, until it misses the other one.
-            loop {
-                let locks = db.locks().await;
-                assert!(locks.iter().all(|lock| lock.granted), "{scope}: {locks:?}");
-                if locks.len() == 1 {
-                    break;
-                }
-            }
+            until_alone(&db).await;
             finish(held);
             call.await.unwrap().unwrap();
         }

@@ -12,6 +12,7 @@
 
 mod alerts;
 mod arguments;
+mod as_released;
 mod blocking;
 mod blocking_commit;
 mod blocking_hold;
@@ -96,7 +97,6 @@ mod postgres_settings;
 mod postgres_snapshots;
 mod postgres_timeouts;
 mod query_comment;
-mod release_form;
 mod round_trips;
 mod runtime_gone;
 mod search_path;
