@@ -99,13 +99,12 @@ impl Bug {
     /// Which rule it breaks; it may break others too.
     pub(crate) const fn rule(self) -> Rule {
         match self {
-            Self::LockOut | Self::CountedPermits | Self::Now | Self::UnlockedMigrations => {
-                Rule::TooMany
-            }
+            Self::LockOut | Self::CountedPermits | Self::Now => Rule::TooMany,
             Self::UnlockBeforeCommit
             | Self::OneStatement
             | Self::PollInSnapshot
-            | Self::CompletedApart => Rule::Doubled,
+            | Self::CompletedApart
+            | Self::UnlockedMigrations => Rule::Doubled,
             Self::EarlyReturn => Rule::Left,
             Self::GuardOff => Rule::Ghost,
             Self::SwallowedError => Rule::Lost,

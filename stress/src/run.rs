@@ -147,19 +147,19 @@ impl Run<'_> {
         let mut goes_on = self.goes_on(since).await;
         let mut between = self.plan.hold / 2;
         while goes_on {
-            let planned = self.planned(&before, first);
-            if planned.is_empty() {
+            let operations = self.missing_operations(&before, first);
+            if operations.is_empty() {
                 // Some ways to hold a lock take their time: they get more of it between two faults.
                 between += self.plan.hold / 2;
             }
-            let missing = [planned, self.load_missing()].concat();
+            let missing = [operations, self.missing_ways()].concat();
             if missing.is_empty() {
                 break;
             }
             if self.start.elapsed() > self.plan.within {
                 let within = self.plan.within.as_secs();
                 let what = format!("after {within} s: {}", missing.join(", "));
-                self.violations.push(Violation::new(Rule::Unshown, what));
+                self.violations.push(Violation::new(Rule::Incomplete, what));
                 break;
             }
             let bug = self.bug.map_or(Duration::ZERO, Bug::time);
@@ -196,7 +196,7 @@ impl Run<'_> {
     }
 
     /// Which operations and faults there have not been yet.
-    fn planned(&self, before: &Tally, first: usize) -> Vec<String> {
+    fn missing_operations(&self, before: &Tally, first: usize) -> Vec<String> {
         let begun = self.crew.tally().begun - before.begun;
         let (operations, rounds, least) = match self.bug {
             Some(_) => (EPISODE, self.rounds - first, 1),
@@ -212,8 +212,8 @@ impl Run<'_> {
         missing
     }
 
-    /// What the load has not shown yet. With a bug it need not.
-    fn load_missing(&self) -> Vec<String> {
+    /// What else a run has to show, and has not yet. With a bug it need not.
+    fn missing_ways(&self) -> Vec<String> {
         match self.bug {
             Some(_) => Vec::new(),
             None => self.crew.tally().missing(self.fault == Fault::Pooler),

@@ -18,7 +18,7 @@ pub(crate) enum Rule {
     /// Each worker goes on when the fault is over, and comes to an end when it is told to.
     Stuck,
     /// Each run goes on until it has shown enough.
-    Unshown,
+    Incomplete,
 }
 
 impl Rule {
@@ -30,7 +30,7 @@ impl Rule {
         Self::Token,
         Self::Left,
         Self::Stuck,
-        Self::Unshown,
+        Self::Incomplete,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -42,7 +42,7 @@ impl Rule {
             Self::Token => "token",
             Self::Left => "left",
             Self::Stuck => "stuck",
-            Self::Unshown => "too little shown",
+            Self::Incomplete => "incomplete",
         }
     }
 }

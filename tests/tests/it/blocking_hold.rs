@@ -171,7 +171,7 @@ struct Stop {
 }
 
 impl Stop {
-    fn here(&self, ran: QueryResult<usize>) {
+    fn here(&self, ran: &QueryResult<usize>) {
         self.started.send(ran.is_ok()).unwrap();
         self.go_on.recv().unwrap();
     }
@@ -181,7 +181,7 @@ impl Stop {
 async fn the_server_frees_what_a_stopped_body_holds() {
     #[advisory_lock(key = "room:<room>", name = "room", max_hold = "1ms")]
     fn in_xact(conn: &mut PgConnection, room: i64, stop: Stop) -> QueryResult<()> {
-        stop.here(insert(conn, room, "Ada"));
+        stop.here(&insert(conn, room, "Ada"));
         Ok(())
     }
     #[advisory_lock(
@@ -191,7 +191,7 @@ async fn the_server_frees_what_a_stopped_body_holds() {
         max_hold = "1ms"
     )]
     fn in_session(conn: &mut PgConnection, room: i64, stop: Stop) -> QueryResult<()> {
-        stop.here(execute(conn, "SELECT 1"));
+        stop.here(&execute(conn, "SELECT 1"));
         Ok(())
     }
     let db = database().await;

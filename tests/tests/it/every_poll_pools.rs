@@ -42,9 +42,10 @@ impl Network {
     }
 
     async fn connect(self: Arc<Self>) -> ConnectionResult<AsyncPgConnection> {
-        let url = match self.is_silent.load(Ordering::SeqCst) {
-            true => self.direct.as_str(),
-            false => self.proxy.url(),
+        let url = if self.is_silent.load(Ordering::SeqCst) {
+            &self.direct
+        } else {
+            self.proxy.url()
         };
         AsyncPgConnection::establish(url).await
     }
