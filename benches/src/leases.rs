@@ -2,9 +2,10 @@
 
 use crate::case::{Case, Measured};
 use crate::flags::Flags;
+use crate::rivals::diesel_async::connect;
 use crate::rivals::two_tables::TwoTables;
 use crate::setting::{Keys, Setting};
-use crate::side::{Beside, Operation};
+use crate::side::{Beside, Open, Operation};
 use advisory_runtime::Wait;
 use advisory_runtime::lease::{Request, Table};
 use advisory_tests::Database;
@@ -45,7 +46,7 @@ async fn measure(
 ) -> Result<Measured, Box<dyn Error>> {
     let table = Table::new();
     table.set_up(&mut db.connect().await).await?;
-    TwoTables::set_up(db).await;
+    TwoTables::set_up(&mut db.connect().await).await;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for index in 0..connections {
         let key = format!("job:{index}");
@@ -62,10 +63,20 @@ async fn measure(
     Ok(case.measure(rounds, &mut ours, &mut theirs).await)
 }
 
-struct Ours {
+/// A lease that nobody else wants.
+pub(crate) struct Ours {
     table: Table,
     conn: AsyncPgConnection,
     key: String,
+}
+
+impl Open for Ours {
+    async fn open(url: &str, key: i64) -> Self {
+        let (table, mut conn) = (Table::new(), connect(url).await);
+        table.set_up(&mut conn).await.expect("the table");
+        let key = format!("job:{key}");
+        Self { table, conn, key }
+    }
 }
 
 impl Operation for Ours {

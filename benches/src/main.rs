@@ -1,21 +1,28 @@
-//! Ours beside the rivals: `cargo run --release -p advisory-benches -- [--rounds N] [--only TEXT] [--json FILE] [--plots DIR]`.
+//! Ours beside the rivals: `cargo run --release -p advisory-benches -- --help`.
 //!
-//! One run, on servers that it starts itself. Each case is measured in pairs, ours and then the rival, round after round; what is
-//! printed is the median of the pairs' ratios, and in brackets between which two it lies with 95 %. Client and server are pinned
+//! By the clock, on servers that it starts itself: each case is measured in pairs, ours and then the rival, round after round; what
+//! is printed is the median of the pairs' ratios, and in brackets between which two it lies with 95 %. Client and server are pinned
 //! to one processor, where `taskset` is there: unpinned, the kernel's choice of a processor is a difference of three times.
-//! A delay is made by a forwarder in this process (`delay`), which both sides of a pair pay for alike.
+//! A delay is made by a forwarder in this process (`delay`), which both sides of a pair pay for alike. Or in instructions, which a
+//! busy machine does not change (`instructions`).
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 
+mod callgrind;
 mod case;
+mod charts;
 mod claims;
+mod curves;
 mod delay;
 mod flags;
+mod instructions;
 mod leases;
 mod locked;
+mod machine;
 mod ours;
 mod pinned;
-mod plots;
 mod pooled;
+mod publish;
+mod record;
 mod rivals;
 mod scale;
 mod server;
@@ -24,40 +31,63 @@ mod shown;
 mod side;
 mod spent;
 mod spread;
-mod svg;
+mod tables;
 mod waits;
+mod ways;
 
 use advisory_tests::Database;
 use case::{Case, Measured};
-use flags::Flags;
+use flags::{Flags, Task};
+use instructions::Counted;
+use serde_json::{Value, json};
 use server::Server;
 use spent::Spent;
 use std::error::Error;
-use std::fs;
 use std::time::Instant;
 use waits::Waits;
+use ways::Way;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = Flags::parse()?;
-    if let Some(status) = pinned::again()? {
+    if matches!(flags.task, Task::Clock)
+        && let Some(status) = pinned::again()?
+    {
         std::process::exit(status);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let measured = runtime.block_on(run(&flags))?;
-    if let Some(file) = &flags.json {
-        fs::write(file, format!("{measured:#}\n"))?;
+    runtime.block_on(run(&flags))
+}
+
+async fn run(flags: &Flags) -> Result<(), Box<dyn Error>> {
+    let start = Instant::now();
+    match &flags.task {
+        Task::Publish => return publish::publish(),
+        Task::Call { way, times, url } => {
+            let way = Way::find(way).ok_or("no such way")?;
+            way.call(url, *times).await;
+            return Ok(());
+        }
+        Task::Clock => {
+            let others = record::quiet(flags)?;
+            let figures = clock(flags).await?;
+            record::keep(flags, "clock", figures, others).await?;
+        }
+        Task::Instructions => {
+            let counted = instructions::count(flags).await?;
+            let counted: Vec<_> = counted.iter().map(Counted::json).collect();
+            let figures = json!({ "instructions": counted });
+            record::keep(flags, "instructions", figures, None).await?;
+        }
     }
+    println!("{:.0?} in all", start.elapsed());
     Ok(())
 }
 
-async fn run(flags: &Flags) -> Result<serde_json::Value, Box<dyn Error>> {
-    let start = Instant::now();
+async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     if flags.only.is_none() {
-        println!(
-            "This takes about five minutes, half of it with a delay; `--only TEXT` picks the lines with this text."
-        );
+        println!("This takes about four minutes; `--only TEXT` picks the lines with this text.");
     }
     let server = Server::start().await?;
     let db = Database::try_create().await?;
@@ -82,13 +112,15 @@ async fn run(flags: &Flags) -> Result<serde_json::Value, Box<dyn Error>> {
     for waits in &waits {
         println!("{waits}");
     }
-    if let Some(folder) = &flags.plots {
-        plots::draw(&server, folder).await?;
-    }
-    println!("{:.0?} in all", start.elapsed());
-    Ok(serde_json::json!({
+    let curves = if flags.wants("curves") {
+        Some(curves::run(&server).await)
+    } else {
+        None
+    };
+    Ok(json!({
         "cases": cases.iter().map(Measured::json).collect::<Vec<_>>(),
         "processor_time": spent.iter().map(Spent::json).collect::<Vec<_>>(),
         "waits": waits.iter().map(Waits::json).collect::<Vec<_>>(),
+        "curves": curves,
     }))
 }

@@ -1,11 +1,11 @@
-//! Ours: the attribute, around one cached query.
+//! Ours: the attribute in each of its forms, around one cached query.
 
 use crate::rivals::diesel_async::{connect, one};
 use crate::side::{Blocking, Open, Operation};
 use advisory_runtime::advisory_lock;
 use diesel::sql_types::Integer;
 use diesel::{Connection, IntoSql, PgConnection, QueryResult, RunQueryDsl};
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
 
 #[advisory_lock(key = "bench:<number>")]
 pub(crate) async fn locked(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
@@ -17,14 +17,74 @@ async fn locked_bounded(conn: &mut AsyncPgConnection, number: i64) -> QueryResul
     one(conn).await
 }
 
+#[advisory_lock(key = "bench-wait:<number>", wait = "5s")]
+async fn locked_wait(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
+#[advisory_lock(key = "bench-never:<number>", wait = "never")]
+async fn locked_never(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
+#[advisory_lock(key = "bench-poll:<number>", poll = "250ms")]
+async fn locked_poll(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
+#[advisory_lock(key = "bench-permits:<number>", permits = 3, poll = "250ms")]
+async fn locked_permits(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
+#[advisory_lock(keys = ["bench-first:<number>", "bench-second:<number>"])]
+async fn locked_two(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
+#[advisory_lock(key = "bench-repeatable:<number>", isolation = "repeatable read")]
+async fn locked_repeatable(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
 #[advisory_lock(key = "bench-session:<number>", scope = "session")]
 async fn locked_session(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
+#[advisory_lock(key = "bench-session-wait:<number>", scope = "session", wait = "5s")]
+async fn locked_session_wait(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    one(conn).await
+}
+
+#[advisory_lock(
+    key = "bench-session-never:<number>",
+    scope = "session",
+    wait = "never"
+)]
+async fn locked_session_never(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
     one(conn).await
 }
 
 #[advisory_lock(key = "bench-blocking:<number>")]
 fn locked_blocking(conn: &mut PgConnection, number: i64) -> QueryResult<i32> {
     one_blocking(conn)
+}
+
+#[advisory_lock(key = "bench-blocking-wait:<number>", wait = "5s")]
+fn locked_blocking_wait(conn: &mut PgConnection, number: i64) -> QueryResult<i32> {
+    one_blocking(conn)
+}
+
+#[advisory_lock(key = "bench-blocking-session:<number>", scope = "session")]
+fn locked_blocking_session(conn: &mut PgConnection, number: i64) -> QueryResult<i32> {
+    one_blocking(conn)
+}
+
+/// Inside a transaction that the caller opened.
+async fn nested(conn: &mut AsyncPgConnection, number: i64) -> QueryResult<i32> {
+    conn.transaction(async |conn| locked(conn, number).await)
+        .await
 }
 
 /// What blocking sides do under the lock.
@@ -34,7 +94,7 @@ pub(crate) fn one_blocking(conn: &mut PgConnection) -> QueryResult<i32> {
 
 /// Sides that call a locked function on a connection of their own.
 macro_rules! sides {
-    ($($(#[$doc:meta])* $side:ident calls $function:ident;)*) => { $(
+    ($($(#[$doc:meta])* $side:ident awaits $function:ident;)*) => { $(
         $(#[$doc])*
         pub(crate) struct $side {
             conn: AsyncPgConnection,
@@ -54,30 +114,58 @@ macro_rules! sides {
             }
         }
     )* };
+    ($($(#[$doc:meta])* $side:ident blocks $function:ident;)*) => { $(
+        $(#[$doc])*
+        pub(crate) struct $side {
+            conn: PgConnection,
+            number: i64,
+        }
+
+        impl Blocking for $side {
+            fn open(url: &str, number: i64) -> Self {
+                let conn = PgConnection::establish(url).expect("a connection");
+                Self { conn, number }
+            }
+
+            fn operate(&mut self) {
+                $function(&mut self.conn, self.number).expect("the lock");
+            }
+        }
+    )* };
 }
 
 sides! {
     /// A transaction that holds the lock.
-    Xact calls locked;
+    Xact awaits locked;
     /// One that holds it for so long at most.
-    XactBounded calls locked_bounded;
+    XactBounded awaits locked_bounded;
+    /// One that waits for so long at most.
+    XactWait awaits locked_wait;
+    /// One that does not wait.
+    XactNever awaits locked_never;
+    /// One that asks again and again.
+    XactPoll awaits locked_poll;
+    /// One of three holders.
+    XactPermits awaits locked_permits;
+    /// One that holds two locks.
+    XactTwo awaits locked_two;
+    /// One with a snapshot for all of it.
+    XactRepeatable awaits locked_repeatable;
+    /// A lock inside the caller's transaction.
+    Nested awaits nested;
     /// A lock of the session.
-    Session calls locked_session;
+    Session awaits locked_session;
+    /// One that waits for so long at most.
+    SessionWait awaits locked_session_wait;
+    /// One that does not wait.
+    SessionNever awaits locked_session_never;
 }
 
-/// A transaction that holds the lock, on a connection that blocks.
-pub(crate) struct XactBlocking {
-    conn: PgConnection,
-    number: i64,
-}
-
-impl Blocking for XactBlocking {
-    fn open(url: &str, number: i64) -> Self {
-        let conn = PgConnection::establish(url).expect("a connection");
-        Self { conn, number }
-    }
-
-    fn operate(&mut self) {
-        locked_blocking(&mut self.conn, self.number).expect("the lock");
-    }
+sides! {
+    /// A transaction that holds the lock, on a connection that blocks.
+    XactBlocking blocks locked_blocking;
+    /// One that waits for so long at most.
+    XactBlockingWait blocks locked_blocking_wait;
+    /// A lock of the session.
+    SessionBlocking blocks locked_blocking_session;
 }

@@ -2,7 +2,7 @@
 
 use crate::delay::{self, Folder, Origin};
 use crate::setting::{Setting, Transport};
-use advisory_tests::OwnServer;
+use advisory_tests::{Database, OwnServer};
 use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
@@ -43,6 +43,18 @@ impl Server {
         };
         if setting.delay_ms == 0 { near } else { far }
     }
+}
+
+/// Of the server that is started where nothing else is said; they are all of one version.
+pub(crate) async fn version() -> Result<String, Box<dyn Error>> {
+    let db = Database::try_create().await?;
+    let (client, connection) = tokio_postgres::connect(db.url(), tokio_postgres::NoTls).await?;
+    let driven = tokio::spawn(connection);
+    let version: String = client.query_one("SHOW server_version", &[]).await?.get(0);
+    drop(client);
+    driven.await??;
+    // Debian puts the package's version behind it.
+    Ok(version.split(' ').next().unwrap_or_default().to_owned())
 }
 
 fn origin(url: &str) -> Result<Origin, Box<dyn Error>> {

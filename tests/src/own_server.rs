@@ -19,7 +19,7 @@ impl OwnServer {
     ///
     /// When no server is available: the text says what to do.
     pub async fn start() -> Self {
-        match blocking(|| Server::start("primary", None)).await {
+        match blocking(|| Server::start("primary", None, None)).await {
             Ok(server) => Self(Arc::new(server)),
             Err(error) => panic!("{error}"),
         }
@@ -31,10 +31,20 @@ impl OwnServer {
             // Free now; that it stays so for the blink of an eye is not promised.
             let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|one| one.local_addr());
             let port = free.map_err(|error| HarnessError::new(format!("a free port: {error}")))?;
-            let server = Server::start("primary", Some(port.port()))?;
+            let server = Server::start("primary", Some(port.port()), None)?;
             let password = server.password()?;
             let url = format!("postgres://postgres:{password}@{port}/postgres");
             Ok((Self(Arc::new(server)), url))
+        })
+        .await
+    }
+
+    /// Starts one whose `postgres` is run by `command`, such as `valgrind`, in the server's folder.
+    pub async fn start_under(command: &str) -> Result<Self, HarnessError> {
+        let command = command.to_owned();
+        blocking(move || {
+            let server = Server::start("primary", None, Some(&command))?;
+            Ok(Self(Arc::new(server)))
         })
         .await
     }

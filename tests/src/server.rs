@@ -72,11 +72,16 @@ impl Server {
                 own: None,
             });
         }
-        Self::start("primary", None)
+        Self::start("primary", None, None)
     }
 
-    /// Starts a server of our own: a `primary`, or a `standby` of none. With a port it can be reached over TCP too.
-    pub(crate) fn start(kind: &str, port: Option<u16>) -> Result<Self, HarnessError> {
+    /// Starts a server of our own: a `primary`, or a `standby` of none. With a port it can be reached over TCP too. With a
+    /// command, that command runs it.
+    pub(crate) fn start(
+        kind: &str,
+        port: Option<u16>,
+        command: Option<&str>,
+    ) -> Result<Self, HarnessError> {
         let account = Account::find()?;
         let choice = env::var_os(BINARIES);
         let download = choice
@@ -107,7 +112,8 @@ impl Server {
             .arg(&binaries.bin)
             .arg(temp_folder(account)?)
             .arg(kind)
-            .args(port.map(|port| port.to_string()));
+            .arg(port.map(|port| port.to_string()).unwrap_or_default())
+            .args(command);
         let lifeline = Lifeline::start(shell).map_err(|why| {
             HarnessError::new(format!(
                 "PostgreSQL of {} did not start: {why}\nuse another one with {BINARIES}=<folder of its programs>, \

@@ -1,6 +1,7 @@
-# Runs a PostgreSQL server for as long as standard input stays open: sh -c "…" NAME BIN TEMP KIND [PORT]
+# Runs a PostgreSQL server for as long as standard input stays open: sh -c "…" NAME BIN TEMP KIND [PORT [COMMAND]]
 # Says "ready FOLDER" (data, log and socket are in it), or what went wrong, on standard output. With PORT it listens
 # on 127.0.0.1 too, and there asks for what is in FOLDER/password: a socket's folder is closed to others, a port is not.
+# With COMMAND, `postgres` is the last argument of that command, which runs in FOLDER.
 trap '' HUP INT PIPE QUIT TERM
 bin=$1 temp=$2
 # In memory, if there is room and nobody has said where else: a database is made there in a tenth of the time.
@@ -32,7 +33,11 @@ fsync = off
 max_prepared_transactions = 10
 CONF
     if [ "$3" = standby ]; then touch "$folder/data/standby.signal"; fi &&
-    "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 60 start
+    if [ -n "$5" ]; then
+        printf '#!/bin/sh\ncd "%s" && exec %s "%s/postgres" "$@"\n' "$folder" "$5" "$bin" >"$folder/postgres" &&
+            chmod 700 "$folder/postgres"
+    fi &&
+    "$bin/pg_ctl" ${5:+-p "$folder/postgres"} -D "$folder/data" -l "$folder/log" -w -t 60 start
 } >"$folder/setup" 2>&1 </dev/null || { cat "$folder/setup" "$folder/log" 2>/dev/null; exit 1; }
 echo "ready $folder"
 exec >/dev/null

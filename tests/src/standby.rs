@@ -17,7 +17,7 @@ impl Standby {
     ///
     /// When no server is available: the text says what to do.
     pub async fn start() -> Self {
-        let started = spawn_blocking(|| Server::start("standby", None)).await;
+        let started = spawn_blocking(|| Server::start("standby", None, None)).await;
         match started.map_err(|error| HarnessError::new(format!("starting a standby: {error}"))) {
             Ok(Ok(server)) => Self(server),
             Ok(Err(error)) | Err(error) => panic!("{error}"),

@@ -19,19 +19,39 @@ impl Open for ByHand {
 
 impl Operation for ByHand {
     async fn operate(&mut self) {
-        let key = self.key;
-        let done: QueryResult<i32> = self
-            .conn
-            .transaction(async |conn| {
-                diesel::sql_query("SELECT pg_advisory_xact_lock($1)")
-                    .bind::<BigInt, _>(key)
-                    .execute(conn)
-                    .await?;
-                one(conn).await
-            })
+        let done = locked(&mut self.conn, self.key).await;
+        done.expect("the lock");
+    }
+}
+
+/// The same inside a transaction that the caller opened, so with a savepoint.
+pub(crate) struct Nested(ByHand);
+
+impl Open for Nested {
+    async fn open(url: &str, key: i64) -> Self {
+        Self(ByHand::open(url, key).await)
+    }
+}
+
+impl Operation for Nested {
+    async fn operate(&mut self) {
+        let ByHand { conn, key } = &mut self.0;
+        let done: QueryResult<i32> = conn
+            .transaction(async |conn| locked(conn, *key).await)
             .await;
         done.expect("the lock");
     }
+}
+
+async fn locked(conn: &mut AsyncPgConnection, key: i64) -> QueryResult<i32> {
+    conn.transaction(async |conn| {
+        diesel::sql_query("SELECT pg_advisory_xact_lock($1)")
+            .bind::<BigInt, _>(key)
+            .execute(conn)
+            .await?;
+        one(conn).await
+    })
+    .await
 }
 
 /// What is done under the lock; prepared once.

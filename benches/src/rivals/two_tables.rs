@@ -1,13 +1,13 @@
 //! The rival for leases: a table of locks and a table of fence counters, kept in step by an advisory lock, a transaction for each
 //! step. Written from the description of such a backend, on the same driver, each statement prepared once.
 
-use crate::side::Operation;
-use advisory_tests::Database;
+use crate::rivals::diesel_async::connect;
+use crate::side::{Open, Operation};
 use diesel::dsl::sql;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer};
 use diesel::upsert::excluded;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
 diesel::table! {
     rival_locks (key) {
@@ -37,15 +37,15 @@ pub(crate) struct TwoTables {
 }
 
 impl TwoTables {
-    pub(crate) async fn set_up(db: &Database) {
-        db.run(
+    pub(crate) async fn set_up(conn: &mut AsyncPgConnection) {
+        let made = conn.batch_execute(
             "CREATE TABLE IF NOT EXISTS rival_locks (key text PRIMARY KEY, lock_id text NOT NULL, \
              expires_at_ms bigint NOT NULL, acquired_at_ms bigint NOT NULL, fence text NOT NULL, user_key text NOT NULL); \
              CREATE UNIQUE INDEX IF NOT EXISTS rival_locks_lock_id ON rival_locks (lock_id); \
              CREATE INDEX IF NOT EXISTS rival_locks_expires ON rival_locks (expires_at_ms); \
              CREATE TABLE IF NOT EXISTS rival_fences (fence_key text PRIMARY KEY, fence bigint NOT NULL DEFAULT 0)",
-        )
-        .await;
+        );
+        made.await.expect("the tables");
     }
 
     pub(crate) fn new(conn: AsyncPgConnection, key: String) -> Self {
@@ -134,6 +134,14 @@ impl TwoTables {
                 diesel::delete(held).execute(conn).await
             })
             .await
+    }
+}
+
+impl Open for TwoTables {
+    async fn open(url: &str, key: i64) -> Self {
+        let mut conn = connect(url).await;
+        Self::set_up(&mut conn).await;
+        Self::new(conn, format!("job:{key}"))
     }
 }
 

@@ -1,0 +1,103 @@
+//! What do the recorded runs say together? Fills the tables of `docs/benchmarks.md`, and draws its charts.
+
+use crate::charts;
+use crate::machine::root;
+use crate::tables::{
+    cases, instructions, is_comparison, latency, processor_time, ratios, rows, text, waits,
+};
+use serde_json::Value;
+use std::error::Error;
+use std::fs;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+pub(crate) fn publish() -> Outcome<()> {
+    let runs = runs()?;
+    let page = root().join("docs/benchmarks.md");
+    let mut text = fs::read_to_string(&page)?;
+    for (name, table) in [
+        ("instructions", instructions(&runs)),
+        ("ratios", ratios(&runs)),
+        ("processor time", processor_time(&runs)),
+        ("cases", cases(&runs)),
+        ("latency", latency(&runs)),
+        ("waits", waits(&runs)),
+        ("runs", list(&runs)),
+    ] {
+        text = fill(&text, name, &table)?;
+    }
+    fs::write(page, text)?;
+    if let Some(run) = runs.iter().rev().find(|run| !run["curves"].is_null()) {
+        charts::draw(&run["curves"], &root().join("docs/plots"))?;
+    }
+    Ok(())
+}
+
+/// Each recorded run, the oldest first.
+fn runs() -> Outcome<Vec<Value>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root().join("benches/runs"))? {
+        files.push(entry?.path());
+    }
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "json")
+    });
+    files.sort();
+    let read = |file| Ok(serde_json::from_str(&fs::read_to_string(file)?)?);
+    files.into_iter().map(read).collect()
+}
+
+/// Puts a table between the comments that hold its place.
+fn fill(page: &str, name: &str, table: &str) -> Outcome<String> {
+    let (begin, end) = (
+        format!("<!-- {name}: written by `--publish` -->\n"),
+        format!("<!-- end of {name} -->"),
+    );
+    let missing = || format!("docs/benchmarks.md has no place for `{name}`");
+    let (before, rest) = page.split_once(&begin).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(&end).ok_or_else(missing)?;
+    Ok(format!("{before}{begin}\n{table}\n\n{end}{after}"))
+}
+
+/// Where and when each run by the clock was made, and of what.
+fn list(runs: &[Value]) -> String {
+    let clock = || runs.iter().filter(|run| !run["cases"].is_null());
+    let mut lines: Vec<_> = clock().map(|run| format!("- {}.", origin(run))).collect();
+    let of_locks = clock().filter(|run| rows(run, "cases").any(is_comparison));
+    let mut days: Vec<&str> = of_locks
+        .filter_map(|run| text(&run["run"], "date").get(..10))
+        .collect();
+    days.dedup();
+    if days.len() < 2 {
+        lines.push(
+            "\nThe ratios of locks are of one day: how far they are apart between days is not known yet."
+                .to_owned(),
+        );
+    }
+    lines.join("\n")
+}
+
+pub(crate) fn origin(run: &Value) -> String {
+    let run = &run["run"];
+    let mut words = vec![
+        format!("{} UTC", text(run, "date")),
+        format!("commit {}", text(run, "commit")),
+    ];
+    if run["is_changed"] == true {
+        words.push("with changes".to_owned());
+    }
+    if let (Some(name), Some(count)) = (run["processor"].as_str(), run["processors"].as_u64()) {
+        words.push(format!("{count} × {name}"));
+    }
+    if let Some(server) = run["server"].as_str() {
+        words.push(format!("PostgreSQL {server}"));
+    }
+    let libraries = rows(run, "libraries").filter_map(Value::as_str);
+    words.extend(libraries.map(str::to_owned));
+    if let Some(busy) = run["others_busy"].as_u64() {
+        words.push(format!("{busy} % of the other processors' time used"));
+    }
+    words.extend(run["note"].as_str().map(str::to_owned));
+    words.join(", ")
+}

@@ -1,0 +1,255 @@
+//! What is in each table of the page: runs side by side, as ranges.
+
+use crate::publish::origin;
+use serde_json::Value;
+
+/// The transport, connections, keys and delay of each column.
+const COLUMNS: [(&str, u64, &str, u64, &str); 8] = [
+    ("unix", 1, "distinct", 0, "socket, 1"),
+    ("unix", 16, "distinct", 0, "socket, 16"),
+    ("unix", 16, "hot", 0, "socket, 16, one key"),
+    ("tcp", 1, "distinct", 0, "TCP, 1"),
+    ("tcp", 16, "distinct", 0, "TCP, 16"),
+    ("tcp", 16, "hot", 0, "TCP, 16, one key"),
+    ("tcp", 1, "distinct", 2, "2 ms, 1"),
+    ("tcp", 16, "distinct", 2, "2 ms, 16"),
+];
+
+pub(crate) fn rows<'r>(run: &'r Value, of: &str) -> impl Iterator<Item = &'r Value> {
+    run[of].as_array().into_iter().flatten()
+}
+
+pub(crate) fn text<'v>(value: &'v Value, of: &str) -> &'v str {
+    value[of].as_str().unwrap_or_default()
+}
+
+fn head(lines: &str) -> Vec<String> {
+    vec![lines.to_owned()]
+}
+
+/// From the newest run that counted.
+pub(crate) fn instructions(runs: &[Value]) -> String {
+    let Some(run) = runs.iter().rev().find(|run| !run["instructions"].is_null()) else {
+        return "Not recorded yet.".to_owned();
+    };
+    let mut table = head("| way | server | client | round trips |\n| --- | ---: | ---: | ---: |");
+    let (mut part, mut apart) = ("", 0.0);
+    for way in rows(run, "instructions") {
+        if text(way, "part") != part {
+            part = text(way, "part");
+            table.push(format!("| *{}* | | | |", heading(part)));
+        }
+        let mut count = |of| {
+            let (one, other) = (&way[of][0], &way[of][1]);
+            let (one, other) = (one.as_f64().unwrap_or(0.0), other.as_f64().unwrap_or(0.0));
+            apart = f64::max(apart, 100.0 * (one - other).abs() / one);
+            thousands(f64::midpoint(one, other))
+        };
+        let (server, client) = (count("server"), count("client"));
+        let name = text(way, "way");
+        let name = if way["is_ours"] == true {
+            format!("**{}**", code(name))
+        } else {
+            name.to_owned()
+        };
+        let trips = way["round_trips"].as_f64().unwrap_or(0.0);
+        table.push(format!("| {name} | {server} | {client} | {trips} |"));
+    }
+    table.push(format!(
+        "\nCounted twice; the two counts of a way differ by {apart:.2} % at most. {}.",
+        origin(run)
+    ));
+    table.join("\n")
+}
+
+fn heading(part: &str) -> &str {
+    match part {
+        "transaction" => "transaction-level",
+        "session" => "session-level",
+        "lease" => "a lease: acquire and release",
+        part => part,
+    }
+}
+
+/// An argument, or the attribute itself, as code.
+fn code(name: &str) -> String {
+    if name.contains('"') || name.starts_with('#') || name.contains('=') {
+        format!("`{name}`")
+    } else {
+        name.to_owned()
+    }
+}
+
+/// To the nearest hundred, with a comma.
+fn thousands(count: f64) -> String {
+    let hundreds = format!("{:.0}", count / 100.0);
+    let (thousands, hundred) = hundreds.split_at(hundreds.len().saturating_sub(1));
+    format!(
+        "{},{hundred}00",
+        if thousands.is_empty() { "0" } else { thousands }
+    )
+}
+
+/// The least and the greatest of all runs.
+fn range(values: &[f64], decimals: usize) -> String {
+    let (low, high) = values
+        .iter()
+        .fold((f64::MAX, f64::MIN), |(low, high), value| {
+            (low.min(*value), high.max(*value))
+        });
+    let [low, high] = [low, high].map(|value| format!("{value:.decimals$}"));
+    match values {
+        [] => String::new(),
+        _ if low == high => low,
+        _ => format!("{low} to {high}"),
+    }
+}
+
+/// Whether it is a lock of ours over a rival's.
+pub(crate) fn is_comparison(case: &Value) -> bool {
+    text(case, "case").contains("lock, query")
+}
+
+pub(crate) fn ratios(runs: &[Value]) -> String {
+    let columns = COLUMNS.map(|column| column.4).join(" | ");
+    let lines = "| --- ".repeat(COLUMNS.len());
+    let mut table = vec![format!("| over | {columns} |\n| --- {lines}|")];
+    let all = || {
+        let cases = runs.iter().flat_map(|run| rows(run, "cases"));
+        cases.filter(|case| is_comparison(case))
+    };
+    for rival in distinct(all(), "rival") {
+        let cells = COLUMNS.map(|(transport, connections, keys, delay, _)| {
+            let of_cell = all().filter(|case| {
+                text(case, "rival") == rival
+                    && text(case, "transport") == transport
+                    && case["connections"] == connections
+                    && text(case, "keys") == keys
+                    && case["delay_ms"] == delay
+            });
+            let ratios: Vec<f64> = of_cell.filter_map(|case| case["ratio"].as_f64()).collect();
+            range(&ratios, 2)
+        });
+        table.push(format!("| {rival} | {} |", cells.join(" | ")));
+    }
+    table.join("\n")
+}
+
+/// Each text that there is, in the order in which it comes first.
+fn distinct<'v>(values: impl Iterator<Item = &'v Value>, of: &str) -> Vec<&'v str> {
+    let mut seen = Vec::new();
+    for value in values {
+        let text = text(value, of);
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen
+}
+
+pub(crate) fn processor_time(runs: &[Value]) -> String {
+    let mut table = head("| way | server, µs | client, µs |\n| --- | ---: | ---: |");
+    let all = || runs.iter().flat_map(|run| rows(run, "processor_time"));
+    for way in distinct(all(), "case") {
+        let of = |side: &str| {
+            let values = all().filter(|row| text(row, "case") == way);
+            range(
+                &values
+                    .filter_map(|row| row[side].as_f64())
+                    .collect::<Vec<_>>(),
+                1,
+            )
+        };
+        let (server, client) = (of("server_us"), of("client_us"));
+        table.push(format!("| {way} | {server} | {client} |"));
+    }
+    table.join("\n")
+}
+
+/// The cases that are not our lock over a rival's.
+pub(crate) fn cases(runs: &[Value]) -> String {
+    let mut table = head(
+        "| case | connections | operations a second | over | ratio |\n| --- | ---: | ---: | --- | ---: |",
+    );
+    let all = || {
+        runs.iter()
+            .flat_map(|run| rows(run, "cases"))
+            .filter(|case| !is_comparison(case))
+    };
+    let mut seen: Vec<[&Value; 4]> = Vec::new();
+    for case in all() {
+        let row = ["case", "note", "connections", "rival"].map(|of| &case[of]);
+        if !seen.contains(&row) {
+            seen.push(row);
+        }
+    }
+    for row in seen {
+        let of = |what: &str| {
+            let values = all()
+                .filter(|case| ["case", "note", "connections", "rival"].map(|of| &case[of]) == row);
+            values
+                .filter_map(|case| case[what].as_f64())
+                .collect::<Vec<_>>()
+        };
+        let [case, note, _, rival] = row.map(|value| value.as_str().unwrap_or_default());
+        let (speed, ratio, connections) = (range(&of("ops"), 0), range(&of("ratio"), 2), row[2]);
+        table.push(format!(
+            "| {case}, {note} | {connections} | {speed} | {rival} | {ratio} |"
+        ));
+    }
+    table.join("\n")
+}
+
+/// From the newest run that has them.
+pub(crate) fn latency(runs: &[Value]) -> String {
+    let Some(run) = runs.iter().rev().find(|run| !run["curves"].is_null()) else {
+        return "Not recorded yet: the charts are older than the messages that a call sends today."
+            .to_owned();
+    };
+    let latency = &run["curves"]["latency"];
+    let mut table = head(
+        "| milliseconds | 50 % | 99 % | 99.9 % | first calls |\n| --- | ---: | ---: | ---: | ---: |",
+    );
+    for side in rows(latency, "sides") {
+        let ms = |time: &Value| format!("{:.2}", time.as_f64().unwrap_or(0.0));
+        let [half, most, tail] = [0, 4, 5].map(|share| ms(&side["ms"][share]));
+        let (name, first) = (code(text(side, "name")), ms(&side["first_ms"]));
+        table.push(format!("| {name} | {half} | {most} | {tail} | {first} |"));
+    }
+    table.join("\n")
+}
+
+/// From the newest run that has them.
+pub(crate) fn waits(runs: &[Value]) -> String {
+    let mut table = head(
+        "| | waits: 50 % | 99 % | longest | turns of a caller | another key: 50 % | 99 % |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    );
+    let newest = runs
+        .iter()
+        .rev()
+        .find(|run| rows(run, "waits").next().is_some());
+    for row in newest.into_iter().flat_map(|run| rows(run, "waits")) {
+        let name = if row["queue"] == true {
+            "`queue = 1_000`"
+        } else {
+            "no `queue`"
+        };
+        let ms = |of: &Value| format!("{:.1} ms", of.as_f64().unwrap_or(0.0) / 1_000.0);
+        let (wait, other, turns) = (
+            &row["wait_us"],
+            &row["other_key_us"],
+            &row["turns_of_a_caller"],
+        );
+        table.push(format!(
+            "| {name} | {} | {} | {} | {} to {} | {} | {} |",
+            ms(&wait["p50"]),
+            ms(&wait["p99"]),
+            ms(&wait["max"]),
+            turns["min"],
+            turns["max"],
+            ms(&other["p50"]),
+            ms(&other["p99"]),
+        ));
+    }
+    table.join("\n")
+}
