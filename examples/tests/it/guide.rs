@@ -3,6 +3,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
+    clippy::items_after_statements,
+    clippy::unused_async,
     unused_variables,
     dead_code,
     reason = "code of pages, which leave out what a lock is not about"
