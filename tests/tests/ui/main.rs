@@ -10,7 +10,7 @@ mod paths;
 mod prose;
 mod suggestions;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Our words are among the compiler's own, which change with its releases: the files hold those of this one.
 const WRITTEN_BY: &str = "rustc 1.95.";
