@@ -10,11 +10,11 @@ pub(crate) const WORKER: &str = "--be-a-worker";
 pub(crate) struct Assignment {
     /// Unique in its run: the first half of the numbers of its operations.
     pub(crate) number: i64,
-    /// The address of the database, by whatever stands before it.
+    /// The address of the database, through what is in front of it.
     pub(crate) url: String,
     pub(crate) log: PathBuf,
     pub(crate) seed: u64,
-    /// Whether a pooler stands before the server, where bodies have no prepared statements.
+    /// Whether a pooler is in front of the server, where bodies have no prepared statements.
     pub(crate) is_pooled: bool,
     pub(crate) bug: Option<Bug>,
 }
@@ -32,7 +32,7 @@ impl Assignment {
         ]
     }
 
-    /// `None` where the program is no worker.
+    /// `None` where the program is not a worker.
     pub(crate) fn of_this_process() -> Option<Self> {
         let mut arguments = std::env::args().skip(1);
         if arguments.next()? != WORKER {

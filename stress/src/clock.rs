@@ -1,6 +1,6 @@
 //! What time is it, for all processes of the house? They share one machine, and so one clock.
 //!
-//! Only recovery times and the drawing of slots are told by it: the order of events is told by the database's ticks.
+//! Only recovery times are measured with it: the database's ticks order the events.
 
 use std::future::pending;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

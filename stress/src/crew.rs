@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// The workers of one run; killed with this value.
 pub(crate) struct Crew {
-    /// What each is told, but for its number and its file.
+    /// The orders of each, without its number and its file.
     order: Assignment,
     workers: Vec<Worker>,
     size: usize,

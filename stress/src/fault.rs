@@ -21,7 +21,7 @@ pub(crate) enum Fault {
     CutConnections,
     /// The machine of a process is cut off for good, and no connection is closed.
     Vanish,
-    /// A pooler in transaction mode stands before the server; it connects anew.
+    /// A pooler in transaction mode is in front of the server; it reconnects.
     Pooler,
     LockTableFull,
     PoolExhausted,
@@ -40,7 +40,7 @@ pub(crate) struct Site<'r> {
     pub(crate) round: usize,
 }
 
-/// What stands between the workers and the server.
+/// What is between the workers and the server.
 pub(crate) enum Between {
     Nothing,
     Proxy(Proxy),

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) struct Figures {
     pub(crate) fault: Fault,
     pub(crate) bug: Option<Bug>,
-    /// Why there was no run.
+    /// Why the run was left out.
     pub(crate) left_out: Option<&'static str>,
     pub(crate) operations: usize,
     /// How often the load has stopped for the checker.

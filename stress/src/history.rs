@@ -95,7 +95,7 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn read(&mut self, path: &Path) -> io::Result<()> {
         let text = fs::read_to_string(path)?;
-        // Who was killed in the middle of a line has begun its last one in vain.
+        // Who was killed in the middle of a line did not finish its last one.
         let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
         for line in whole.lines() {
             if self.take(line).is_none() {

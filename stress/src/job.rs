@@ -2,7 +2,7 @@
 
 use crate::clock::pass;
 use crate::history::{Claim, Log};
-use crate::visit::{lent, tick};
+use crate::visit::{connection, tick};
 use advisory_runtime::lease::{Lease, Leases};
 use advisory_runtime::{Error, advisory_lock};
 use diesel::prelude::*;
@@ -32,7 +32,7 @@ pub(crate) struct Job<'w> {
     /// How long the holder thinks between its first tick and its write.
     pub(crate) thought: Duration,
     pub(crate) log: &'w Log,
-    /// With a bug: that the call is to be dropped in the middle of its work, and that it is there.
+    /// With a bug: whether the call must be dropped in the middle of its work, and that it is there.
     pub(crate) is_dropped: bool,
     pub(crate) hangs: Notify,
     /// Whether the body has come to its write's commit.
@@ -45,8 +45,8 @@ impl Job<'_> {
         pool: &Pool<AsyncPgConnection>,
         lease: &Lease,
     ) -> Result<(), Error> {
-        let mut lent = Lent(Some(lent(pool).await?));
-        let Some(conn) = &mut lent.0 else {
+        let mut pooled = Pooled(Some(connection(pool).await?));
+        let Some(conn) = &mut pooled.0 else {
             return Ok(());
         };
         let token = lease.token().get();
@@ -82,7 +82,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// What is to be done once.
+    /// Does work that must be done once.
     pub(crate) async fn complete(&self, conn: &mut AsyncPgConnection) -> QueryResult<()> {
         let (number, op) = (self.number, self.op);
         let insert = format!("INSERT INTO stress.completed VALUES ({number}, {op})");
@@ -131,8 +131,8 @@ pub(crate) async fn once(
     number: i64,
     job: &Job<'_>,
 ) -> Result<(), Error> {
-    let mut lent = Lent(Some(lent(pool).await?));
-    let Some(conn) = &mut lent.0 else {
+    let mut pooled = Pooled(Some(connection(pool).await?));
+    let Some(conn) = &mut pooled.0 else {
         return Ok(());
     };
     let done = conn.transaction(async |conn| {
@@ -146,10 +146,10 @@ pub(crate) async fn once(
 }
 
 /// A connection that is closed where its body is dropped inside the transaction, which is Diesel's own. deadpool looks at a connection
-/// no sooner than it lends it again; until then the session would be idle in transaction.
-struct Lent(Option<Object<AsyncPgConnection>>);
+/// no sooner than somebody gets it again; until then the session would be idle in transaction.
+struct Pooled(Option<Object<AsyncPgConnection>>);
 
-impl Drop for Lent {
+impl Drop for Pooled {
     fn drop(&mut self) {
         if let Some(mut conn) = self.0.take()
             && conn.is_broken()

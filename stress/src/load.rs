@@ -1,7 +1,7 @@
 //! Which operation comes next, and what is recorded of it?
 //!
 //! `load::bookings` has visits of slots and rooms, `load::leases` what is done under a lease, `load::migrations` the migrations; with a
-//! bug in place of the lock they have the code of `rival`.
+//! bug instead of the lock they have the code of `rival`.
 
 mod bookings;
 mod leases;

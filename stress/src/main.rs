@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p advisory-stress` starts a server of its own and several processes that fight for slots and leases
 //! (`crew`, `worker`, `load`, `visit`, `job`, `migration`), has a fault run its course again and again (`fault`) until enough was shown
-//! (`run`, `tally`), and judges afterwards (`checker`) what the clients (`history`) and the database (`schema`) have recorded. With `--bug` the programs have a known bug in place of
-//! our lock (`rival`), and the checker has to find it. What it shows and what not is in `docs/stress.md`.
+//! (`run`, `tally`), and judges afterwards (`checker`) what the clients (`history`) and the database (`schema`) have recorded. With
+//! `--bug` the programs have a known bug instead of our lock (`rival`), and the checker has to find it. What it shows, and what not, is
+//! in `docs/stress.md`.
 
 #![allow(clippy::print_stdout, reason = "the table is the point")]
 

@@ -9,7 +9,7 @@ pub(crate) enum Outcome {
     Confirmed,
     /// `Ok`: it held the lock, and the slot was booked already.
     Taken,
-    /// Somebody else holds the key, or no connection was to be had. Nothing happened.
+    /// Somebody else holds the key, or no connection was available. Nothing happened.
     Refused,
     /// An error that says that nothing happened.
     Failed,

@@ -1,4 +1,4 @@
-//! How are the same operations made with each bug in place of our lock? Nothing here is to be imitated.
+//! How are the same operations made with each bug instead of our lock? Do not imitate anything here.
 
 mod lease;
 mod migration;

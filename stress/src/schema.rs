@@ -1,6 +1,6 @@
 //! What does the database record? Every visit of a critical section, every grant of a lease, every write under one, every migration.
 //!
-//! The order of things is told by ticks, not by a clock: a sequence is counted outside of transactions, and whoever draws a tick
+//! Ticks order the events, and not a clock: a sequence is counted outside of transactions, and a session that draws a tick
 //! while a lock is held draws it between the ticks of the holders before and after. A crash may take back the last numbers of a
 //! sequence, so those of each start of the server are above all that came before.
 
@@ -45,7 +45,7 @@ CREATE TABLE stress.written (
     tick int8 NOT NULL DEFAULT stress.tick()
 );
 
--- Work that is to be done once.
+-- Work that must be done once.
 CREATE TABLE stress.completed (
     number int8 NOT NULL,
     op int8 NOT NULL

@@ -15,7 +15,7 @@ pub(crate) enum Rule {
     Token,
     /// Once the load has stopped no lock, no waiter and no open transaction is left.
     Left,
-    /// Each worker goes on when the fault is over, and comes to an end when it is told to.
+    /// Each worker goes on when the fault is over, and ends when it has to.
     Stuck,
     /// Each run goes on until it has shown enough.
     Incomplete,

@@ -63,13 +63,13 @@ pub(crate) struct Visit<'w> {
     pub(crate) log: &'w Log,
     /// How many ticks were drawn, as far as this process knows.
     pub(crate) ticks: &'w AtomicI64,
-    /// That the call is to be dropped, behind its booking.
+    /// Notified where the call must be dropped, behind its booking.
     pub(crate) hangs: Notify,
     /// The last tick that the database has told, or 0.
     pub(crate) departed: AtomicI64,
     /// Whether the body has come to its end, so that a commit may have been sent.
     pub(crate) has_ended: AtomicBool,
-    /// Behind a pooler: the slot was booked already, which is told by an error.
+    /// Behind a pooler: the slot was booked already, which is an error.
     pub(crate) is_taken: AtomicBool,
 }
 
@@ -187,7 +187,7 @@ pub(crate) async fn poll(conn: &mut AsyncPgConnection, slot: i64, visit: &Visit<
     visit.book(conn).await
 }
 
-#[advisory_lock(key = SlotLock { slot }, conn = lent(pool).await?, poll = "2ms", wait = "200ms")]
+#[advisory_lock(key = SlotLock { slot }, conn = connection(pool).await?, poll = "2ms", wait = "200ms")]
 pub(crate) async fn poll_pool(
     pool: &Pool<AsyncPgConnection>,
     slot: i64,
@@ -219,7 +219,7 @@ pub(crate) async fn session(conn: &mut AsyncPgConnection, slot: i64, visit: &Vis
     conn.transaction(async |conn| visit.book(conn).await).await
 }
 
-#[advisory_lock(key = SlotLock { slot }, conn = lent(pool).await?, queue = 8, wait = "1s")]
+#[advisory_lock(key = SlotLock { slot }, conn = connection(pool).await?, queue = 8, wait = "1s")]
 pub(crate) async fn queue(pool: &Pool<AsyncPgConnection>, slot: i64, visit: &Visit<'_>) -> Booked {
     visit.book(conn).await
 }
@@ -236,7 +236,7 @@ pub(crate) async fn owned(
     visit: &Visit<'_>,
 ) -> Booked {
     let request = request.wait(Duration::from_millis(200));
-    let mut lock = session::acquire_owned(lent(pool).await?, request).await?;
+    let mut lock = session::acquire_owned(connection(pool).await?, request).await?;
     let booked = lock
         .conn()
         .transaction(async |conn| {
@@ -258,7 +258,7 @@ pub(crate) async fn owned(
     Ok(booked)
 }
 
-pub(crate) async fn lent(
+pub(crate) async fn connection(
     pool: &Pool<AsyncPgConnection>,
 ) -> Result<Object<AsyncPgConnection>, Error> {
     pool.get()

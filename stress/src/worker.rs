@@ -1,9 +1,9 @@
 //! What does one process do? It puts the database under load, and listens to the house.
 //!
-//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for so long, `stop` ends the load until the next
+//! On standard input: `go` begins the load, `hog MS` takes all connections of the pool for that long, `stop` ends the load until the next
 //! `go`, and the end of the input, as when the house is gone, ends the process. On standard output: `open` once it can begin, then the
 //! time of the last success and the tally, and `quiet` once the load has ended. The pool stays open until the process ends: what a broken
-//! guard leaves in it is to be seen.
+//! guard leaves in it must show.
 
 use crate::assignment::Assignment;
 use crate::chance::Chance;
@@ -80,21 +80,21 @@ pub(crate) fn run(told: &Assignment) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Opens all connections before anybody works. diesel-async sets one up with prepared statements, sent without waiting in
-/// between; where that fails, or where it is closed soon after, pgbouncer before 1.21 lends the backend to another client while
+/// between; where that fails, or where it is closed soon after, pgbouncer before 1.21 gives the backend to another client while
 /// its answers are still to come, and that client takes them for its own.
 async fn open_all(pool: &Pool<AsyncPgConnection>) {
-    let mut lent = Vec::new();
-    while lent.len() < CONNECTIONS {
-        lent.extend(pool.get().await.ok());
+    let mut connections = Vec::new();
+    while connections.len() < CONNECTIONS {
+        connections.extend(pool.get().await.ok());
     }
 }
 
 /// Takes every connection, and gives them back after a while.
 async fn hog(pool: Pool<AsyncPgConnection>, time: Duration) {
-    let mut lent = Vec::new();
+    let mut connections = Vec::new();
     let taken = timeout(time, async {
         for _ in 0..CONNECTIONS {
-            lent.extend(pool.get().await.ok());
+            connections.extend(pool.get().await.ok());
         }
         pass(time).await;
     });
@@ -116,7 +116,7 @@ async fn work(load: &Arc<Load>, told: &Assignment, round: u64) {
     let mut ended = tokio::spawn(async move {
         while let Some(ended) = tasks.join_next().await {
             if ended.is_err() {
-                // A panic, of which the house is told by the end of the process.
+                // A panic, which the house sees by the end of the process.
                 exit(1);
             }
         }

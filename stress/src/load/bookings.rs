@@ -55,7 +55,7 @@ impl Load {
             let call = self.call(&mut conn, &visit, way);
             let ended = until(call, &visit.hangs, limit).await;
             let is_lost = self.ended(way, &visit, ended.as_ref());
-            // With the guard off the connection goes on as if nothing was open.
+            // With the guard off the connection is used again as if nothing was open.
             if is_lost || (ended.is_none() && self.told.bug.is_none()) {
                 return;
             }
@@ -104,7 +104,7 @@ impl Load {
     /// One visit that takes its connection from the pool by itself.
     pub(super) async fn visit_pool(&self, way: Way, chance: &mut Chance) {
         let visit = self.visit(way, chance);
-        // The pool lends without a limit.
+        // The pool waits without a limit.
         let limit = self.limit(chance).unwrap_or(PATIENCE * 4);
         let (pool, number) = (&self.pool, visit.number);
         let call = async {

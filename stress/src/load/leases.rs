@@ -20,7 +20,7 @@ const JOBS: u32 = 4;
 const LEADER: i64 = 50;
 /// How often it writes before it lets others lead.
 const TERM: u32 = 20;
-/// How many ticks are drawn before the next work is to be done.
+/// How many ticks are drawn before the next work begins.
 const TICKS_A_WORK: i64 = 100;
 
 impl Load {

@@ -3,7 +3,7 @@
 use crate::bug::Bug;
 use crate::clock::pass;
 use crate::job::{Job, TTL};
-use crate::visit::lent;
+use crate::visit::connection;
 use advisory_runtime::lease::{Lease, Leases, Request, Table};
 use advisory_runtime::{Error, Wait, advisory_lock};
 use diesel::prelude::*;
@@ -26,7 +26,7 @@ pub(crate) async fn job(
     } else {
         "clock_timestamp()"
     };
-    let mut conn = lent(pool).await?;
+    let mut conn = connection(pool).await?;
     let key = format!("sha256(convert_to('job:{}', 'UTF8'))", job.number);
     let granted = conn.transaction(async |conn| {
         let insert = format!(
@@ -69,7 +69,7 @@ pub(crate) async fn job(
         }
         job.write(conn, token).await?;
         if is_slow {
-            // Whoever asks meanwhile waits for the row, and for longer than a lease lasts.
+            // Anyone who asks meanwhile waits for the row, and for longer than a lease lasts.
             pass(TTL + TTL / 4).await;
         }
         Ok(())
@@ -87,7 +87,7 @@ pub(crate) async fn job(
     Ok(true)
 }
 
-/// Work that is to be done once: it is committed, and marked as done by a later commit. Now and then the call is dropped in between.
+/// Work that must be done once: it is committed, and marked as done by a later commit. Now and then the call is dropped in between.
 #[advisory_lock(key = "once:<number>", name = "once", scope = "lease", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
 pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,
@@ -95,7 +95,7 @@ pub(crate) async fn once(
     number: i64,
     job: &Job<'_>,
 ) -> Result<(), Error> {
-    let mut conn = lent(pool).await?;
+    let mut conn = connection(pool).await?;
     job.has_ended.store(true, Ordering::Relaxed);
     job.complete(&mut conn).await?;
     if job.is_dropped {
@@ -110,7 +110,9 @@ pub(crate) async fn once(
 pub(crate) async fn term(pool: &Pool<AsyncPgConnection>, number: i64) -> Result<Lease, Error> {
     let request = Request::text(format!("job:{number}"));
     let request = request.ttl(TTL).wait(Wait::Never);
-    Table::new().acquire(&mut lent(pool).await?, request).await
+    Table::new()
+        .acquire(&mut connection(pool).await?, request)
+        .await
 }
 
 /// A write without the fence.
@@ -119,7 +121,7 @@ pub(crate) async fn write(
     term: &Lease,
     job: &Job<'_>,
 ) -> Result<bool, Error> {
-    let mut conn = lent(pool).await?;
+    let mut conn = connection(pool).await?;
     job.write(&mut conn, term.token().get()).await?;
     Ok(true)
 }

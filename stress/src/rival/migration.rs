@@ -2,7 +2,7 @@
 
 use crate::clock::pass;
 use crate::migration::{name, sql};
-use crate::visit::lent;
+use crate::visit::connection;
 use advisory_runtime::Error;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -20,7 +20,7 @@ pub(crate) async fn migrate(
     op: i64,
     versions: &[i64],
 ) -> Result<(), Error> {
-    let mut conn = lent(pool).await?;
+    let mut conn = connection(pool).await?;
     // Where two create it at once, one of them fails.
     drop(conn.batch_execute(TABLES).await);
     for version in versions {

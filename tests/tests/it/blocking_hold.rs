@@ -28,8 +28,7 @@ fn bounded(
     end
 }
 
-/// What a call comes to where this thread has not stood still until the server's bound was over: then the server has ended the session,
-/// and the call is told so.
+/// The result of a call in which this thread was not stopped until the server's bound was over: then the server has ended the session.
 fn in_time<T, E>(mut call: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     for _ in 0..ROUNDS {
         let started = Instant::now();
@@ -59,7 +58,7 @@ async fn a_body_that_took_too_long_is_rolled_back() {
     assert_eq!(committed(&db, 7).await, 0);
     assert!(
         book(&mut conn, 7, "Grace").unwrap(),
-        "the connection goes on"
+        "the connection stays usable"
     );
     assert_eq!(committed(&db, 7).await, 1);
     bounded(&mut conn, 8, AN_HOUR, Ok(())).unwrap();
@@ -117,7 +116,7 @@ async fn the_wait_is_no_part_of_it() {
         finish(held);
         match waiting.await.unwrap() {
             Ok(()) => break,
-            // This process has stood still for the whole bound.
+            // This process was stopped for the whole bound.
             Err(error) => assert!(freed.elapsed() > max_hold, "{error:?}"),
         }
     }

@@ -1,4 +1,4 @@
-//! A pool whose connection was lent to a call that is dropped after each of its polls: it lends a working connection at once.
+//! A pool whose connection a call has that is dropped after each of its polls: it hands out a working connection at once.
 
 use crate::bookings::database;
 use crate::every_poll::{

@@ -97,7 +97,7 @@ fn is_exceeded(end: &QueryResult<()>, bound: Duration) -> bool {
     matches!(error.as_deref(), Some(Error::HoldExceeded { lock, max_hold }) if lock == "room:<room>" && *max_hold == bound)
 }
 
-/// Runs rounds until one is in time. Where this process has stood still until the server's bound was over, the server has ended the
+/// Runs rounds until one is in time. Where this process was stopped until the server's bound was over, the server has ended the
 /// session, as it should: such a round is `None`, and shows nothing of what the client does.
 async fn in_time<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..ROUNDS {
@@ -323,7 +323,7 @@ async fn waits_for_longer_than_its_bound(site: Site) {
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
         match waiting.await.unwrap() {
             Ok(()) => Some(()),
-            // This process has stood still for the whole bound.
+            // This process was stopped for the whole bound.
             Err(error) => {
                 assert!(freed.elapsed() > bound, "{site:?}: {error:?}");
                 None
