@@ -33,8 +33,8 @@
 //! GRANT EXECUTE ON FUNCTION advisory_key(text), advisory_escape(text) TO worker;
 //! ```
 //!
-//! PUBLIC has no right to call them: HTTP gateways publish what their role may call, and whoever can lock any key can stop those who
-//! need it. The functions run with the caller's rights and a pinned `search_path`, and do not call each other.
+//! PUBLIC has no right to call them: HTTP gateways publish what their role may call, and anyone who can lock any key can stop those
+//! who need it. The functions run with the caller's rights and a pinned `search_path`, and do not call each other.
 //!
 //! # Locking
 //!

@@ -196,7 +196,7 @@ impl<S> fmt::Debug for Migrator<S> {
 
 type Callback = dyn FnMut(&Step) + Send;
 
-/// Who is told of each step.
+/// Called for each step.
 #[derive(Default)]
 struct OnStep {
     callback: Option<Box<Callback>>,

@@ -48,7 +48,7 @@ impl Case {
             case: self,
         };
         for round in 0..=measured.case.setting.rounds(rounds) {
-            // Whoever is second finds warmer caches.
+            // The second one finds warmer caches.
             let (our, their) = if round % 2 == 0 {
                 let our = ours.run(half).await;
                 (our, theirs.run(half).await)

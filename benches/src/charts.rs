@@ -15,7 +15,7 @@ const SIZE: (u32, u32) = (860, 420);
 /// For the names of the lines.
 const RIGHT: u32 = 250;
 const GREY: RGBColor = RGBColor(128, 136, 147);
-/// Told apart without red and green too; ours is the first.
+/// Distinguishable without red and green; ours is the first.
 const COLOURS: [RGBColor; 5] = [
     RGBColor(47, 129, 247),
     RGBColor(217, 119, 6),

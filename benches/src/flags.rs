@@ -4,7 +4,7 @@ use lexopt::Arg::Long;
 use lexopt::ValueExt;
 use std::path::PathBuf;
 
-/// What is to be done.
+/// What to do.
 pub(crate) enum Task {
     /// Measure by the clock.
     Clock,

@@ -137,9 +137,9 @@ macro_rules! sides {
 sides! {
     /// A transaction that holds the lock.
     Xact awaits locked;
-    /// One that holds it for so long at most.
+    /// One with `max_hold`.
     XactBounded awaits locked_bounded;
-    /// One that waits for so long at most.
+    /// One with `wait`.
     XactWait awaits locked_wait;
     /// One that does not wait.
     XactNever awaits locked_never;
@@ -155,7 +155,7 @@ sides! {
     Nested awaits nested;
     /// A lock of the session.
     Session awaits locked_session;
-    /// One that waits for so long at most.
+    /// One with `wait`.
     SessionWait awaits locked_session_wait;
     /// One that does not wait.
     SessionNever awaits locked_session_never;
@@ -164,7 +164,7 @@ sides! {
 sides! {
     /// A transaction that holds the lock, on a connection that blocks.
     XactBlocking blocks locked_blocking;
-    /// One that waits for so long at most.
+    /// One with `wait`.
     XactBlockingWait blocks locked_blocking_wait;
     /// A lock of the session.
     SessionBlocking blocks locked_blocking_session;

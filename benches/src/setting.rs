@@ -36,8 +36,8 @@ impl Setting {
         }
     }
 
-    /// Those that the locks are measured in. A network is TCP; on one key with a delay, whoever holds it, it is held for two
-    /// round trips, and nothing else shows.
+    /// Those that the locks are measured in. A network is TCP; on one key with a delay, every holder holds it for two round
+    /// trips, and nothing else shows.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let (one, many, hot) = ((1, Keys::Distinct), (16, Keys::Distinct), (16, Keys::Hot));
         let near = [Transport::Unix, Transport::Tcp]
@@ -58,7 +58,7 @@ impl Setting {
         Duration::from_millis(if self.delay_ms == 0 { 100 } else { 120 })
     }
 
-    /// How many pairs. What a delay makes of it hardly varies, and takes long.
+    /// How many pairs. With a delay the results hardly vary, and take long.
     pub(crate) fn rounds(&self, rounds: usize) -> usize {
         if self.delay_ms == 0 {
             rounds

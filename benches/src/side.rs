@@ -27,7 +27,7 @@ pub(crate) trait Blocking: Sized + Send {
     fn operate(&mut self);
 }
 
-/// Several that run beside each other, each on its own connection.
+/// Several that run at the same time, each on its own connection.
 pub(crate) struct Beside<O> {
     pub(crate) each: Vec<O>,
     pub(crate) keys: Keys,

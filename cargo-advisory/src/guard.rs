@@ -15,7 +15,7 @@ use crate::screen::steers;
 
 /// Starts the first line of a trigger's function, which says what the function was written from.
 const MARK: &str = "-- advisory guard 1: ";
-/// Stands around the function's source.
+/// Quotes the function's source.
 const QUOTE: &str = "$advisory$";
 /// Starts the line with the lock's name.
 const LOCK_MARK: &str = "-- lock: ";

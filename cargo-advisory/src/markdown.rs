@@ -44,7 +44,7 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
         (
             "Keys by pattern",
             if inventory.sites.iter().any(|site| site.kind == "struct") {
-                "One lock for each different rendering; `<…>` is a value of the call. Below a declared lock stand those who take it."
+                "One lock for each different rendering; `<…>` is a value of the call. Below a declared lock are the functions that take it."
             } else {
                 "One lock for each different rendering; `<…>` is a value of the call."
             },
@@ -274,7 +274,7 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
             ]);
         }
         if let Some(reason) = &site.allow_ambiguous {
-            let exception = "values may not be told apart".to_owned();
+            let exception = "values may not be distinguishable".to_owned();
             rows.push([place, exception, plain(reason)]);
         }
     }

@@ -1,7 +1,7 @@
 # Fetches a program of a newer Debian than this machine's, with its libraries, into a folder where it runs:
 #   sh debian.sh PACKAGE FOLDER SUITE...
 # From the archive that this machine has its own packages of; the last suite wins. Needs no root, and installs nothing. Beside each
-# program of the package stands the real one, which is started with the libraries that it was built for.
+# program of the package is the real one, which is started with the libraries that it was built for.
 set -eu
 package=$1
 mkdir -p "$2"

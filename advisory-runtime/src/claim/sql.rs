@@ -19,7 +19,7 @@ const NOW: &str = "pg_catalog.clock_timestamp()";
 const NOW_AND_TTL: &str = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST(\0t AS pg_catalog.float8) \
      OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))";
 
-/// A statement. Its text has a mark in place of each value: NUL, which no name contains, and a letter.
+/// A statement. In its text a mark replaces each value: NUL, which no name contains, and a letter.
 pub(super) struct Statement<'a, T: Claim, K> {
     text: String,
     key: K,

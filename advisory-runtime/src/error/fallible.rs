@@ -26,10 +26,7 @@ impl<T, E> Fallible for Result<T, E> {
 
 /// The value of a `return` that never runs, which fixes the type of the block around it.
 #[must_use]
-#[expect(
-    clippy::empty_loop,
-    reason = "never runs: every call stands in `if false`"
-)]
+#[expect(clippy::empty_loop, reason = "never runs: every call is in `if false`")]
 pub fn never<R>() -> R {
     loop {}
 }

@@ -67,7 +67,7 @@ impl Held {
 
     async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
         let hold = &self.lease.hold;
-        // An overflow is no bound.
+        // An overflow means that there is no bound.
         let limit = self
             .max_hold
             .and_then(|limit| self.since.checked_add(limit));

@@ -7,7 +7,7 @@ use crate::{DeclaredLock, Error, Holding, LockKey};
 use advisory_pattern::sha256;
 
 impl Held {
-    /// Runs a body under the lease as [`run`](Self::run) does, and lends it a [`Holding`] for functions that take one.
+    /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for functions that take one.
     ///
     /// `key` is the declared lock of the request. The witness cannot outlive the body.
     ///

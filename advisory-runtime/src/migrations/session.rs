@@ -1,4 +1,4 @@
-//! The connection of a run: opened for it, lent to Diesel's migrations, and asked who holds the lock.
+//! The connection of a run: it opens it, passes it to Diesel's migrations, and asks on it who holds the lock.
 
 use crate::driver::Driver;
 #[cfg(feature = "diesel-async")]
@@ -25,7 +25,7 @@ pub(super) trait Session: Driver + 'static {
 
     fn locks(&mut self) -> impl Future<Output = Result<Locks, Error>> + Send;
 
-    /// Lends the connection to work that blocks. The flag says that the run was dropped. `None` if no thread could be had.
+    /// Passes the connection to work that blocks. The flag says that the run was dropped. `None` if no thread could be started.
     fn work<T: Send + 'static>(
         self,
         work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,

@@ -46,7 +46,7 @@ pub async fn claimed_rows<C: Connection>(
     let parts: Vec<String> = table.splitn(2, '.').map(quoted).collect();
     let table = parts.join(".");
     let literal = table.replace('\'', "''");
-    // An operator that stands first on the `search_path` changes nothing of who holds what.
+    // A user's operator that comes first on the `search_path` must not change the answer.
     let query = diesel::sql_query(format!(
         "SELECT (SELECT pg_catalog.string_agg(pg_catalog.jsonb_extract_path_text(pg_catalog.to_jsonb(t),CAST(a.attname AS pg_catalog.text)),\
          ', ' ORDER BY k.n) FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum,n) \

@@ -288,7 +288,7 @@ impl Error {
     }
 }
 
-/// Checks that the connection answers, and has its transaction read the activity of sessions anew.
+/// Checks that the connection answers, and makes its transaction read the activity of sessions again.
 async fn check_usable<D: Driver>(conn: &mut D, lock: Cow<'static, str>) -> Result<(), Error> {
     match depth(conn) {
         Ok(None) => Ok(()),

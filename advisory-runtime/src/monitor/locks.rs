@@ -36,7 +36,7 @@ pub struct Lock {
     pub holders: Vec<Holder>,
     /// Who waits for it, in the order of the queue.
     pub waiters: Vec<Waiter>,
-    /// Who has tried to get it within half a minute, without waiting and in vain, the last one first: calls with `poll`, which ask
+    /// Sessions that tried to get it within the last half minute, without waiting and without success, the last one first: calls with `poll`, which ask
     /// again, and calls that never wait. A try is known while it is the session's last query, if this role sees that.
     pub tries: Vec<Try>,
 }

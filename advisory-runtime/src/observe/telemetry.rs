@@ -104,7 +104,7 @@ impl Telemetry {
         }
     }
 
-    /// The body held the lock for so long without a statement; found in debug builds.
+    /// The body held the lock for this long without a statement; found in debug builds.
     #[cfg(all(debug_assertions, feature = "tracing"))]
     pub(crate) fn record_idle(&self, place: &str, idle: Duration) {
         let (_, pattern) = self.labels[0];

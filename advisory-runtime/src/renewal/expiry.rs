@@ -50,7 +50,7 @@ mod tests {
         let later = Expiry::after(Instant::now(), MINUTE);
         assert!(!later.is_over_within(Duration::ZERO));
         assert!(later.is_over_within(MINUTE));
-        // The steady clock stood still while the machine slept.
+        // The steady clock stopped while the machine slept.
         let wall = SystemTime::now() - MINUTE;
         assert!(Expiry { wall, ..later }.is_over_within(Duration::ZERO));
         // The wall clock was set back.

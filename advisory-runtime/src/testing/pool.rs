@@ -16,7 +16,7 @@ const LOOKS: usize = 100;
 ///
 /// # Panics
 ///
-/// If the pool lends the closed connection again, or lends none.
+/// If the pool gives out the closed connection again, or none.
 ///
 /// # Cancel safety
 ///
@@ -36,7 +36,7 @@ pub async fn assert_replaces_broken(pool: &impl Pool) {
     for _ in 0..LOOKS {
         if connection(pool).await.pg().is_broken() {
             fail(
-                "the pool lends a connection that a dropped call has closed: its manager must reject one for which \
+                "the pool gives out a connection that a dropped call has closed: its manager must reject one for which \
                  `PoolableConnection::is_broken` of diesel-async is true, deadpool's in `recycle`, bb8's in `has_broken`",
             );
         }
@@ -56,7 +56,7 @@ async fn connection<P: Pool>(pool: &P) -> P::Connection<'_> {
 ///
 /// # Panics
 ///
-/// If the pool lends the closed connection again, or lends none.
+/// If the pool gives out the closed connection again, or none.
 #[cfg(feature = "r2d2")]
 pub fn assert_r2d2_replaces_broken<M>(pool: &diesel::r2d2::Pool<M>)
 where
@@ -72,7 +72,7 @@ where
     for _ in 0..LOOKS {
         if Driver::is_broken(&mut *connection()) {
             fail(
-                "the pool lends a connection that a locked call has closed: `has_broken` of its manager must return \
+                "the pool gives out a connection that a locked call has closed: `has_broken` of its manager must return \
                  `R2D2Connection::is_broken(conn)`",
             );
         }

@@ -1,5 +1,5 @@
-//! distributed-lock-postgres: a session's lock on a connection of its own pool. The work needs another connection, for it lends
-//! none; here it is one of diesel-async.
+//! distributed-lock-postgres: a session's lock on a connection of its own pool. It does not give its connection to
+//! the work, which uses one of diesel-async here.
 
 use crate::rivals::diesel_async::{connect, one};
 use crate::side::{Open, Operation};

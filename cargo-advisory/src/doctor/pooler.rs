@@ -169,7 +169,7 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
             "one in transaction mode, and `advisory.pooler` says so: session-level locks and the stricter isolation levels are refused",
         ),
         Pooler::Transaction => {
-            let message = "one in transaction mode: two clients can get the same session-level lock, and it can stay for ever";
+            let message = "one in transaction mode: two clients can get the same session-level lock, and it can stay forever";
             return Finding::new(name, Level::Problem, message).mend(alter_role(
                 facts,
                 "\"advisory.pooler\"",

@@ -21,7 +21,7 @@ impl Guard {
         let is_fixed = self.is_fixed();
         let mut text = format!(
             "-- Refuses writes to {table} by a session that does not hold the advisory lock {name} in exclusive mode.\n\
-             -- Key: {key} by {derivation}. Written by `cargo advisory migration require`; write it anew when the lock's key changes.\n",
+             -- Key: {key} by {derivation}. Written by `cargo advisory migration require`; write it again when the lock's key changes.\n",
             name = literal(&self.lock),
             key = one_line(&self.key_written()),
             derivation = self.derivation.name(),

@@ -55,7 +55,7 @@ struct OpenWait {
     at: Option<Time>,
 }
 
-/// Something that has happened, for whoever follows.
+/// An event, for `--follow`.
 pub(super) enum Incident {
     Waiting {
         pid: i32,

@@ -34,7 +34,7 @@ fn its_locks_do_not_collide_and_its_document_is_what_dump_writes() {
     let written = own(&["dump", "--format", "markdown"]).out;
     assert!(
         written == committed,
-        "write it anew: `cargo advisory dump --package lets-server --format markdown -o {DOCUMENT}`"
+        "write it again: `cargo advisory dump --package lets-server --format markdown -o {DOCUMENT}`"
     );
 }
 

@@ -98,7 +98,7 @@ impl Role {
     }
 }
 
-/// The settings of a server as it is shipped, and what the statements of the advice make of them.
+/// The settings of a server as it is shipped, and how the statements of the advice change them.
 #[tokio::test(flavor = "multi_thread")]
 async fn advice_on_a_roles_settings_is_followed_by_running_its_statements() {
     let db = Database::create().await;
@@ -390,7 +390,7 @@ async fn a_session_that_sits_on_a_lock_is_a_problem_and_its_command_ends_it() {
     role.drop(&db).await;
 }
 
-/// Over TCP, where the operating system's two hours are told.
+/// Over TCP, where the advice names the operating system's two hours.
 #[tokio::test(flavor = "multi_thread")]
 async fn keepalives_are_advised_over_tcp() {
     if !owns_server() {

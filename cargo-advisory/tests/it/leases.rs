@@ -143,7 +143,7 @@ fn leases_collide_with_leases_and_not_with_advisory_locks() {
         "invoice:<id>",
         "pattern invoice:<id: text>",
     ));
-    // Another derivation is no other lease.
+    // Another derivation is not another lease.
     "md5".clone_into(&mut other[6].derivation);
     let said = check("leases-collide.rmeta", &other);
     assert_eq!(said.code, Some(1));

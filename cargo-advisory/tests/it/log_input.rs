@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::log::{log, spawn};
 use crate::programs::file;
 
-/// What is piped in is the same as a file; and what is no log is told.
+/// Piped input is the same as a file. Input that is not a log is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standard_input_is_a_log_and_a_program_is_none() {
     let text = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 still waiting for ShareLock on advisory lock [5,0,42,1] after 1003.570 ms\n\

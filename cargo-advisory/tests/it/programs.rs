@@ -13,8 +13,8 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-/// Locked by whoever reads what cargo has built, and alone by who has a part of it built anew: with other features, so that cargo
-/// takes the program away and puts another in its place.
+/// Read-locked by tests that use what cargo has built, and write-locked by those that rebuild a part of it with other features, so
+/// that cargo replaces the program.
 static BUILDS: RwLock<()> = RwLock::new(());
 
 /// Runs the command in the fixtures' workspace, as cargo does.
@@ -28,7 +28,7 @@ pub(crate) fn run(words: &[&str], variables: &[(&str, &str)]) -> Said {
     said(words, variables)
 }
 
-/// The same where it builds a part of the workspace anew.
+/// The same if it rebuilds a part of the workspace.
 pub(crate) fn run_alone(words: &[&str]) -> Said {
     let _replaces = BUILDS.write().unwrap_or_else(PoisonError::into_inner);
     said(words, &[])

@@ -200,7 +200,7 @@ struct Node {
     text: &'static str,
 }
 
-/// `name["text"]`, `name(["text"])` or `name{"text"}`; the text is empty where only the name stands.
+/// `name["text"]`, `name(["text"])` or `name{"text"}`; the text is empty if there is only the name.
 fn node(written: &'static str) -> Node {
     let at = written.find(['[', '(', '{']).unwrap_or(written.len());
     let (name, rest) = written.split_at(at);
@@ -209,7 +209,7 @@ fn node(written: &'static str) -> Node {
     Node { name, shape, text }
 }
 
-/// The arrows of the diagram: from, what stands on it, to.
+/// The arrows of the diagram: from, label, to.
 fn arrows() -> Vec<(Node, &'static str, Node)> {
     let blocks = blocks("mermaid");
     let [diagram] = blocks[..] else {
@@ -258,7 +258,7 @@ fn each_step_of_the_diagram_is_a_command_or_a_query_of_the_page() {
     assert_eq!(commands, 8);
 }
 
-/// What stands on the arrows is what the command prints.
+/// The labels of the arrows are what the command prints.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_answers_of_the_diagram_are_what_is_printed() {
     let db = Database::create().await;
@@ -315,7 +315,7 @@ async fn the_answers_of_the_diagram_are_what_is_printed() {
                 db.run("ROLLBACK PREPARED 'diagram'").await;
                 shown
             }
-            // These are no words of the command's.
+            // These are not words of the command.
             "it is in the table of leases" | "there is no such lock" => continue,
             other => panic!("{other} is not tested"),
         };

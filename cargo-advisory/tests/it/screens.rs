@@ -73,7 +73,7 @@ fn each_screen_is_as_the_gallery_shows_it() {
     assert!(printed.trim_end() == GALLERY.trim_end(), "{printed}");
 }
 
-/// What stands behind the first `@` is the host, and here it is half of the password.
+/// The host begins after the first `@`, and here that is half of the password.
 #[test]
 fn a_password_with_an_at_sign_is_not_shown() {
     let address = "postgres://app:se@cret@127.0.0.1:1/shop";

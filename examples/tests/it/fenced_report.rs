@@ -1,4 +1,4 @@
-//! Is the late write of a process that stood still refused by the fence, and does it pass without one?
+//! Is the late write of a process that was stopped refused by the fence, and does it pass without one?
 
 #[test]
 fn the_late_write_of_a_process_that_stood_still_is_refused_by_the_fence() {

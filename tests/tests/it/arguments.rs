@@ -231,7 +231,7 @@ async fn a_queue_takes_one_connection_for_a_key_and_refuses_who_comes_too_many()
         );
         let refused = repository.book_in_line(7001, &until).await.unwrap_err();
         assert!(
-            matches!(&refused, AppError::Lock(text) if text.contains("2 calls of this process wait")),
+            matches!(&refused, AppError::Lock(text) if text.contains("2 calls of this process are already waiting")),
             "{refused:?}"
         );
         let seen = Instant::now();
@@ -357,7 +357,7 @@ async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
         .unwrap();
     let end = twice(&mut one, &mut two, 7, None).await;
     assert!(
-        matches!(&end, Err(AppError::Lock(text)) if !text.contains("by this task itself")),
+        matches!(&end, Err(AppError::Lock(text)) if !text.contains("already held by this task")),
         "{end:?}"
     );
     db.until_quiet().await;
@@ -373,7 +373,7 @@ async fn a_call_that_waits_for_its_own_task_is_told_so() {
     let (mut one, mut two) = (db.connect().await, db.connect().await);
     let error = twice(&mut one, &mut two, 7, None).await.unwrap_err();
     assert!(
-        matches!(&error, AppError::Lock(text) if text.contains("by this task itself")),
+        matches!(&error, AppError::Lock(text) if text.contains("already held by this task")),
         "{error:?}"
     );
     let beside = Duration::from_secs(30);

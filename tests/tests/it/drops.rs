@@ -77,10 +77,10 @@ async fn a_backend_that_reads_the_call_behind_its_cancel_request_leaves_the_queu
         db.run("SELECT pg_sleep(0.08)").await;
         signal("-CONT");
         if stopped.elapsed() < Duration::from_secs(1) {
-            until_ended(&db, pid, "dropped while its backend stood still").await;
+            until_ended(&db, pid, "dropped while its backend was stopped").await;
             break;
         }
-        // A machine that stood still for so long has sent them all.
+        // A machine that stalled for that long has sent them all.
         drop(conn);
         db.run(&format!("SELECT pg_terminate_backend({pid})")).await;
         until_ended(&db, pid, "a backend that is terminated").await;

@@ -1,5 +1,5 @@
-//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. Where none of its statements runs the connection
-//! goes on, else it is closed.
+//! `max_hold`: a body that holds the lock for too long is dropped and rolled back. If none of its statements runs, the connection
+//! stays usable; otherwise it is closed.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use crate::every_poll::{assert_closed, until_ended};

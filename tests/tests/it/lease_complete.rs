@@ -306,7 +306,7 @@ async fn an_ok_is_unknown_when_nobody_can_say_whether_the_completed_transaction_
                 if commits { Ok(()) } else { Err(rolled_back()) }
             });
             assert_eq!(ended.await.is_ok(), commits);
-            // Once a renewal was told of the commit.
+            // Until a renewal has seen the commit.
             while is_settled && !format!("{lease:?}").contains("end: Done") {
                 db.run("SELECT 1").await;
             }
@@ -367,7 +367,7 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
             let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
             let ran = ran.expect("the body goes on under a lease that is lost");
             if !is_completed.load(Ordering::Relaxed) {
-                // The machine stood still for longer than the lease lasts.
+                // The machine stalled for longer than the lease lasts.
                 drop(held);
                 db.run("DELETE FROM advisory_lease").await;
                 continue;

@@ -80,7 +80,7 @@ async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
             term = second.term() => term,
         };
         assert!(new.token() > old.token());
-        // On a machine that stands still for longer than a term there is another one.
+        // On a machine that stalls for longer than a term there is another one.
         if new.is_held() {
             break;
         }

@@ -151,7 +151,7 @@ async fn a_blocking_one_too() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "the pool lends a connection that a locked call has closed")]
+#[should_panic(expected = "the pool gives out a connection that a locked call has closed")]
 async fn an_r2d2_that_keeps_closed_connections_is_found() {
     let db = database().await;
     let manager = Own::new(&db, false);
@@ -177,14 +177,14 @@ async fn a_lease_is_held_through_one() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "the pool lends a connection that a dropped call has closed")]
+#[should_panic(expected = "the pool gives out a connection that a dropped call has closed")]
 async fn a_deadpool_that_keeps_closed_connections_is_found() {
     let db = database().await;
     testing::assert_replaces_broken(&deadpool(Own::new(&db, false))).await;
 }
 
 #[tokio::test]
-#[should_panic(expected = "the pool lends a connection that a dropped call has closed")]
+#[should_panic(expected = "the pool gives out a connection that a dropped call has closed")]
 async fn a_bb8_that_keeps_closed_connections_is_found() {
     let db = database().await;
     testing::assert_replaces_broken(&bb8(Own::new(&db, false)).await).await;

@@ -301,7 +301,7 @@ async fn a_release_of_a_lock_that_was_held_too_long_says_so() {
     let mut lock = session::acquire_owned(db.connect().await, request)
         .await
         .unwrap();
-    // The server ends the session of a client that stands still for a second.
+    // The server ends the session of a client that stalls for a second.
     drop(execute(lock.conn(), "SELECT pg_sleep(0.01)").await);
     let failed = lock.release().await.err().unwrap();
     assert!(

@@ -44,7 +44,7 @@ pub(crate) fn without_a_warning(programs: &[PathBuf], host: &str) {
     for (file, text) in [("Cargo.toml", manifest), ("Cargo.lock", read("Cargo.lock"))] {
         fs::write(project.join(file), text).expect("the target folder is ours");
     }
-    // With other flags than trybuild's the dependencies would be compiled anew.
+    // With other flags than trybuild's the dependencies would be compiled again.
     let flags = "[\"--cfg\", \"trybuild\", \"--verbose\", \"-A\", \"dead_code\"]";
     let output = Command::new(env!("CARGO"))
         .args([

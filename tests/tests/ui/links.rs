@@ -39,7 +39,7 @@ fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The pages of the guide, by file name. `links.md` is none.
+/// The pages of the guide, by file name. `links.md` is not one.
 fn pages() -> Vec<(String, String)> {
     let name = |path: &Path| {
         path.file_name()

@@ -1,4 +1,4 @@
-//! The statements of a connection, as its instrumentation and the wake-ups of a body tell of them.
+//! The statements of a connection, as reported by its instrumentation and the wake-ups of a body.
 
 use crate::debug::{LockSet, is_on};
 use crate::driver::Driver;

@@ -1,5 +1,5 @@
 -- Refuses writes to blocks by a session that does not hold the advisory lock 'room-night' in exclusive mode.
--- Key: pattern night:<room: int>:<night: date> by sha256. Written by `cargo advisory migration require`; write it anew when the lock's key changes.
+-- Key: pattern night:<room: int>:<night: date> by sha256. Written by `cargo advisory migration require`; write it again when the lock's key changes.
 -- The trigger runs for each row, after the write, because only then a row has its final values.
 
 DO $advisory$
