@@ -89,6 +89,8 @@ async fn clock(flags: &Flags) -> Result<Value, Box<dyn Error>> {
     if flags.only.is_none() {
         println!("This takes about four minutes; `--only TEXT` picks the lines with this text.");
     }
+    // In memory `fsync` would cost nothing.
+    advisory_tests::keep_data_on_disk();
     let server = Server::start().await?;
     let db = Database::try_create().await?;
     println!("{}", Case::HEAD);

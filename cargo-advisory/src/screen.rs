@@ -45,11 +45,13 @@ pub(crate) fn plural(count: usize, what: &str) -> String {
     }
 }
 
-/// Writes to the file, or to the standard output.
+/// Writes to the file, whose folder it creates, or to the standard output.
 pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
-        return fs::write(path, text).map_err(|error| {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let written = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+        return written.map_err(|error| {
             Failure::Input(format!("cannot write `{}`: {error}", path.display()))
         });
     }

@@ -28,7 +28,7 @@ pub use observe::{AdvisoryLock, LockedKey};
 pub use own_server::OwnServer;
 pub use pgpool::Pgpool;
 pub use proxy::Proxy;
-pub use server::owns_server;
+pub use server::{keep_data_on_disk, owns_server};
 pub use standby::Standby;
 
 /// The variable that switches the library's checks of debug builds off, with `off`.

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::HarnessError;
 use crate::account::Account;
@@ -24,6 +25,13 @@ const BINARIES: &str = "ADVISORY_TEST_SERVER";
 
 /// What a socket's path may have, less PostgreSQL's own `/.s.PGSQL.5432.lock` and our `/advisory-XXXXXX`.
 const LONGEST_FOLDER: usize = 103 - 20 - 16;
+
+static IS_ON_DISK: AtomicBool = AtomicBool::new(false);
+
+/// Makes the servers that this process starts from now on keep their data on a disk, also if there is room in memory.
+pub fn keep_data_on_disk() {
+    IS_ON_DISK.store(true, Ordering::Relaxed);
+}
 
 /// A server: where to connect, and for our own one what ends it with this value.
 pub(crate) struct Server {
@@ -108,9 +116,13 @@ impl Server {
             shell.env("LD_LIBRARY_PATH", lib);
         }
         shell.args(["-c", include_str!("server.sh"), "advisory-tests-server"]);
+        let folder = temp_folder(account)?;
+        if IS_ON_DISK.load(Ordering::Relaxed) {
+            shell.env("TMPDIR", &folder);
+        }
         shell
             .arg(&binaries.bin)
-            .arg(temp_folder(account)?)
+            .arg(folder)
             .arg(kind)
             .arg(port.map(|port| port.to_string()).unwrap_or_default())
             .args(command);

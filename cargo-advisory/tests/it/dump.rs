@@ -88,8 +88,10 @@ fn json_has_every_member_of_the_schema() {
 }
 
 #[test]
-fn a_file_gets_the_answer_without_colours() {
-    let to = scratch("dump.txt");
+fn a_file_gets_the_answer_without_colours_in_a_folder_that_is_created() {
+    let folder = scratch("a-new-folder");
+    drop(fs::remove_dir_all(&folder));
+    let to = format!("{folder}/dump.txt");
     let program = booking_service();
     let words = ["dump", "--artifact", &program, "-o", &to];
     let said = run(&words, &[("CLICOLOR_FORCE", "1")]);

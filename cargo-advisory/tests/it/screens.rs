@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::programs::{booking_service, file, run, scratch, shop};
+use crate::programs::{booking_service, file, run, shop};
 
 const GALLERY: &str = include_str!("screens.txt");
 
@@ -15,7 +15,6 @@ fn places() -> Vec<(&'static str, String)> {
         ("{booking-service}", booking_service()),
         ("{shop}", shop()),
         ("{old document}", file("screens-old.md", old)),
-        ("{folder}", scratch("no-such-folder")),
         (
             "{no locks}",
             env!("CARGO_BIN_EXE_cargo-advisory").to_owned(),

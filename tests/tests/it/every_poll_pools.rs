@@ -179,7 +179,8 @@ async fn a_pool_lends_a_working_connection_at_once_after_a_drop_at_any_poll() {
                     match ended {
                         Ended::Ready => break,
                         Ended::Closed => closed += 1,
-                        Ended::Untouched => assert!(debug_checks_are_on() && polls <= 2, "{after}"),
+                        // The answer to a check can take several polls, since it can arrive in pieces.
+                        Ended::Untouched => assert!(debug_checks_are_on(), "{after}"),
                     }
                 }
             }
