@@ -80,14 +80,15 @@ fn code(name: &str) -> String {
     }
 }
 
-/// To the nearest hundred, with a comma.
+/// To the nearest hundred, with commas.
 fn thousands(count: f64) -> String {
-    let hundreds = format!("{:.0}", count / 100.0);
-    let (thousands, hundred) = hundreds.split_at(hundreds.len().saturating_sub(1));
-    format!(
-        "{},{hundred}00",
-        if thousands.is_empty() { "0" } else { thousands }
-    )
+    let mut text = format!("{:.0}", (count / 100.0).round() * 100.0);
+    let mut at = text.len();
+    while at > 3 {
+        at -= 3;
+        text.insert(at, ',');
+    }
+    text
 }
 
 /// The least and the greatest of all runs.
