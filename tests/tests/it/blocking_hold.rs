@@ -2,7 +2,6 @@
 
 use crate::blocking::{book, execute, finish, insert, setting};
 use crate::bookings::{committed, database, key_of};
-use crate::hold::{ROUNDS, SERVERS_MORE};
 use advisory_runtime::blocking::{session, xact};
 use advisory_runtime::{Error, Request, advisory_lock};
 use diesel::QueryResult;
@@ -12,6 +11,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
+/// By how much the server's own bound is longer.
+pub(crate) const SERVERS_MORE: Duration = Duration::from_secs(1);
+/// How many rounds a busy machine has to run one in time.
+pub(crate) const ROUNDS: usize = 20;
 /// Any body takes longer.
 const NOTHING: Duration = Duration::from_nanos(1);
 /// No body does.

@@ -1,6 +1,7 @@
 //! `max_hold`: a body that holds the lock for too long is dropped and rolled back. If none of its statements runs, the connection
 //! stays usable; otherwise it is closed.
 
+use crate::blocking_hold::{ROUNDS, SERVERS_MORE};
 use crate::bookings::{book, committed, database, execute, insert, key_of};
 use crate::every_poll::{assert_closed, until_ended};
 use crate::hold_settings::settings;
@@ -13,10 +14,6 @@ use std::time::{Duration, Instant};
 
 const SHORT: Duration = Duration::from_millis(200);
 const BRIEF: Duration = Duration::from_millis(20);
-/// By how much the server's own bound is longer.
-pub(crate) const SERVERS_MORE: Duration = Duration::from_secs(1);
-/// How many rounds a busy machine has to run one in time.
-pub(crate) const ROUNDS: usize = 20;
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Copy, Debug)]
