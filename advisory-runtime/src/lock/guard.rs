@@ -222,8 +222,11 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             Ok(rows) => {
                 if rows == 0
                     && let Some(undo) = question.undo_miss()
+                    && let Err(error) = driver.execute(&undo).await
                 {
-                    driver.execute(&undo).await?;
+                    // The transaction may still be open, with some of several keys.
+                    self.abandon();
+                    return Err(error);
                 }
                 return Ok(Ok(self.note_answer(rows)));
             }
