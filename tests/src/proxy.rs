@@ -1,7 +1,7 @@
 //! What crosses the wire, and what if the wire breaks? A proxy in front of a test's database.
 //!
 //! It knows PostgreSQL's message framing and nothing else: it counts answers, notes simple queries, and can cut
-//! the connection before a message or before its answer, or hold everything back. `wire` reads the messages.
+//! the connection before a message or before its answer, have a message cancelled, or hold everything back. `wire` reads the messages.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -60,15 +60,27 @@ struct Seen {
     round_trips: usize,
     cancel_requests: usize,
     queries: Vec<String>,
-    cut: Option<Cut>,
+    fault: Option<Fault>,
 }
 
-/// Where the next connection that sends `text` breaks.
-struct Cut {
+/// What happens to the next message that contains `text`.
+struct Fault {
     text: String,
-    /// Whether the server still gets the message.
-    forward: bool,
+    kind: FaultKind,
 }
+
+#[derive(Clone, Copy)]
+enum FaultKind {
+    /// The connection breaks, and the server never gets the message.
+    CutBefore,
+    /// The connection breaks when the server has carried the message out.
+    CutAfter,
+    /// The server cancels it.
+    Cancel,
+}
+
+/// Fails as a statement does that is cancelled.
+const CANCELLED: &str = "DO LANGUAGE plpgsql 'BEGIN RAISE SQLSTATE ''57014''; END'";
 
 /// One connection, as its two directions see it.
 struct Exchange {
@@ -176,19 +188,23 @@ impl Proxy {
 
     /// Breaks the next connection that sends a message with `text` in it, once; the server never gets the message.
     pub fn cut_before(&self, text: &str) {
-        self.record.seen().cut = Some(Cut {
-            text: text.to_owned(),
-            forward: false,
-        });
+        self.fail(text, FaultKind::CutBefore);
     }
 
     /// Breaks the next connection that sends a message with `text` in it, once, after the server has carried it out:
     /// the client never hears.
     pub fn cut_after_forwarding(&self, text: &str) {
-        self.record.seen().cut = Some(Cut {
-            text: text.to_owned(),
-            forward: true,
-        });
+        self.fail(text, FaultKind::CutAfter);
+    }
+
+    /// Has the server cancel the next simple query with `text` in it, once, before it has done anything: SQLSTATE 57014.
+    pub fn cancel(&self, text: &str) {
+        self.fail(text, FaultKind::Cancel);
+    }
+
+    fn fail(&self, text: &str, kind: FaultKind) {
+        let text = text.to_owned();
+        self.record.seen().fault = Some(Fault { text, kind });
     }
 
     /// Breaks every open connection, at any point; new ones are accepted.
@@ -312,13 +328,15 @@ async fn requests(
 ) -> std::io::Result<()> {
     while let Some(message) = wire::message(&mut client).await? {
         record.until_flowing().await;
-        if !record.note(
+        let fault = record.note(
             &message,
             &mut exchange.lock().unwrap_or_else(PoisonError::into_inner),
-        ) {
-            break;
+        );
+        match fault {
+            Some(FaultKind::CutBefore) => break,
+            Some(FaultKind::Cancel) => server.write_all(&wire::query(CANCELLED)).await?,
+            Some(FaultKind::CutAfter) | None => server.write_all(&message).await?,
         }
-        server.write_all(&message).await?;
     }
     Ok(())
 }
@@ -373,23 +391,23 @@ fn is_debug_check(query: &str) -> bool {
 }
 
 impl Record {
-    /// Notes a message of the client, and says whether the server gets it.
-    fn note(&self, message: &[u8], exchange: &mut Exchange) -> bool {
+    /// Notes a message of the client, and says what happens to it.
+    fn note(&self, message: &[u8], exchange: &mut Exchange) -> Option<FaultKind> {
         let mut seen = self.seen();
         let query = wire::simple_query(message);
         let is_check = query.as_deref().is_some_and(is_debug_check);
         seen.queries.extend(query.filter(|_| !is_check));
-        let is_fatal = |cut: &mut Cut| wire::contains(message, &cut.text);
-        if let Some(cut) = seen.cut.take_if(is_fatal) {
-            if !cut.forward {
-                return false;
-            }
-            exchange.until_cut = Some(exchange.owed.len());
+        let is_meant = |fault: &mut Fault| wire::contains(message, &fault.text);
+        let fault = seen.fault.take_if(is_meant).map(|fault| fault.kind);
+        match fault {
+            Some(FaultKind::CutBefore) => return fault,
+            Some(FaultKind::CutAfter) => exchange.until_cut = Some(exchange.owed.len()),
+            Some(FaultKind::Cancel) | None => {}
         }
         exchange.asks |= wire::is_wish(message) && !is_check;
         if wire::asks_for_ready(message) {
             exchange.owed.push_back(mem::take(&mut exchange.asks));
         }
-        true
+        fault
     }
 }

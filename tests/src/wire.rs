@@ -117,6 +117,12 @@ pub(crate) fn simple_query(request: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(text.strip_suffix(b"\0")?).into_owned())
 }
 
+/// A simple query.
+pub(crate) fn query(text: &str) -> Vec<u8> {
+    let length = u32::try_from(text.len() + 5).expect("a text that fits into a message");
+    [b"Q", &length.to_be_bytes()[..], text.as_bytes(), b"\0"].concat()
+}
+
 /// Whether `text` is anywhere in `message`.
 pub(crate) fn contains(message: &[u8], text: &str) -> bool {
     message

@@ -5,8 +5,8 @@ use crate::bookings::{database, execute};
 use crate::cancel::dropped;
 use crate::every_poll::{ask_for_the_pooler, assert_closed, is_ready_within, until_ended};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::{debug_checks_are_on, owns_server, pid_of};
-use diesel_async::AsyncPgConnection;
+use advisory_tests::{Proxy, debug_checks_are_on, owns_server, pid_of};
+use diesel_async::{AsyncConnection as _, AsyncPgConnection};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -84,6 +84,38 @@ async fn a_backend_that_reads_the_call_behind_its_cancel_request_leaves_the_queu
         drop(conn);
         db.run(&format!("SELECT pg_terminate_backend({pid})")).await;
         until_ended(&db, pid, "a backend that is terminated").await;
+    }
+    finish(held).await;
+    db.until_quiet().await;
+}
+
+/// The transaction may still be open with a key of the try: the connection is closed, and the error is the cancellation's.
+#[tokio::test]
+async fn a_missed_try_whose_undo_is_cancelled_closes_its_connection() {
+    let db = database().await;
+    let proxy = Proxy::start(&db).await;
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, 2).await.unwrap();
+    for is_nested in [false, true] {
+        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+        let pid = pid_of(&mut conn).await;
+        let request = Request::all([1, 2]).wait(Wait::Never);
+        let missed = if is_nested {
+            proxy.cancel("*/;ROLLBACK TO");
+            let transaction = conn.transaction(async |conn| xact::lock(conn, request).await);
+            transaction.await.map(drop).unwrap_err()
+        } else {
+            proxy.cancel("*/;ROLLBACK");
+            xact::begin(&mut conn, request).await.map(drop).unwrap_err()
+        };
+        assert!(matches!(missed, Error::Database(_)), "{missed:?}");
+        let after = format!("a miss, not undone, nested: {is_nested}: {missed}");
+        until_ended(&db, pid, &after).await;
+        assert_closed(&mut conn, &after).await;
+        let first = xact::begin(&mut db.connect().await, Request::all([1]).wait(Wait::Never))
+            .await
+            .map(drop);
+        first.unwrap();
     }
     finish(held).await;
     db.until_quiet().await;
