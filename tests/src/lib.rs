@@ -34,6 +34,10 @@ pub use standby::Standby;
 /// The variable that switches the library's checks of debug builds off, with `off`.
 pub const DEBUG_CHECKS: &str = "ADVISORY_DEBUG_CHECKS";
 
+/// Makes a backslash in a literal an escape, where the server still can: PostgreSQL 19 has no other literals than the standard's.
+pub const BACKSLASH_ESCAPES: &str = "SELECT set_config(name, 'off', false) FROM pg_settings \
+     WHERE current_setting('server_version_num')::int < 190000 AND name IN ('standard_conforming_strings', 'escape_string_warning')";
+
 /// Whether the library's checks of debug builds run in this process. Without them a debug build behaves as a release build does.
 #[must_use]
 pub fn debug_checks_are_on() -> bool {

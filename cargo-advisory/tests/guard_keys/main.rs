@@ -9,7 +9,7 @@
 use std::process::Command;
 
 use advisory_runtime::{Key, lock_key};
-use advisory_tests::Database;
+use advisory_tests::{BACKSLASH_ESCAPES, Database};
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use uuid::Uuid;
@@ -35,10 +35,10 @@ async fn agree(words: &[&str], column: &str, rows: &[(&str, Key)]) {
     db.run(&format!("CREATE TABLE t (v {column})")).await;
     guard(&db, words).await;
     // What the function must not depend on.
+    does(&mut conn, BACKSLASH_ESCAPES).await;
     does(
         &mut conn,
-        "SET TimeZone = 'Asia/Kolkata'; SET DateStyle = 'German, DMY'; SET standard_conforming_strings = off; \
-         SET search_path = pg_temp, public",
+        "SET TimeZone = 'Asia/Kolkata'; SET DateStyle = 'German, DMY'; SET search_path = pg_temp, public",
     )
     .await;
     for (value, key) in rows {
@@ -182,7 +182,7 @@ async fn moments_with_and_without_a_time_zone() {
     agree(&["--key", "timestamp:<v: timestamp>"], "timestamptz", &rows).await;
 }
 
-/// Literals under `standard_conforming_strings = off`.
+/// Literals where a backslash can be an escape.
 const TEXTS: [(&str, &str); 7] = [
     ("''", ""),
     ("'a:b%'", "a:b%"),

@@ -4,7 +4,7 @@ use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use advisory_runtime::Error;
 use advisory_runtime::lease::{Leases, Request, Table};
-use advisory_tests::{Database, OwnServer, left_out, owns_server};
+use advisory_tests::{BACKSLASH_ESCAPES, Database, OwnServer, left_out, owns_server};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig};
@@ -143,9 +143,8 @@ async fn leases_work_in_full_whatever_the_sessions_settings_are() {
         "SET synchronous_commit = 'remote_apply'",
         "SET datestyle = 'German, DMY'; SET intervalstyle = 'sql_standard'; SET timezone = 'Asia/Kathmandu'",
         "SET extra_float_digits = -15; SET bytea_output = 'escape'",
-        // PostgreSQL 19 has no other literals than the standard's.
-        "SELECT set_config(name, 'off', false) FROM pg_settings WHERE current_setting('server_version_num')::int < 190000 \
-         AND name IN ('standard_conforming_strings', 'escape_string_warning'); SET quote_all_identifiers = on",
+        BACKSLASH_ESCAPES,
+        "SET quote_all_identifiers = on",
         "SET default_transaction_isolation = 'repeatable read'",
         "SET default_transaction_isolation = 'serializable'; SET default_transaction_deferrable = on",
         "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_seqscan = off",

@@ -2,7 +2,7 @@
 
 use crate::{migrate, migrated, says};
 use advisory_runtime::migration::{ADVISORY_KEYS_DOWN, ADVISORY_KEYS_UP};
-use advisory_tests::Database;
+use advisory_tests::{BACKSLASH_ESCAPES, Database};
 use diesel_async::SimpleAsyncConnection;
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn up_and_down_leave_nothing() {
     for session in [
         "SET search_path = public",
         "SET search_path = elsewhere, public",
-        "SET standard_conforming_strings = off",
+        BACKSLASH_ESCAPES,
     ] {
         conn.batch_execute(session).await.unwrap();
         migrate(&mut conn, ADVISORY_KEYS_UP).await.unwrap();
