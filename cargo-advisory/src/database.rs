@@ -1,4 +1,4 @@
-//! How does the command reach a database? `address` finds it, and `session` connects to it, through `tls`.
+//! Connects the command to a database: `address` finds it, `session` connects to it, over `tls`.
 
 mod address;
 mod session;
@@ -17,7 +17,7 @@ use advisory_runtime::Error;
 use crate::failure::Failure;
 use crate::screen::one_line;
 
-/// Runs what talks to a database, on this thread.
+/// Runs a future that uses a database, on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -26,7 +26,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
         .block_on(work)
 }
 
-/// Does the work; `None` if the signal comes first.
+/// Runs the work; `None` if the signal comes first.
 pub(crate) async fn unless<T>(
     mut signal: Pin<&mut impl Future<Output = io::Result<()>>>,
     work: impl Future<Output = T>,

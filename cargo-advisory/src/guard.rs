@@ -1,7 +1,7 @@
-//! Which trigger refuses writes to a table without the lock that guards it?
+//! The trigger that refuses writes to a table by sessions that do not hold its lock.
 //!
-//! `key_sql` computes the key from a row, by the pattern's own rendering and derivation; `trigger` puts it into a migration. A guard is
-//! made from a lock of an inventory or from a pattern, and can be read back from a trigger's function.
+//! `key_sql` computes the lock's key from a row, with the pattern's rendering and derivation; `trigger` writes the migration. A guard is
+//! built from a lock of an inventory or from a pattern, and can be parsed from the source of a trigger's function.
 
 mod key_sql;
 mod trigger;
@@ -13,9 +13,9 @@ use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_ke
 
 use crate::screen::steers;
 
-/// Starts the first line of a trigger's function, which says what the function was written from.
+/// Starts the first line of a trigger's function, which has the pattern and the derivation of its lock.
 const MARK: &str = "-- advisory guard 1: ";
-/// Quotes the function's source.
+/// Delimits the function's source.
 const QUOTE: &str = "$advisory$";
 /// Starts the line with the lock's name.
 const LOCK_MARK: &str = "-- lock: ";
@@ -65,7 +65,7 @@ impl Guard {
             columns,
         };
         guard.check_columns()?;
-        // The only thing that can fail.
+        // Nothing else in a guard can be invalid.
         guard.key_sql()?;
         Ok(guard)
     }
@@ -108,7 +108,7 @@ impl Guard {
         }
     }
 
-    /// The column of a placeholder, or the expression that `--column` gives, over the row `written`.
+    /// The SQL of a placeholder's value in the row `written`: its column, or the expression of `--column`.
     fn column(&self, placeholder: &Placeholder) -> String {
         if let Some(expression) = self.columns.get(&placeholder.name()) {
             return format!("({expression})");
@@ -116,7 +116,7 @@ impl Guard {
         format!("written.{}", identifier(column_name(placeholder)))
     }
 
-    /// What the first lines of the function say.
+    /// The first lines of the function, from which `read` restores the guard.
     fn marks(&self) -> String {
         let mut marks = format!(
             "{MARK}{} {}\n{LOCK_MARK}{}\n",
@@ -133,7 +133,7 @@ impl Guard {
 }
 
 impl Guard {
-    /// Reads the source of a table's trigger function; `None` if this command has not written it.
+    /// Parses the source of a table's trigger function; `None` if this command did not write it.
     pub(crate) fn read(source: &str, table: Table) -> Option<Self> {
         let mut lines = source.trim_start().lines();
         let (derivation, key) = lines.next()?.strip_prefix(MARK)?.split_once(' ')?;
@@ -145,7 +145,7 @@ impl Guard {
         Self::new(lock, key, derivation, table, columns.collect()).ok()
     }
 
-    /// Whether the guard's lock has this key, whatever its placeholders are called.
+    /// Whether the guard's lock has this key, ignoring the names of placeholders.
     pub(crate) fn has_key(&self, key: &LockedKey, derivation: Derivation) -> bool {
         match (&self.key, key) {
             (LockedKey::Pattern(here), LockedKey::Pattern(there)) => {
@@ -164,7 +164,7 @@ impl Guard {
         key_text(&self.key, self.derivation)
     }
 
-    /// The type of a trigger that runs for each write, as `pg_trigger.tgtype` has it.
+    /// The `pg_trigger.tgtype` of the guard's trigger.
     pub(crate) fn trigger_type(&self) -> i16 {
         const ROW: i16 = 1;
         const BEFORE: i16 = 2;
@@ -178,7 +178,7 @@ impl Guard {
     }
 }
 
-/// A key as findings and migrations name it.
+/// A key as findings and migrations write it.
 pub(crate) fn key_text(key: &LockedKey, derivation: Derivation) -> String {
     format!("{} by {}", encode_key(Some(key)), derivation.name())
 }
@@ -214,12 +214,12 @@ impl Table {
         })
     }
 
-    /// The table as SQL names it.
+    /// The table's name in SQL.
     pub(crate) fn sql(&self) -> String {
         self.within(&self.name)
     }
 
-    /// Something else in the table's schema.
+    /// The name of another object in the table's schema.
     fn within(&self, name: &str) -> String {
         let name = identifier(name);
         match &self.schema {
@@ -229,7 +229,7 @@ impl Table {
     }
 }
 
-/// The reserved words of PostgreSQL that somebody could call a table.
+/// The reserved words of PostgreSQL that are plausible names of tables and columns.
 const RESERVED: [&str; 20] = [
     "all",
     "array",
@@ -253,7 +253,7 @@ const RESERVED: [&str; 20] = [
     "window",
 ];
 
-/// A name as SQL writes it: in quotes if it needs them.
+/// A name as an SQL identifier, quoted if necessary.
 fn identifier(name: &str) -> String {
     let is_letter = |c: char| c.is_ascii_lowercase() || c == '_';
     let is_plain = name.starts_with(is_letter)
@@ -265,7 +265,7 @@ fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A text as a literal, under either setting of `standard_conforming_strings`.
+/// A text as an SQL literal, valid under both settings of `standard_conforming_strings`.
 fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if quoted.contains('\\') {

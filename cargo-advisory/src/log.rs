@@ -1,8 +1,8 @@
-//! Which locks did sessions wait for, by the server's log?
+//! Reports the lock waits and deadlocks in a server's log.
 //!
-//! `source` gives the lines of files and of the standard input, `record` makes records of them, in each of the server's three formats
-//! (`stderr`, `csv_log`, `json_log`), `event` reads what a record says about a lock, `waits` sums that up by lock, and `report` and
-//! `waits_json` write it.
+//! `source` reads the lines of files and of standard input, `record` parses them into records, in any of the server's three formats
+//! (`stderr`, `csv_log`, `json_log`), `event` extracts a record's lock event, `waits` adds the events up by lock, and `report` and
+//! `waits_json` write the result.
 
 mod csv_log;
 mod event;
@@ -27,7 +27,7 @@ use crate::{database, names, screen};
 use source::Source;
 use waits::Waits;
 
-/// How often `--follow` looks for new lines.
+/// How often `--follow` checks for new lines.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs `cargo advisory log`.
@@ -56,7 +56,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Prints what happens until Ctrl-C, or until the end of the standard input.
+/// Prints incidents as they are logged, until Ctrl-C or the end of standard input.
 async fn follow(
     sources: &mut [Source],
     waits: &mut Waits,

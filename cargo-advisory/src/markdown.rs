@@ -1,4 +1,4 @@
-//! How is an inventory written as a registry document, for a team to commit?
+//! Writes an inventory as a registry document, for a team to commit.
 //!
 //! The document contains nothing that differs between runs or machines: no date, no absolute path, no version.
 
@@ -83,7 +83,8 @@ pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
     text
 }
 
-/// Each key of each site. A key that is a declared lock gets its pattern, and the name, component and purpose that the site lacks.
+/// Each key of each site. A key that is a declared lock gets the lock's pattern, and its name, component and purpose if the site has
+/// none.
 fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
     let declared = DeclaredLocks::of(inventory);
     let mut rows = Vec::new();
@@ -116,8 +117,8 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
     rows
 }
 
-/// The order of the rows: by the lock's text, without the names of placeholders; for one lock its declaration, then its functions.
-/// Line numbers are left out, so that moving a function does not change the document.
+/// The sort key of a row: the lock's text without the names of placeholders, then its declaration before its functions. It does not
+/// contain line numbers, so that moving a function does not change the document.
 fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
     let text = |part: &Part| match part {
         Part::Text(text) => text.clone(),
@@ -149,7 +150,7 @@ const fn heads(key: &str) -> [&str; 9] {
     ]
 }
 
-/// The number column of a lease, which has no number.
+/// The number column of a lease.
 const LEASE_NUMBER: &str = "none: SHA-256 of the text, in the lease table";
 
 fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
@@ -214,7 +215,7 @@ fn extent(key: &Key<'_>) -> String {
     }
 }
 
-/// `Transaction (pg_advisory_xact_lock)`, and the times that the site sets.
+/// `Transaction (pg_advisory_xact_lock)`, and the durations of the site's arguments.
 fn lock_type(site: &Record) -> String {
     let shared = if site.mode == "shared" { "_shared" } else { "" };
     let never = if site.wait.as_deref() == Some("never") || site.poll.is_some() {
@@ -285,7 +286,7 @@ fn exceptions(text: &mut String, inventory: &Inventory) {
 }
 
 fn table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; N]]) {
-    // Empty columns are left out: most registries need no name or component.
+    // Empty columns are omitted: in most registries no lock has a name or a component.
     let columns: Vec<usize> = (0..N)
         .filter(|column| rows.iter().any(|row| !row[*column].is_empty()))
         .collect();
@@ -299,12 +300,12 @@ fn table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; 
     }
 }
 
-/// Text of a doc comment or an argument, which is Markdown, with the `|` escaped that would end the cell.
+/// Text of a doc comment or an argument, which is Markdown. Escapes `|`, which would end the cell.
 fn plain(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// A code span, whose text can contain backticks.
+/// A code span for a text that can contain backticks.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return String::new();

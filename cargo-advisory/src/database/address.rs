@@ -1,4 +1,4 @@
-//! Which database? That of the flag, else of `DATABASE_URL`, else of a `.env`, as Diesel's own command reads them.
+//! The database's address: from the flag, else from `DATABASE_URL`, else from a `.env` file, as in Diesel's own command.
 
 use std::env;
 
@@ -34,7 +34,7 @@ pub(crate) fn find(flag: Option<&String>) -> Result<String, Failure> {
     Err(Failure::Input(why.to_owned()))
 }
 
-/// Does not show the line itself, which may contain a password.
+/// The failure of reading a `.env`, without the invalid line, which may contain a password.
 fn unreadable(error: &dotenvy::Error) -> Failure {
     let why = match error {
         dotenvy::Error::LineParse(_, at) => format!("a line cannot be read, at character {at}"),

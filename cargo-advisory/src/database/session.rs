@@ -1,6 +1,6 @@
-//! How does the command connect to the database?
+//! A connection to the database.
 //!
-//! Through diesel-async, which needs no libpq. So what only libpq reads, such as `~/.pgpass`, is not read.
+//! It uses diesel-async, which does not need libpq. Files that only libpq reads, such as `~/.pgpass`, are not read.
 
 use std::env;
 use std::error::Error;
@@ -37,7 +37,7 @@ impl Session {
     }
 }
 
-/// The half of a connection that reads and writes, for a task.
+/// The half of a connection that reads and writes; it runs in a task.
 type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
 /// Connects, for statements that Diesel has no part in. No failure shows the whole address, which may contain a password.
@@ -52,7 +52,7 @@ pub(crate) async fn connect(
         ))
     })?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        // libpq would use the folder that it was built with.
+        // libpq would use the directory set at its build.
         let why = "the database address has no host: write `postgres://user@host:5432/database`, or the folder of a socket, \
                        `host=/var/run/postgresql dbname=database`";
         return Err(Failure::Input(why.to_owned()));
@@ -81,8 +81,8 @@ pub(crate) async fn connect(
         })
 }
 
-/// The name and the hosts of the database, without the password. The hosts are left out too if one contains an `@`: then an `@` of
-/// the password was not written `%40`, and the rest of the password is part of the host.
+/// The name and the hosts of the database, without the password. The hosts are also omitted if one contains an `@`: then an `@` in
+/// the password was not written as `%40`, and the rest of the password was parsed as part of the host.
 fn description(config: &Config) -> String {
     let is_cut = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
     if config.get_hosts().iter().any(is_cut) {

@@ -1,8 +1,8 @@
 //! TLS: `sslmode` and `sslrootcert`, with their meaning in libpq.
 //!
-//! `prefer`, the default, and `require` encrypt without checking the certificate. `verify-ca` requires one of a trusted authority, and
-//! `verify-full` also the host's name in it. The authorities are those of the system, or of the file that `sslrootcert` names; with
-//! such a file `require` is `verify-ca`.
+//! `prefer`, the default, and `require` encrypt without checking the certificate. `verify-ca` requires a certificate of a trusted
+//! authority, and `verify-full` also checks that it contains the host's name. The authorities are those of the system, or of the file
+//! in `sslrootcert`; with such a file `require` means `verify-ca`.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ enum Trust {
 }
 
 impl Tls {
-    /// The mode, and what encrypts the connection.
+    /// The mode, and the connector that encrypts the connection.
     pub(crate) fn connector(&self) -> Result<(SslMode, MakeRustlsConnect), Failure> {
         let has_file = self
             .authorities
@@ -43,7 +43,7 @@ impl Tls {
             .is_some_and(|file| file != "system");
         let (mode, trust) = match self.mode.as_deref() {
             Some("disable") => (SslMode::Disable, Trust::Anybody),
-            // `allow` tries without TLS first, which saves nothing here.
+            // libpq's `allow` tries without TLS first; `prefer` works with the same servers.
             None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anybody),
             Some("require") if !has_file => (SslMode::Require, Trust::Anybody),
             Some("require" | "verify-ca") => (SslMode::Require, Trust::Authority),
@@ -82,7 +82,7 @@ impl Tls {
         let mut roots = RootCertStore::empty();
         match self.authorities.as_deref() {
             None | Some("system") => {
-                // An unreadable certificate of the system is not the user's problem; having none at all is an error below.
+                // Ignores a system certificate that cannot be parsed; without any certificate there is an error below.
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
             Some(file) => {

@@ -1,7 +1,7 @@
-//! How does SQL compute a lock's key from a row?
+//! SQL that computes a lock's key from a row.
 //!
-//! As `advisory_runtime::KeyPart` renders each shape, and `advisory_pattern::Derivation` derives the number; a test compares them on a
-//! server. The function that the SQL is written for pins its `search_path` to `pg_catalog` and its `TimeZone` to UTC.
+//! It renders as `advisory_runtime::KeyPart` and derives as `advisory_pattern::Derivation`; a test compares them on a server. The
+//! function that contains it sets `search_path` to `pg_catalog` and `TimeZone` to UTC.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub(super) enum KeySql {
     OfRow(String),
 }
 
-/// A column whose type decides its text: the migration checks it.
+/// A column and the types that render as its shape; the migration checks the column's type.
 pub(super) struct TypedColumn {
     pub(super) placeholder: String,
     pub(super) column: String,
@@ -27,7 +27,7 @@ pub(super) struct TypedColumn {
 }
 
 impl Guard {
-    /// The lock's key; the error says which part of it SQL cannot compute.
+    /// The lock's key; the error names the part that SQL cannot compute.
     pub(super) fn key_sql(&self) -> Result<KeySql, String> {
         match &self.key {
             LockedKey::BigInt(number) => Ok(KeySql::BigInt(*number)),
@@ -63,7 +63,7 @@ impl Guard {
             };
             // Writing to a `String` cannot fail.
             let _ = if text.is_empty() {
-                // A lone placeholder must not make the whole key a `varchar`.
+                // A key that is one placeholder could otherwise be a `varchar`.
                 write!(text, "({part})::text")
             } else {
                 write!(text, "\n            || {part}")
@@ -144,7 +144,7 @@ fn filtered(placeholder: &Placeholder, shape: Shape, column: &str) -> Result<Str
     for filter in &placeholder.filters {
         text = match filter {
             Filter::Trim => format!("btrim({text})"),
-            // Changes A to Z only.
+            // The collation "C" changes only A to Z.
             Filter::Lower => format!("lower({text} COLLATE \"C\")"),
             Filter::Raw => text,
             Filter::Display => {

@@ -1,4 +1,4 @@
-//! How is a guard written as a migration: the trigger, its function, and what drops them?
+//! A guard as a migration: the trigger, its function, and the statements that drop them.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::key_sql::KeySql;
 use super::{Guard, literal};
 use crate::screen::one_line;
 
-/// PostgreSQL cuts longer names off.
+/// PostgreSQL truncates longer names.
 const LONGEST_NAME: usize = 63;
 
 /// Starts the names of the triggers and functions.
@@ -63,7 +63,7 @@ impl Guard {
         format!("DROP TRIGGER {trigger} ON {table};\nDROP FUNCTION {function}();\n")
     }
 
-    /// The source of the trigger's function, as `pg_proc.prosrc` has it after the first line break.
+    /// The source of the trigger's function: `pg_proc.prosrc` after its first line break.
     pub(crate) fn body(&self) -> Result<String, String> {
         let marks = self.marks();
         let lock = literal(&self.lock);
@@ -80,7 +80,7 @@ impl Guard {
         })
     }
 
-    /// Refuses columns whose type would render other texts than the lock's shape. A domain is not its base type here.
+    /// SQL that fails if a column's type renders differently from the lock's shape. A domain does not count as its base type.
     fn write_type_check(&self, text: &mut String) {
         text.push_str("DO $advisory$\nBEGIN\n");
         let table = self.table.sql();
@@ -113,7 +113,7 @@ impl Guard {
         advisory_pattern::encode_key(Some(&self.key))
     }
 
-    /// The trigger's name, which is its own on a table for each lock.
+    /// The trigger's name, which differs for each lock of a table.
     pub(crate) fn trigger_name(&self) -> String {
         name(&[PREFIX, &self.lock])
     }
@@ -123,7 +123,7 @@ impl Guard {
     }
 }
 
-/// A name out of words, with a number if it would be cut off.
+/// Joins words to a name. A name that is too long is shortened and ends with a hash of the whole.
 fn name(words: &[&str]) -> String {
     let whole = words.join("_");
     let letter = |c: char| {
@@ -148,7 +148,7 @@ fn name(words: &[&str]) -> String {
     format!("{}_{number:08x}", &name[..LONGEST_NAME - 9])
 }
 
-/// The query for one lock of this session: why it looks as it does is said in the migration of `advisory_holds`.
+/// A query for one lock of this session. The migration of `advisory_holds` explains its form.
 fn holds(high: &str, low: &str, space: u8, indent: &str) -> String {
     format!(
         "{indent}SELECT FROM (SELECT pg_lock_status() AS held OFFSET 0) AS locks\n\

@@ -1,9 +1,9 @@
-//! `csvlog`: records of comma-separated values, with texts in quotes that can have several lines.
+//! `csvlog`: records of comma-separated values, whose quoted values can contain line breaks.
 
 use super::record::{Record, is_error};
 use super::time::Time;
 
-/// Whether a line begins a record: a time, and behind it the user's name in quotes, or none.
+/// Whether a line begins a record: a time, then the user's name in quotes or an empty value.
 pub(super) fn is_csv(line: &str) -> bool {
     let Some((time, rest)) = line.split_once(',') else {
         return false;
@@ -24,7 +24,7 @@ impl Reader {
             self.text.push('\n');
         }
         self.text.push_str(line);
-        // A quote in a text is doubled, so the count shows whether a text is open.
+        // A quote inside a value is doubled, so an odd count opens or closes a value.
         if line.matches('"').count() % 2 == 1 {
             self.is_quoted = !self.is_quoted;
         }
@@ -43,7 +43,7 @@ fn record(text: &str) -> Option<Record> {
     let values = reader.records().next()?.ok()?;
     let value = |at: usize| values.get(at).unwrap_or_default();
     let some = |at: usize| Some(value(at).to_owned()).filter(|value| !value.is_empty());
-    // A line of something else has no severity there.
+    // Without a severity, the line is not a record of the server.
     some(11)?;
     Some(Record {
         time: Time::find(value(0)),

@@ -1,4 +1,4 @@
-//! What does a record say about an advisory lock?
+//! The event of an advisory lock that a record of the log reports.
 
 use std::time::Duration;
 
@@ -9,45 +9,45 @@ use super::record::Record;
 /// A lock of one of the server's databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LockId {
-    /// The database's number, as `pg_database.oid` has it; 0 if the lock is known from a statement only.
+    /// The database's `pg_database.oid`; 0 if the lock is known only from a statement.
     pub(super) database: u32,
     pub(super) key: Key,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// It has waited for this long, `deadlock_timeout` or a little more, and still waits.
+    /// A session still waits, after `deadlock_timeout` or a little more.
     Waiting {
         pid: i32,
         lock: LockId,
         waited: Duration,
         holders: Vec<i32>,
     },
-    /// A long wait has ended with the lock.
+    /// A long wait ended: the session acquired the lock.
     Acquired {
         pid: i32,
         lock: LockId,
         waited: Duration,
     },
-    /// Sessions waited for each other, and the one that wrote this was ended.
+    /// Sessions waited for each other, and the server ended the statement of the one that logged this.
     Deadlock { waits: Vec<DeadlockWait> },
-    /// A statement has failed: if it waited, its wait is over.
+    /// A statement failed: if it was waiting, its wait has ended.
     Failed,
 }
 
-/// One of those who waited for each other.
+/// One session of a deadlock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DeadlockWait {
     pub(super) pid: i32,
     /// `None` for a lock of another kind.
     pub(super) lock: Option<LockId>,
-    /// What it waited for, as the log has it: `ShareLock on transaction 4711`.
+    /// What it waited for, as logged: `ShareLock on transaction 4711`.
     pub(super) target: String,
     pub(super) blocked_by: i32,
     pub(super) statement: String,
 }
 
-/// Reads a record; `None` if it is not about an advisory lock.
+/// The event of a record; `None` if it is not about an advisory lock.
 pub(super) fn of(record: &Record) -> Option<Event> {
     if let Some(event) = wait(record) {
         return Some(event);
@@ -106,7 +106,7 @@ fn lock_id(text: &str) -> Option<LockId> {
     Some(LockId { database, key })
 }
 
-/// Who waited for whom, and then each one's statement:
+/// Parses a deadlock's detail: who waited for whom, then the statement of each session.
 ///
 /// ```text
 /// Process 1 waits for ExclusiveLock on advisory lock [5,0,1001,1]; blocked by process 2.

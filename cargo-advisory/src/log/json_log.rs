@@ -1,11 +1,11 @@
-//! `jsonlog`, of PostgreSQL 15 and later: an object a line.
+//! `jsonlog`, of PostgreSQL 15 and later: one JSON object per line.
 
 use serde_json::Value;
 
 use super::record::{Record, is_error};
 use super::time::Time;
 
-/// Reads a line; `None` if it is not an object of the log.
+/// Parses a line; `None` if it is not a record of the server.
 pub(super) fn record(line: &str) -> Option<Record> {
     let value: Value = serde_json::from_str(line).ok()?;
     let some = |member: &str| value.get(member).and_then(Value::as_str).map(str::to_owned);

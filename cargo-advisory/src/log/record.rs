@@ -1,9 +1,9 @@
-//! One message of the server's log, whichever format it has.
+//! One message of the server's log, in any of the three formats.
 
 use super::time::Time;
 use super::{csv_log, json_log, stderr};
 
-/// A message with what belongs to it.
+/// A message with its metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) time: Option<Time>,
@@ -24,7 +24,7 @@ pub(super) fn is_error(severity: &str) -> bool {
     matches!(severity, "ERROR" | "FATAL" | "PANIC")
 }
 
-/// Makes records of lines. The first line that is not empty shows the format.
+/// Parses lines into records. The first line that is not empty determines the format.
 #[derive(Default)]
 pub(super) struct Reader(Option<Form>);
 
@@ -35,7 +35,7 @@ enum Form {
 }
 
 impl Reader {
-    /// Takes a line without its end; gives the record that it completes.
+    /// Adds a line without its line break, and returns the record that it completes.
     pub(super) fn line(&mut self, line: &str) -> Option<Record> {
         if self.0.is_none() && line.trim().is_empty() {
             return None;
@@ -47,7 +47,7 @@ impl Reader {
         }
     }
 
-    /// Gives the record that was waiting for another line.
+    /// Returns the record that could have been continued by another line.
     pub(super) fn flush(&mut self) -> Option<Record> {
         match &mut self.0 {
             Some(Form::Stderr(reader)) => reader.flush(),

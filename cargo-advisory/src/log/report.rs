@@ -1,4 +1,4 @@
-//! How are the waits of a log written for people: as a table, and a line each while a log grows?
+//! Writes the waits of a log for people: as a table, and with `--follow` as one line per incident.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -25,10 +25,10 @@ const COLUMNS: Columns<8> = Columns {
     narrowest: 11,
 };
 
-/// How many holders a line has.
+/// The maximum number of holders in a row.
 const HOLDERS: usize = 3;
 
-/// Writes them for people: the lock that was waited for longest comes first.
+/// Writes the table. The lock with the longest total wait comes first.
 pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
     let mut text = String::new();
     let rows: Vec<[String; 8]> = ordered(waits)
@@ -36,7 +36,7 @@ pub(super) fn table(waits: &Waits, width: Option<usize>) -> String {
         .map(|(lock, of_it)| row(waits, *lock, of_it))
         .collect();
     if !rows.is_empty() {
-        // Without the limit where the terminal is too narrow for any table.
+        // Ignores the width if the terminal is too narrow for a table.
         let drawn = COLUMNS
             .draw(&rows, width)
             .or_else(|| COLUMNS.draw(&rows, None));
@@ -88,7 +88,7 @@ fn row(waits: &Waits, lock: LockId, of_it: &LockWaits) -> [String; 8] {
     ]
 }
 
-/// The lock's name and number, and its database where the log has several.
+/// The lock's name and number, and its database if the log has several.
 fn name(waits: &Waits, lock: LockId) -> String {
     let of_it = waits.locks.get(&lock);
     let label = label(lock.key, of_it.map_or(&[], |of_it| &of_it.names));
@@ -168,7 +168,7 @@ fn summary(waits: &Waits) -> String {
     )
 }
 
-/// Writes what has just happened on a line.
+/// Writes an incident as a line.
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
     let time = waits.last.as_ref().map_or_else(String::new, |time| {
         format!("{DIM}{}{DIM:#}  ", one_line(&time.text))

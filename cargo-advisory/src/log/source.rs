@@ -1,4 +1,4 @@
-//! The lines of files and of the standard input, also while they grow.
+//! Reads the lines of files and of standard input, also while they grow.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
@@ -9,30 +9,30 @@ use std::thread;
 use super::record::{Reader, Record};
 use crate::failure::Failure;
 
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const PIECE: usize = 1 << 16;
 
-/// A file, or the standard input.
+/// A file, or standard input.
 pub(super) struct Source {
     input: Input,
     path: PathBuf,
-    /// How much was read.
+    /// The number of bytes that were read.
     length: u64,
-    /// What is behind the last end of a line.
+    /// The bytes after the last line break.
     rest: Vec<u8>,
     reader: Reader,
 }
 
 enum Input {
     File(File),
-    /// Read to its end.
+    /// Standard input, read to its end.
     Stdin,
-    /// Read by a thread, so that it can be asked whether there is something.
+    /// Standard input, read by a thread, so that checking for input does not block.
     Pieces(Receiver<io::Result<Vec<u8>>>),
     Ended,
 }
 
-/// Opens the files; without one, and for `-`, the standard input.
+/// Opens the files; without a file, and for `-`, standard input.
 pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>, Failure> {
     let stdin = || {
         let input = if follows {
@@ -59,14 +59,14 @@ pub(super) fn open(files: &[PathBuf], follows: bool) -> Result<Vec<Source>, Fail
     files.iter().map(open).collect()
 }
 
-/// Reads the standard input in the background.
+/// Reads standard input in the background.
 fn pieces() -> Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         loop {
             let piece = piece(&mut io::stdin());
             let is_over = piece.as_ref().map_or(true, Vec::is_empty);
-            // Nobody listens once the command ends.
+            // The receiver is dropped when the command ends.
             if sender.send(piece).is_err() || is_over {
                 return;
             }
@@ -75,7 +75,7 @@ fn pieces() -> Receiver<io::Result<Vec<u8>>> {
     receiver
 }
 
-/// What there is; empty at the end.
+/// Reads the available bytes; empty at the end.
 fn piece(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut piece = vec![0; PIECE];
     loop {
@@ -142,7 +142,7 @@ impl Source {
         self.rest.drain(..start);
     }
 
-    /// Takes the last line too, and the record that waits for another.
+    /// Passes on the last line, even without a line break, and the last record.
     pub(super) fn finish(&mut self, take: &mut impl FnMut(Record)) {
         if !self.rest.is_empty() {
             self.rest.push(b'\n');
@@ -151,19 +151,20 @@ impl Source {
         self.pause(take);
     }
 
-    /// Takes the record that waits for another line: the server writes a message in one piece, so none comes after a pause.
+    /// Passes on the record that could have been continued by another line. The server writes a message in one piece, so after a pause it
+    /// is complete.
     pub(super) fn pause(&mut self, take: &mut impl FnMut(Record)) {
         if let (true, Some(record)) = (self.rest.is_empty(), self.reader.flush()) {
             take(record);
         }
     }
 
-    /// Whether nothing will come any more.
+    /// Whether the input has ended.
     pub(super) const fn is_over(&self) -> bool {
         matches!(self.input, Input::Ended)
     }
 
-    /// Starts with the file that has replaced this one, or from the beginning of this one if it was truncated.
+    /// Reopens the file at the path if it is shorter than what was read: it was replaced or truncated.
     pub(super) fn rotate(&mut self) {
         let is_shorter = fs::metadata(&self.path).is_ok_and(|now| now.len() < self.length);
         if let (Input::File(_), true) = (&self.input, is_shorter)

@@ -1,4 +1,4 @@
-//! The format for people: a line for each part of a message, behind a prefix that `log_line_prefix` sets.
+//! `stderr`, the plain-text format: one line for each part of a message, after the prefix that `log_line_prefix` sets.
 //!
 //! ```text
 //! 2026-11-22 07:06:19.026 UTC [13595] LOG:  process 13595 still waiting for ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms
@@ -6,8 +6,8 @@
 //! 2026-11-22 07:06:19.026 UTC [13595] STATEMENT:  SELECT pg_advisory_lock(42)
 //! ```
 //!
-//! The user need not write the prefix: time, process, user, database and application are recognized in its usual forms. The server
-//! writes a message in one piece, so its parts follow each other.
+//! The user does not have to give the prefix: time, process, user, database and application are recognized in common forms. The server
+//! writes a message in one piece, so its parts are adjacent.
 
 use super::record::{Record, is_error};
 use super::time::Time;
@@ -32,7 +32,7 @@ pub(super) struct Reader {
     part: Part,
 }
 
-/// What the next line continues.
+/// The part of a message that a line without a tag continues.
 #[derive(Clone, Copy, Default)]
 enum Part {
     #[default]
@@ -110,7 +110,7 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
         let start = line[..at]
             .rfind(|c: char| !c.is_ascii_alphanumeric())
             .map_or(0, |before| before + 1);
-        // What is before it can be a letter of any length in bytes.
+        // The character before the tag can have several bytes, so `start` may not be a boundary.
         let tag = line
             .get(start..at)
             .filter(|tag| SEVERITIES.contains(tag) || PARTS.contains(tag))?;

@@ -1,11 +1,11 @@
-//! When was something logged, by the log's own clock?
+//! The time of a record, by the log's own clock.
 
 /// The time of a record: `2026-11-22 07:06:19.026 UTC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Time {
     /// As written in the log.
     pub(super) text: String,
-    /// To compare two times of one log: its zone is left out.
+    /// Milliseconds for comparing two times of one log, without the time zone.
     pub(super) millis: i64,
 }
 
@@ -22,7 +22,7 @@ impl Time {
         starts.find_map(|at| Self::read(&text[at..]))
     }
 
-    /// Reads what begins with a date.
+    /// Parses a text that begins with a date and a time.
     fn read(text: &str) -> Option<Self> {
         let clock = text.get(..19)?;
         let shape: String = clock
@@ -61,9 +61,9 @@ impl Time {
     }
 }
 
-/// Days since 1970-01-01, in the calendar of Gregory.
+/// Days since 1970-01-01 in the Gregorian calendar.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    // A year that begins in March has its leap day at the end.
+    // Counts years from March, so that the leap day is at their end.
     let (year, month) = if month < 3 {
         (year - 1, month + 9)
     } else {

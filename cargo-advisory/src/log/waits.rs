@@ -18,11 +18,11 @@ pub(super) struct Waits {
     pub(super) last: Option<Time>,
     pub(super) locks: BTreeMap<LockId, LockWaits>,
     pub(super) deadlocks: Vec<Deadlock>,
-    /// The waits that go on, by process.
+    /// The waits that have not ended, by process.
     open: BTreeMap<i32, OpenWait>,
-    /// The name of each process, as far as the log has it.
+    /// The name of each process, if the log has it.
     people: BTreeMap<i32, String>,
-    /// The databases' names, by their numbers.
+    /// The databases' names, by `pg_database.oid`.
     databases: BTreeMap<u32, String>,
 }
 
@@ -37,14 +37,14 @@ pub(super) struct LockWaits {
     pub(super) cancelled: usize,
     pub(super) deadlocks: usize,
     pub(super) last: Option<Time>,
-    /// Who held it while another waited, and how many waits that were.
+    /// The processes that held the lock during waits, with the number of those waits.
     pub(super) holders: BTreeMap<i32, usize>,
 }
 
 /// Sessions that waited for each other.
 pub(super) struct Deadlock {
     pub(super) time: Option<Time>,
-    /// The one that was ended.
+    /// The process whose statement the server ended.
     pub(super) victim: Option<i32>,
     pub(super) waits: Vec<DeadlockWait>,
 }
@@ -68,14 +68,14 @@ pub(super) enum Incident {
         lock: LockId,
         waited: Duration,
     },
-    /// With the server's reason, and every lock that the statement asks for.
+    /// With the server's reason, and every lock that the statement requests.
     Cancelled {
         pid: Option<i32>,
         locks: Vec<LockId>,
         waited: Option<Duration>,
         reason: String,
     },
-    /// The last one of the list.
+    /// The last of `Waits::deadlocks`.
     Deadlock,
 }
 
@@ -94,7 +94,7 @@ impl Waits {
         }
     }
 
-    /// Takes the next record.
+    /// Adds the next record.
     pub(super) fn take(&mut self, record: Record) -> Option<Incident> {
         self.records += 1;
         if let Some(time) = &record.time {
@@ -116,7 +116,7 @@ impl Waits {
         Some(incident)
     }
 
-    /// How many waits were not over at the end of the log.
+    /// The number of waits that had not ended at the end of the log.
     pub(super) fn open(&self) -> usize {
         self.open.len()
     }
@@ -139,7 +139,7 @@ impl Waits {
         self.people.insert(pid, who);
     }
 
-    /// The entry of a lock, with a name if this statement gives it one.
+    /// The entry of a lock, with the lock's name if the statement contains it.
     fn entry(&mut self, lock: LockId, statement: &str, record: &Record) -> &mut LockWaits {
         if let (Some(name), true) = (&record.database, lock.database != 0) {
             self.databases.insert(lock.database, name.clone());
@@ -147,7 +147,7 @@ impl Waits {
         let database = self.databases.get(&lock.database);
         let database = database.or(record.database.as_ref()).cloned();
         if !self.locks.contains_key(&lock) {
-            // Waits from before the database's number was known.
+            // Waits that were recorded before the database's number was known.
             let unplaced = LockId {
                 database: 0,
                 ..lock
@@ -213,7 +213,7 @@ impl Waits {
             let open = is_victim.then(|| self.open.remove(&wait.pid)).flatten();
             let entry = self.entry(lock, &wait.statement, &record);
             entry.deadlocks += 1;
-            // A wait shorter than `deadlock_timeout`, and without `log_lock_waits` any wait, is in the log only here.
+            // A wait shorter than `deadlock_timeout`, or any wait without `log_lock_waits`, is logged only here.
             if !is_open {
                 entry.waits += 1;
             }
@@ -230,7 +230,7 @@ impl Waits {
         Incident::Deadlock
     }
 
-    /// A statement has failed, and with it a long wait, or a short one that is in the log only here.
+    /// A statement failed: it ended a long wait, or a short one that the log has only in this error.
     fn failed(&mut self, record: &Record) -> Option<Incident> {
         let open = record.pid.and_then(|pid| self.open.remove(&pid));
         let reason = record.message.clone();
@@ -274,7 +274,7 @@ impl Waits {
         })
     }
 
-    /// The number of a database, if another record has it; otherwise the only one in the log, or 0.
+    /// The number of a database, if another record has it. Without a name, the only number in the log, or 0.
     fn number_of(&self, name: Option<&str>) -> u32 {
         let Some(name) = name else {
             let mut numbers: Vec<u32> = self.locks.keys().map(|lock| lock.database).collect();
@@ -299,7 +299,7 @@ impl LockWaits {
 }
 
 impl OpenWait {
-    /// How long it had waited at this time.
+    /// How long the session had waited at this time.
     fn until(&self, time: Option<&Time>) -> Duration {
         let passed = time
             .zip(self.at.as_ref())
@@ -309,7 +309,7 @@ impl OpenWait {
     }
 }
 
-/// The lock that was waited for longest comes first.
+/// The locks, with the longest total wait first.
 pub(super) fn ordered(waits: &Waits) -> Vec<(&LockId, &LockWaits)> {
     let mut locks: Vec<(&LockId, &LockWaits)> = waits.locks.iter().collect();
     locks.sort_by_key(|(_, of_it)| std::cmp::Reverse((of_it.total, of_it.waits)));
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// An error has no number of the database, and the same key of another database is another lock.
+    /// An error does not have the database's number, and the same key in another database is another lock.
     #[test]
     fn a_short_wait_is_counted_with_the_long_ones_of_its_database() {
         let short = "canceling statement due to lock timeout";

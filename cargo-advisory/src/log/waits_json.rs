@@ -1,4 +1,4 @@
-//! How are the waits of a log written as JSON? `docs/json.md` documents the members.
+//! Writes the waits of a log as JSON. `docs/json.md` documents the members.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::locks::{key_json, millis, name_json, visible};
 /// The schema that this command writes.
 const VERSION: u64 = 1;
 
-/// Writes them for programs.
+/// Writes the waits as one JSON object.
 pub(super) fn write(waits: &Waits) -> String {
     let locks = ordered(waits).into_iter().map(|(lock, of_it)| {
         let mut value = key_json(lock.key);
@@ -76,7 +76,7 @@ fn extend(value: &mut Value, more: Value) {
     }
 }
 
-/// Writes what has just happened as an object on a line.
+/// Writes an incident as a JSON object on one line.
 pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
     let time = waits.last.as_ref().map(|time| &time.text);
     let locks = |locks: &[LockId]| -> Vec<Value> {

@@ -1,10 +1,10 @@
-//! How likely is it that two keys become the same number?
+//! The probability that two keys have the same number.
 
 use advisory_pattern::Derivation;
 
 use crate::inventory::{Inventory, is_lease};
 
-/// Says what the odds are about.
+/// Explains the table of odds.
 pub(super) fn lead(key_count: u64) -> String {
     format!(
         "That among {} different keys of one derivation some two become the same number: then their holders wait for each other \
@@ -66,7 +66,8 @@ fn odds(odds: f64) -> String {
     )
 }
 
-/// The number of keys with even odds that two of them become one number: the square root of 2 ln 2 times the count of numbers.
+/// The number of keys of which two have the same number with a probability of 50 %: the square root of 2 ln 2 times the count of
+/// numbers.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

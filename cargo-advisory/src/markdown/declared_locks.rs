@@ -1,7 +1,7 @@
-//! Which declared lock is the key of a site that has an expression as its key, `RoomNight { room, night }`?
+//! Finds the declared lock of a site whose key is an expression, such as `RoomNight { room, night }`.
 //!
-//! The type is not known here, but the expression contains its name. There is no answer if two locks have that name, or if the
-//! expression names several locks, or none.
+//! The expression's type is not known here, but the expression contains its name. The lock is not found if two locks have that name, or
+//! if the expression names several locks or none.
 
 use std::collections::BTreeMap;
 
