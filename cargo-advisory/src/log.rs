@@ -83,7 +83,7 @@ async fn follow(
                 source.finish(&mut take);
             } else {
                 source.pause(&mut take);
-                source.rotate();
+                source.rotate(&mut take)?;
             }
         }
         if !text.is_empty() && !screen::is_read(&text)? {

@@ -1,6 +1,6 @@
 //! Reads the lines of files and of standard input, also while they grow.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -164,13 +164,38 @@ impl Source {
         matches!(self.input, Input::Ended)
     }
 
-    /// Reopens the file at the path if it is shorter than what was read: it was replaced or truncated.
-    pub(super) fn rotate(&mut self) {
-        let is_shorter = fs::metadata(&self.path).is_ok_and(|now| now.len() < self.length);
-        if let (Input::File(_), true) = (&self.input, is_shorter)
-            && let Ok(file) = File::open(&self.path)
-        {
-            *self = Self::new(Input::File(file), &self.path.clone());
+    /// Continues with the file that is at the path now, if it is another one than is being read, or was truncated.
+    pub(super) fn rotate(&mut self, take: &mut impl FnMut(Record)) -> Result<(), Failure> {
+        let Input::File(old) = &self.input else {
+            return Ok(());
+        };
+        // Between the renaming of a file and the next one there is none.
+        let (Ok(read), Ok(now)) = (old.metadata(), fs::metadata(&self.path)) else {
+            return Ok(());
+        };
+        if is_same(&read, &now) && now.len() >= self.length {
+            return Ok(());
         }
+        let Ok(new) = File::open(&self.path) else {
+            return Ok(());
+        };
+        // What was written to the old file since it was last read.
+        self.read(take)?;
+        self.finish(take);
+        *self = Self::new(Input::File(new), &self.path.clone());
+        Ok(())
     }
+}
+
+/// Whether both are of one file.
+#[cfg(unix)]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Elsewhere only a file that has become shorter is noticed.
+#[cfg(not(unix))]
+fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    true
 }

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use advisory_tests::{left_out, owns_server, pid_of};
@@ -10,7 +11,7 @@ use serde_json::Value;
 use crate::locks::does;
 use crate::log::{Logging, STILL_WAITING, spawn};
 
-/// As the log grows, after the file was put aside, and until Ctrl-C.
+/// As the log grows, after its file was truncated or renamed, and until Ctrl-C.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_followed_is_told_as_it_happens() {
     if !owns_server() {
@@ -39,17 +40,34 @@ async fn what_is_followed_is_told_as_it_happens() {
         line.contains(&format!("{pid} acquired booking:<id> (42) after ")),
         "{line}"
     );
-    // Another file is put in its place, and is shorter.
+    let given_up = |pid: u32| {
+        format!(
+            "2026-11-22 07:06:19.026 UTC [{pid}] ERROR:  canceling statement due to lock timeout\n\
+             2026-11-22 07:06:19.026 UTC [{pid}] STATEMENT:  SELECT pg_advisory_lock(9)\n"
+        )
+    };
+    let append = |path: &Path, text: &str| {
+        let mut file = OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    let mut until_told = |pid: u32| {
+        let line = next();
+        let end = format!(" {pid} gave up waiting for 9: canceling statement due to lock timeout");
+        assert!(line.ends_with(&end), "{line}");
+    };
+    // The file is truncated.
     std::fs::write(&path, "").unwrap();
-    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-    let said = "2026-11-22 07:06:19.026 UTC [3] ERROR:  canceling statement due to lock timeout\n\
-                2026-11-22 07:06:19.026 UTC [3] STATEMENT:  SELECT pg_advisory_lock(9)\n";
-    file.write_all(said.as_bytes()).unwrap();
-    let line = next();
-    assert!(
-        line.ends_with("3 gave up waiting for 9: canceling statement due to lock timeout"),
-        "{line}"
-    );
+    append(&path, &given_up(3));
+    until_told(3);
+    // The file is renamed, gets another line, and is replaced by a longer one.
+    let (old, new) = (path.with_extension("old"), path.with_extension("new"));
+    let filler = "2026-11-22 07:06:19.026 UTC [6] LOG:  checkpoint starting: time\n".repeat(100);
+    std::fs::write(&new, filler + &given_up(5)).unwrap();
+    std::fs::rename(&path, &old).unwrap();
+    append(&old, &given_up(4));
+    std::fs::rename(&new, &path).unwrap();
+    until_told(4);
+    until_told(5);
     let pid = following.id().to_string();
     Command::new("kill").args(["-INT", &pid]).status().unwrap();
     assert_eq!(following.wait().unwrap().code(), Some(0));
