@@ -7,8 +7,7 @@
 //! future of a generic function that takes an async closure is not `Send`.
 
 use crate::lock::{self, Place};
-use crate::request::Acquired;
-use crate::{Connection, Error, Request};
+use crate::{Acquired, Connection, Error, Request};
 use diesel_async::AsyncPgConnection;
 
 /// One lock or several, held on a connection of diesel-async.
