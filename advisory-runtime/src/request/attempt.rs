@@ -15,7 +15,7 @@ impl Request {
         }
     }
 
-    /// The same for the key of one permit.
+    /// The same request for the key of one permit.
     pub(crate) fn of_permit(&self, permit: Key) -> Self {
         Self {
             keys: Keys::One([permit]),
