@@ -1,12 +1,14 @@
 //! Which locks did sessions wait for, by the server's log?
 //!
 //! `source` gives the lines of files and of the standard input, `record` makes records of them, in each of the server's three formats
-//! (`stderr`, `csv_log`, `json_log`), `event` reads what a record says about a lock, `waits` sums that up by lock, and `report` and
-//! `waits_json` write it.
+//! (`stderr`, `csv_log`, `json_log`), `event` reads what a record says about a lock, `waits` sums that up by lock (`lock_waits`), and
+//! `report` and `waits_json` write it, or each `incident` as it comes.
 
 mod csv_log;
 mod event;
+mod incident;
 mod json_log;
+mod lock_waits;
 mod record;
 mod report;
 mod source;

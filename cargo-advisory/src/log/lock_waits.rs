@@ -1,0 +1,49 @@
+//! The waits for one lock, summed up.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use advisory_runtime::monitor::Name;
+
+use super::event::LockId;
+use super::time::Time;
+
+/// The waits for one lock.
+#[derive(Default)]
+pub(super) struct LockWaits {
+    pub(super) names: Vec<Name>,
+    pub(super) database: Option<String>,
+    pub(super) waits: usize,
+    pub(super) total: Duration,
+    pub(super) longest: Duration,
+    pub(super) cancelled: usize,
+    pub(super) deadlocks: usize,
+    pub(super) last: Option<Time>,
+    /// Who held it while another waited, and how many waits that were.
+    pub(super) holders: BTreeMap<i32, usize>,
+}
+
+impl LockWaits {
+    pub(super) fn end(&mut self, waited: Duration) {
+        self.total += waited;
+        self.longest = self.longest.max(waited);
+    }
+}
+
+/// A wait that goes on at the end of what was read.
+pub(super) struct OpenWait {
+    pub(super) lock: LockId,
+    pub(super) waited: Duration,
+    pub(super) at: Option<Time>,
+}
+
+impl OpenWait {
+    /// How long it had waited at this time.
+    pub(super) fn until(&self, time: Option<&Time>) -> Duration {
+        let passed = time
+            .zip(self.at.as_ref())
+            .map(|(now, then)| now.millis - then.millis);
+        let passed = u64::try_from(passed.unwrap_or_default()).unwrap_or_default();
+        self.waited + Duration::from_millis(passed)
+    }
+}
