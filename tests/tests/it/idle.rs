@@ -33,8 +33,7 @@ async fn each_body_is_told_from_the_others() {
 }
 
 fn heard() -> (Heard, tracing::subscriber::DefaultGuard) {
-    let mut heard = Heard::default();
-    heard.only_warnings = true;
+    let heard = Heard::only_warnings();
     let guard = tracing::subscriber::set_default(heard.clone());
     (heard, guard)
 }

@@ -17,11 +17,10 @@ use tracing::{Event, Subscriber};
 /// What was said, in order: `new advisory_lock pattern=…`, `event …`, and where the body's own events were.
 #[derive(Clone, Default)]
 pub(crate) struct Heard {
-    /// As most programs are run.
-    pub(crate) only_warnings: bool,
+    only_warnings: bool,
     pub(crate) lines: Arc<Mutex<Vec<String>>>,
-    pub(crate) next: Arc<AtomicU64>,
-    pub(crate) entered: Arc<Mutex<Vec<u64>>>,
+    next: Arc<AtomicU64>,
+    entered: Arc<Mutex<Vec<u64>>>,
 }
 
 struct Line(String);
@@ -36,6 +35,14 @@ impl Visit for Line {
 }
 
 impl Heard {
+    /// As most programs are run.
+    pub(crate) fn only_warnings() -> Self {
+        Self {
+            only_warnings: true,
+            ..Self::default()
+        }
+    }
+
     fn say(&self, line: Line) {
         self.lines.lock().unwrap().push(line.0);
     }

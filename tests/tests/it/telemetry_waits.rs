@@ -79,10 +79,7 @@ async fn a_warning_names_its_pattern_where_no_span_is_wanted() {
         return;
     }
     let db = database().await;
-    let heard = Heard {
-        only_warnings: true,
-        ..Heard::default()
-    };
+    let heard = Heard::only_warnings();
     let _guard = tracing::subscriber::set_default(heard.clone());
     drops(&db).await;
     for what in ["while it waited", "and its lock is released"] {
