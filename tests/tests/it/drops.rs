@@ -1,7 +1,7 @@
 //! Drops in places that are easily forgotten: right behind one another, while a refusal is being named, behind an answer that nobody
 //! has read, under another role, with more keys than a statement takes.
 
-use crate::bookings::{database, execute, finish};
+use crate::bookings::{database, execute, finish, in_transaction};
 use crate::cancel::dropped;
 use crate::dropped_call::{ask_for_the_pooler, assert_closed, is_ready_within, until_ended};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
@@ -98,7 +98,8 @@ async fn a_missed_try_whose_undo_is_cancelled_closes_its_connection() {
         let request = Request::all([1, 2]).wait(Wait::Never);
         let missed = if is_nested {
             proxy.cancel("*/;ROLLBACK TO");
-            let transaction = conn.transaction(async |conn| xact::lock(conn, request).await);
+            let transaction =
+                in_transaction::<_, Error>(&mut conn, async |conn| xact::lock(conn, request).await);
             transaction.await.map(drop).unwrap_err()
         } else {
             proxy.cancel("*/;ROLLBACK");
