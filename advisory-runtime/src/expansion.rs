@@ -53,6 +53,12 @@ pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     }
 }
 
+/// A duration of an argument.
+#[must_use]
+pub const fn millis(milliseconds: u64) -> std::time::Duration {
+    std::time::Duration::from_millis(milliseconds)
+}
+
 #[cfg(feature = "diesel-async")]
 pub mod claim {
     pub use crate::claim::{
@@ -87,7 +93,7 @@ pub use crate::holding::{Handle, OfDeclaredLock};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::lock::Tries;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::request::{Isolation, Request, Wait, keyed, millis};
+pub use crate::request::{Isolation, Request, Wait, keyed};
 #[cfg(feature = "diesel-async")]
 pub use crate::{
     lease,

@@ -136,8 +136,8 @@ pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
     error::{BusyLock, Error, ErrorRef},
-    lock::{Held, OwnedLock, OwnedLockError},
-    request::{Acquired, Isolation, Mode, Request, Wait},
+    lock::{Acquired, Held, OwnedLock, OwnedLockError},
+    request::{Isolation, Mode, Request, Wait},
 };
 
 /// What the attribute's expansion calls. It is not public: any release can change it.

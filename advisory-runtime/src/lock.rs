@@ -3,6 +3,7 @@
 //! `begin` and `finish` are what every call goes through; `xact`, `nested`, `hand_over` and `session` have the two ends of one way
 //! of holding a lock each.
 
+mod acquired;
 mod begin;
 mod body;
 mod check;
@@ -21,6 +22,7 @@ mod tries;
 mod verify;
 mod xact;
 
+pub use acquired::Acquired;
 pub(crate) use begin::{acquire, begin, lock};
 #[cfg(feature = "diesel-async")]
 pub(crate) use finish::exceed;

@@ -1,14 +1,24 @@
 //! A request for locks: which keys, in which mode, and how long to wait.
 
+mod attempt;
+mod isolation;
+mod keys;
+mod mode;
 mod origin;
+mod wait;
 
-use crate::error::{Error, LockName};
+use crate::error::Error;
 use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
+pub use isolation::Isolation;
+pub(crate) use keys::Keys;
+pub use keys::keyed;
+pub use mode::Mode;
 pub(crate) use origin::{Origin, Place};
 use std::borrow::Cow;
 use std::time::Duration;
+pub use wait::Wait;
 
 /// How many permits a lock can have: a try may have to go over all of them.
 const MOST_PERMITS: u32 = 1_000;
@@ -46,24 +56,6 @@ pub struct Request {
     /// How much of the wait passed in this process: in its queue, or in earlier tries.
     pub(crate) queued: Duration,
     pub(crate) origin: Origin,
-}
-
-/// The keys of one request. One key, the common case, needs no allocation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Keys {
-    One([Key; 1]),
-    Many(Vec<Key>),
-}
-
-impl std::ops::Deref for Keys {
-    type Target = [Key];
-
-    fn deref(&self) -> &[Key] {
-        match self {
-            Self::One(key) => key,
-            Self::Many(keys) => keys,
-        }
-    }
 }
 
 impl Request {
@@ -294,41 +286,6 @@ impl Request {
         };
         Telemetry::new(self.pattern, scope, mode)
     }
-
-    /// What is left of the wait for the server.
-    pub(crate) fn budget(&self) -> Wait {
-        match self.wait {
-            Wait::For(wait) if wait.is_zero() => Wait::Never,
-            Wait::For(wait) => Wait::For(wait.saturating_sub(self.queued)),
-            // `lock_timeout` bounds waits at the server.
-            Wait::Session if self.poll.is_some() => Wait::Forever,
-            wait => wait,
-        }
-    }
-
-    /// The same for the key of one permit.
-    pub(crate) fn of_permit(&self, permit: Key) -> Self {
-        Self {
-            keys: Keys::One([permit]),
-            ..self.clone()
-        }
-    }
-
-    /// One try of a request that polls. Its permits start at this one, which should be random, so that calls do not all compete for the
-    /// first.
-    pub(crate) fn attempt(&self, from: u32) -> Self {
-        let mut permits = self.permits.clone();
-        if !permits.is_empty() {
-            let from = usize::try_from(from).unwrap_or(0) % permits.len();
-            permits.rotate_left(from);
-        }
-        Self {
-            wait: Wait::Never,
-            poll: None,
-            permits,
-            ..self.clone()
-        }
-    }
 }
 
 impl<K: LockKey> From<K> for Request {
@@ -339,112 +296,4 @@ impl<K: LockKey> From<K> for Request {
             ..request
         }
     }
-}
-
-/// One of several keys, with its pattern.
-#[doc(hidden)]
-pub fn keyed<K: LockKey + ?Sized>(key: &K) -> (Key, &'static str) {
-    (key.key(), key.pattern())
-}
-
-/// Whether other sessions may hold the lock at the same time. `pg_locks` shows `ExclusiveLock` and `ShareLock`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// No other session holds the lock.
-    #[default]
-    Exclusive,
-    /// Other sessions may hold it, also shared.
-    Shared,
-}
-
-impl Mode {
-    pub(crate) fn excludes(self, other: Self) -> bool {
-        self == Self::Exclusive || other == Self::Exclusive
-    }
-}
-
-/// How long to wait for a lock that another session holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Wait {
-    /// As long as the session's own `lock_timeout` allows, which counts for each key. With [`Request::poll`], forever.
-    #[default]
-    Session,
-    /// Not at all: `pg_try_advisory_*`. [`Error::NotAvailable`](crate::Error::NotAvailable) when it is held.
-    Never,
-    /// At most this long for all keys together, by the server's clock, rounded up to whole milliseconds. Zero is
-    /// [`Wait::Never`]; more than 24 days count as 24 days.
-    For(Duration),
-    /// Forever, whatever the session's `lock_timeout` is. Its `statement_timeout` still ends the wait.
-    Forever,
-}
-
-impl From<Duration> for Wait {
-    fn from(wait: Duration) -> Self {
-        Self::For(wait)
-    }
-}
-
-/// The isolation level of the transaction that a lock is taken for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isolation {
-    /// Every statement of the body sees what earlier holders have committed.
-    #[default]
-    ReadCommitted,
-    /// One snapshot for the whole body, taken after the lock.
-    RepeatableRead,
-    /// As [`Isolation::RepeatableRead`], and the server aborts transactions that could not have run one after another.
-    Serializable,
-}
-
-/// Describes a lock that is held.
-#[derive(Clone, Debug)]
-pub struct Acquired {
-    pub(crate) name: LockName,
-    pub(crate) keys: Keys,
-    /// Of a lock with permits, the key of the permit that is held.
-    pub(crate) permit: Option<Key>,
-    pub(crate) mode: Mode,
-    pub(crate) waited: Duration,
-}
-
-impl Acquired {
-    /// The keys that are locked at the server.
-    pub(crate) fn held(&self) -> &[Key] {
-        match &self.permit {
-            Some(permit) => std::slice::from_ref(permit),
-            None => &self.keys,
-        }
-    }
-
-    /// The key; the lowest of several. For a lock with [permits](Request::permits) it is the lock's own key, whichever permit is
-    /// held.
-    #[must_use]
-    pub fn key(&self) -> Key {
-        self.keys.first().copied().unwrap_or(Key::BigInt(0))
-    }
-
-    /// All keys, in the order in which they were taken.
-    #[must_use]
-    pub fn keys(&self) -> &[Key] {
-        &self.keys
-    }
-
-    /// How long the acquisition took by this process's clock: the queue, the round trip, and the wait for other holders.
-    #[must_use]
-    pub const fn waited(&self) -> Duration {
-        self.waited
-    }
-}
-
-/// A duration as the server takes it: whole milliseconds, at least one, at most what it accepts.
-pub(crate) fn milliseconds(duration: Duration) -> i32 {
-    let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
-    i32::try_from(rounded).unwrap_or(i32::MAX)
-}
-
-#[doc(hidden)]
-#[must_use]
-pub const fn millis(milliseconds: u64) -> Duration {
-    Duration::from_millis(milliseconds)
 }

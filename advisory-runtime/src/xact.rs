@@ -7,8 +7,7 @@
 //! future of a generic function that takes an async closure is not `Send`.
 
 use crate::lock::{self, Place};
-use crate::request::Acquired;
-use crate::{Connection, Error, Request};
+use crate::{Acquired, Connection, Error, Request};
 use diesel_async::AsyncPgConnection;
 
 /// One lock or several, held on a connection of diesel-async.
@@ -134,7 +133,7 @@ pub async fn exceed<O: ?Sized>(held: Held<'_, O>) -> Error {
 ///
 /// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `SELECT pg_advisory_xact_lock(key)` and
 /// `RELEASE SAVEPOINT` in one message. The `SET` does nothing under READ COMMITTED, and fails at the stricter levels, whose
-/// snapshot is older than the lock. [`Wait::Never`](crate::Wait::Never) asks with `pg_try_advisory_xact_lock`, in two round
+/// snapshot is older than the lock. [`Wait::Never`](crate::Wait::Never) asks with `pg_try_advisory_xact_lock`, in three round
 /// trips.
 ///
 /// Held until the transaction ends, or until a savepoint in which it was taken is rolled back. There is no body for

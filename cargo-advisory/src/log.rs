@@ -1,12 +1,14 @@
 //! Reports the lock waits and deadlocks in a server's log.
 //!
 //! `source` reads the lines of files and of standard input, `record` parses them into records, in any of the server's three formats
-//! (`stderr`, `csv_log`, `json_log`), `event` extracts a record's lock event, `waits` adds the events up by lock, and `report` and
-//! `waits_json` write the result.
+//! (`stderr`, `csv_log`, `json_log`), `event` extracts a record's lock event, `waits` adds the events up by lock (`lock_waits`), and
+//! `report` and `waits_json` write the result, or each `incident` as it is logged.
 
 mod csv_log;
 mod event;
+mod incident;
 mod json_log;
+mod lock_waits;
 mod record;
 mod report;
 mod source;

@@ -3,22 +3,21 @@
 //! It knows PostgreSQL's message framing and nothing else: it counts answers, notes simple queries, and can cut
 //! the connection before a message or before its answer, have a message cancelled, or hold everything back. `wire` reads the messages.
 
-use std::collections::VecDeque;
-use std::mem;
+mod connection;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::Config;
 
-use crate::wire::{self, Opening};
-use crate::{Database, debug_checks_are_on};
+use crate::{Database, wire};
+use connection::accept;
 
 /// A proxy on a port of this machine, in front of one [`Database`]; gone, with its connections, when dropped.
 pub struct Proxy {
@@ -77,21 +76,6 @@ enum FaultKind {
     CutAfter,
     /// The server cancels it.
     Cancel,
-}
-
-/// Fails as a statement does that is cancelled.
-const CANCELLED: &str = "DO LANGUAGE plpgsql 'BEGIN RAISE SQLSTATE ''57014''; END'";
-
-/// One connection, as its two directions see it.
-struct Exchange {
-    /// For each `ReadyForQuery` that the server still owes: whether it is a round trip.
-    owed: VecDeque<bool>,
-    /// Whether the client has asked for something since its last `Sync`, beyond forgetting a statement.
-    asks: bool,
-    /// Whether an answer of this flight was asked for: what was sent together is answered in one round trip.
-    is_wanted: bool,
-    /// Answers still to pass on before the connection breaks: those of requests before the fatal one.
-    until_cut: Option<usize>,
 }
 
 impl Proxy {
@@ -261,153 +245,5 @@ impl Record {
     async fn until_flowing(&self) {
         // The sender is in `self`, so waiting for it cannot fail.
         drop(self.flowing.subscribe().wait_for(|flowing| *flowing).await);
-    }
-}
-
-async fn accept(listener: TcpListener, server: Config, record: Arc<Record>) {
-    let mut connections = JoinSet::new();
-    let mut door = record.door.subscribe();
-    loop {
-        let client = tokio::select! {
-            Ok((client, _)) = listener.accept() => client,
-            _ = door.wait_for(|door| *door != Door::Open) => break,
-        };
-        while connections.try_join_next().is_some() {}
-        let (server, record) = (server.clone(), Arc::clone(&record));
-        let mut cuts = record.cuts.subscribe();
-        connections.spawn(async move {
-            // An error is a broken connection, which is what both sides see.
-            tokio::select! {
-                _ = serve(client, &server, &record) => {}
-                _ = cuts.changed() => {}
-            }
-        });
-    }
-    let _unattended = (*door.borrow() == Door::Unattended).then_some(listener);
-    drop(door);
-    while connections.join_next().await.is_some() {}
-}
-
-/// One connection, until one side or a cut ends it; then both sockets close.
-async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::Result<()> {
-    client.set_nodelay(true)?;
-    let (from_client, mut to_client) = tokio::io::split(client);
-    let mut from_client = BufReader::new(from_client);
-    let wants_tls = record.wants_tls.load(Ordering::Relaxed);
-    let opening = Opening::read(&mut from_client, &mut to_client, wants_tls).await?;
-    record.seen().cancel_requests += usize::from(opening.is_cancel);
-    record.until_flowing().await;
-    let (from_server, mut to_server) = tokio::io::split(wire::connect(server).await?);
-    let mut from_server = BufReader::new(from_server);
-    to_server.write_all(&opening.bytes).await?;
-    if opening.is_cancel {
-        // The server closes once it has looked; the client waits for that.
-        return tokio::io::copy(&mut from_server, &mut to_client)
-            .await
-            .map(drop);
-    }
-    // The start-up is answered too, and is not a round trip.
-    let exchange = Mutex::new(Exchange {
-        owed: VecDeque::from([false]),
-        asks: false,
-        is_wanted: false,
-        until_cut: None,
-    });
-    tokio::select! {
-        ended = requests(from_client, to_server, record, &exchange) => ended,
-        ended = answers(from_server, to_client, record, &exchange) => ended,
-    }
-}
-
-/// Passes on what the client says, until a cut or its end.
-async fn requests(
-    mut client: impl AsyncRead + Unpin,
-    mut server: impl AsyncWrite + Unpin,
-    record: &Record,
-    exchange: &Mutex<Exchange>,
-) -> std::io::Result<()> {
-    while let Some(message) = wire::message(&mut client).await? {
-        record.until_flowing().await;
-        let fault = record.note(
-            &message,
-            &mut exchange.lock().unwrap_or_else(PoisonError::into_inner),
-        );
-        match fault {
-            Some(FaultKind::CutBefore) => break,
-            Some(FaultKind::Cancel) => server.write_all(&wire::query(CANCELLED)).await?,
-            Some(FaultKind::CutAfter) | None => server.write_all(&message).await?,
-        }
-    }
-    Ok(())
-}
-
-/// Passes on what the server answers, until a cut or its end.
-///
-/// The server sends an error before the `ReadyForQuery` behind it. They are passed on together: else a client that goes on
-/// at once would be counted as one that did not wait.
-async fn answers(
-    mut server: impl AsyncRead + Unpin,
-    mut client: impl AsyncWrite + Unpin,
-    record: &Record,
-    exchange: &Mutex<Exchange>,
-) -> std::io::Result<()> {
-    let mut error = Vec::new();
-    let hides_cancel_keys = record.hides_cancel_keys.load(Ordering::Relaxed);
-    while let Some(message) = wire::message(&mut server).await? {
-        if hides_cancel_keys && wire::is_cancel_key(&message) {
-            continue;
-        }
-        let is_end = wire::is_ready_for_query(&message);
-        let is_lost = {
-            let mut exchange = exchange.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_lost = exchange.until_cut == Some(0);
-            if is_end {
-                exchange.until_cut = exchange.until_cut.map(|answers| answers.saturating_sub(1));
-                exchange.is_wanted |= exchange.owed.pop_front().unwrap_or(false);
-                if exchange.owed.is_empty() {
-                    record.seen().round_trips += usize::from(mem::take(&mut exchange.is_wanted));
-                }
-            }
-            is_lost
-        };
-        if !is_lost {
-            error.extend(message);
-            if is_end || !wire::is_error(&error) {
-                record.until_flowing().await;
-                client.write_all(&mem::take(&mut error)).await?;
-            }
-        } else if is_end {
-            break;
-        }
-    }
-    // Nothing follows an error that ends the session.
-    client.write_all(&error).await
-}
-
-/// Whether the library sends this in debug builds only, as a message by itself.
-fn is_debug_check(query: &str) -> bool {
-    let marks = ["advisory:standby", "advisory.token_"];
-    debug_checks_are_on() && marks.iter().any(|mark| query.contains(mark))
-}
-
-impl Record {
-    /// Notes a message of the client, and says what happens to it.
-    fn note(&self, message: &[u8], exchange: &mut Exchange) -> Option<FaultKind> {
-        let mut seen = self.seen();
-        let query = wire::simple_query(message);
-        let is_check = query.as_deref().is_some_and(is_debug_check);
-        seen.queries.extend(query.filter(|_| !is_check));
-        let is_meant = |fault: &mut Fault| wire::contains(message, &fault.text);
-        let fault = seen.fault.take_if(is_meant).map(|fault| fault.kind);
-        match fault {
-            Some(FaultKind::CutBefore) => return fault,
-            Some(FaultKind::CutAfter) => exchange.until_cut = Some(exchange.owed.len()),
-            Some(FaultKind::Cancel) | None => {}
-        }
-        exchange.asks |= wire::is_wish(message) && !is_check;
-        if wire::asks_for_ready(message) {
-            exchange.owed.push_back(mem::take(&mut exchange.asks));
-        }
-        fault
     }
 }

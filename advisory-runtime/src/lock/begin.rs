@@ -1,12 +1,12 @@
 //! Acquires locks, in either scope.
 
+use super::acquired::Acquired;
 use super::guard::{Held, Place, Scope, inside};
 use super::poll::{ask_xact, poll};
 use super::{nested, session};
 use crate::debug::idle::Statements;
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
-use crate::request::Acquired;
 use crate::{Error, Isolation, Request, debug};
 use std::num::NonZeroU32;
 

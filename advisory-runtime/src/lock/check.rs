@@ -1,9 +1,9 @@
 //! Checks that a session still holds its locks.
 
+use super::acquired::Acquired;
 use super::refusal::{self, State};
 use crate::driver::Driver;
 use crate::error::Marker;
-use crate::request::Acquired;
 use crate::{Error, sql};
 
 /// Asks the server.

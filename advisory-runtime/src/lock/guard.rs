@@ -3,11 +3,12 @@
 //! Without it the backend would go on waiting, get the lock, and stay idle in transaction. The next `transaction()` on the connection
 //! would become a savepoint that is never committed.
 
+use super::acquired::Acquired;
 use super::body::Run;
 use crate::driver::{Driver, Unfinished};
 use crate::error::{BusyLock, LockName, is_interrupted};
 use crate::observe::Telemetry;
-use crate::request::{Acquired, Keys};
+use crate::request::Keys;
 use crate::sql::session::Around;
 use crate::sql::{Acquisition, Question};
 use crate::{Error, Isolation, Key, Mode, Request, Wait, debug};

@@ -1,11 +1,11 @@
 //! The witnesses of a guard: [`Holding`](crate::Holding).
 
+use super::acquired::Acquired;
 use super::guard::Held;
 use crate::driver::Driver;
 use crate::error::LockName;
 use crate::error::never;
 use crate::holding::{Handle, OfDeclaredLock, Proof};
-use crate::request::Acquired;
 use crate::{DeclaredLocks, Error, Mode};
 
 impl<O: ?Sized, D: Driver> Held<'_, O, D> {

@@ -2,6 +2,7 @@
 
 mod error;
 
+use super::acquired::Acquired;
 use super::check::check;
 use super::guard::{Held, HeldLocks, Place};
 #[cfg(feature = "migrations")]
@@ -9,7 +10,6 @@ use super::tries::Tries;
 #[cfg(feature = "migrations")]
 use crate::debug;
 use crate::driver::Driver;
-use crate::request::Acquired;
 use crate::{Error, Request};
 pub use error::OwnedLockError;
 use std::fmt;

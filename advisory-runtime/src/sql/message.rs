@@ -1,6 +1,5 @@
 //! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
-use crate::request::milliseconds;
 use crate::{Key, Mode, Request, Wait, query_comment};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -290,4 +289,10 @@ impl Message {
     pub(super) fn finish(self) -> String {
         self.text
     }
+}
+
+/// A duration as the server takes it: whole milliseconds, at least one, at most what it accepts.
+fn milliseconds(duration: Duration) -> i32 {
+    let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
+    i32::try_from(rounded).unwrap_or(i32::MAX)
 }

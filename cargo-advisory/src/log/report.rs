@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::event::LockId;
-use super::waits::{Deadlock, Incident, LockWaits, Waits, ordered};
+use super::incident::Incident;
+use super::lock_waits::LockWaits;
+use super::waits::{Deadlock, Waits, ordered};
 use crate::columns::Columns;
 use crate::duration::short;
 use crate::locks::label;

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use advisory_runtime::monitor::{Name, Names, keys_of};
+use advisory_runtime::monitor::{Names, keys_of};
 
 use super::event::{self, DeadlockWait, Event, LockId};
+use super::incident::Incident;
+use super::lock_waits::{LockWaits, OpenWait};
 use super::record::Record;
 use super::time::Time;
 
@@ -26,57 +28,12 @@ pub(super) struct Waits {
     databases: BTreeMap<u32, String>,
 }
 
-/// The waits for one lock.
-#[derive(Default)]
-pub(super) struct LockWaits {
-    pub(super) names: Vec<Name>,
-    pub(super) database: Option<String>,
-    pub(super) waits: usize,
-    pub(super) total: Duration,
-    pub(super) longest: Duration,
-    pub(super) cancelled: usize,
-    pub(super) deadlocks: usize,
-    pub(super) last: Option<Time>,
-    /// The processes that held the lock during waits, with the number of those waits.
-    pub(super) holders: BTreeMap<i32, usize>,
-}
-
 /// Sessions that waited for each other.
 pub(super) struct Deadlock {
     pub(super) time: Option<Time>,
     /// The process whose statement the server ended.
     pub(super) victim: Option<i32>,
     pub(super) waits: Vec<DeadlockWait>,
-}
-
-struct OpenWait {
-    lock: LockId,
-    waited: Duration,
-    at: Option<Time>,
-}
-
-/// An event, for `--follow`.
-pub(super) enum Incident {
-    Waiting {
-        pid: i32,
-        lock: LockId,
-        waited: Duration,
-        holders: Vec<i32>,
-    },
-    Acquired {
-        pid: i32,
-        lock: LockId,
-        waited: Duration,
-    },
-    /// With the server's reason, and every lock that the statement requests.
-    Cancelled {
-        pid: Option<i32>,
-        locks: Vec<LockId>,
-        waited: Option<Duration>,
-        reason: String,
-    },
-    /// The last of `Waits::deadlocks`.
-    Deadlock,
 }
 
 impl Waits {
@@ -288,24 +245,6 @@ impl Waits {
         let mut known = self.databases.iter();
         let known = known.find(|(_, known)| *known == name);
         known.map_or(0, |(number, _)| *number)
-    }
-}
-
-impl LockWaits {
-    fn end(&mut self, waited: Duration) {
-        self.total += waited;
-        self.longest = self.longest.max(waited);
-    }
-}
-
-impl OpenWait {
-    /// How long the session had waited at this time.
-    fn until(&self, time: Option<&Time>) -> Duration {
-        let passed = time
-            .zip(self.at.as_ref())
-            .map(|(now, then)| now.millis - then.millis);
-        let passed = u64::try_from(passed.unwrap_or_default()).unwrap_or_default();
-        self.waited + Duration::from_millis(passed)
     }
 }
 

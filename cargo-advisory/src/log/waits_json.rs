@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::event::LockId;
-use super::waits::{Deadlock, Incident, Waits, ordered};
+use super::incident::Incident;
+use super::waits::{Deadlock, Waits, ordered};
 use crate::json::pretty;
 use crate::locks::{key_json, millis, name_json, visible};
 

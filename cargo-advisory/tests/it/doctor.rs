@@ -1,12 +1,11 @@
 //! Does `doctor` say what is so, and do its statements mend it?
 
 use advisory_runtime::lease::Table;
-use advisory_tests::{Bouncer, Database, OwnServer, Standby, left_out, owns_server, pid_of};
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use advisory_tests::{Bouncer, Database, left_out, pid_of};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use crate::locks::{does, holder};
+use crate::locks::holder;
 use crate::programs::{Said, run};
 
 const PAGE: &str = include_str!("../../../advisory-runtime/docs/doctor.md");
@@ -26,7 +25,7 @@ async fn doctor(url: &str, words: &[&str]) -> Said {
 }
 
 /// What it finds, as JSON. The exit code is 1 if there is a problem.
-async fn findings(url: &str, words: &[&str]) -> Vec<Value> {
+pub(crate) async fn findings(url: &str, words: &[&str]) -> Vec<Value> {
     let said = doctor(url, &[words, &["--format", "json"]].concat()).await;
     assert_eq!(said.err, "");
     let value: Value = serde_json::from_str(&said.out).unwrap();
@@ -38,7 +37,7 @@ async fn findings(url: &str, words: &[&str]) -> Vec<Value> {
 }
 
 /// What is a problem, but for the age of the server.
-fn problems(findings: &[Value]) -> Vec<&str> {
+pub(crate) fn problems(findings: &[Value]) -> Vec<&str> {
     let problems = findings.iter().filter(|found| found["level"] == "problem");
     let names = problems.map(|found| found["name"].as_str().unwrap());
     names.filter(|name| *name != "server_version").collect()
@@ -51,16 +50,16 @@ fn found<'f>(findings: &'f [Value], name: &str) -> &'f Value {
         .unwrap_or_else(|| panic!("{name}: {findings:#?}"))
 }
 
-fn level<'f>(findings: &'f [Value], name: &str) -> &'f str {
+pub(crate) fn level<'f>(findings: &'f [Value], name: &str) -> &'f str {
     found(findings, name)["level"].as_str().unwrap()
 }
 
-fn message<'f>(findings: &'f [Value], name: &str) -> &'f str {
+pub(crate) fn message<'f>(findings: &'f [Value], name: &str) -> &'f str {
     found(findings, name)["message"].as_str().unwrap()
 }
 
 /// The statements of a finding that are SQL.
-fn mend(findings: &[Value], name: &str) -> Vec<String> {
+pub(crate) fn mend(findings: &[Value], name: &str) -> Vec<String> {
     let mend = found(findings, name)["mend"].as_array().unwrap().iter();
     let mend = mend.map(|statement| statement.as_str().unwrap().to_owned());
     mend.filter(|statement| statement.ends_with(';')).collect()
@@ -173,78 +172,6 @@ async fn each_finding_has_a_heading_of_the_guides_page_and_each_heading_a_findin
         "{last}"
     );
     assert!(said.out.starts_with("PostgreSQL "), "{}", said.out);
-}
-
-/// A server of a test's own with few places for locks, seen from first to last.
-#[tokio::test(flavor = "multi_thread")]
-async fn settings_of_the_whole_server_are_mended_by_their_statements() {
-    if !owns_server() {
-        return left_out("a server's settings", "the server is somebody's own");
-    }
-    let server = OwnServer::start().await;
-    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
-    for setting in [
-        "deadlock_timeout = '1min'",
-        "log_lock_waits = off",
-        "max_connections = 20",
-        "max_locks_per_transaction = 10",
-    ] {
-        does(&mut admin, &format!("ALTER SYSTEM SET {setting}")).await;
-    }
-    drop(admin);
-    server.stop("fast").await;
-    server.start_again().await;
-
-    let before = findings(server.url(), &[]).await;
-    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
-    for name in ["deadlock_timeout", "log_lock_waits"] {
-        assert_eq!(level(&before, name), "advice", "{name}");
-        for statement in mend(&before, name) {
-            does(&mut admin, &statement).await;
-        }
-    }
-    // What is said to be left can be taken, all by one call.
-    let room = message(&before, "lock_table");
-    assert_eq!(level(&before, "lock_table"), "fine", "{room}");
-    let left: i64 = room
-        .rsplit_once("the remaining ")
-        .unwrap()
-        .1
-        .parse()
-        .unwrap();
-    assert!((300..1_000).contains(&left), "{room}");
-    let take =
-        |keys: i64| format!("SELECT pg_advisory_lock(key) FROM generate_series(1, {keys}) AS key");
-    does(&mut admin, &take(left)).await;
-    let full = findings(server.url(), &[]).await;
-    assert_eq!(problems(&full), ["lock_table"]);
-    does(&mut admin, "SELECT pg_advisory_unlock_all()").await;
-    does(&mut admin, &take(left * 6 / 10)).await;
-    let half = findings(server.url(), &[]).await;
-    assert_eq!(problems(&half), [""; 0]);
-    assert_eq!(level(&half, "lock_table"), "advice");
-    for name in ["deadlock_timeout", "log_lock_waits"] {
-        assert_eq!(level(&half, name), "fine", "{name}");
-    }
-    for statement in mend(&half, "lock_table") {
-        does(&mut admin, &statement).await;
-    }
-    drop(admin);
-    server.stop("fast").await;
-    server.start_again().await;
-    let after = findings(server.url(), &[]).await;
-    assert_eq!(level(&after, "lock_table"), "fine");
-
-    server.become_standby().await;
-    let standby = findings(server.url(), &[]).await;
-    assert_eq!(problems(&standby), ["standby"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_standby_is_a_problem() {
-    let standby = Standby::start().await;
-    let findings = findings(standby.url(), &[]).await;
-    assert_eq!(problems(&findings), ["standby"]);
 }
 
 /// In each mode, and without one.
@@ -388,26 +315,4 @@ async fn a_session_that_sits_on_a_lock_is_a_problem_and_its_command_ends_it() {
     assert_eq!(problems(&blind), [""; 0]);
     assert_eq!(level(&blind, "idle_sessions"), "unknown");
     role.drop(&db).await;
-}
-
-/// Over TCP, where the advice names the operating system's two hours.
-#[tokio::test(flavor = "multi_thread")]
-async fn keepalives_are_advised_over_tcp() {
-    if !owns_server() {
-        return left_out("a server on a port", "the server is somebody's own");
-    }
-    let (server, address) = OwnServer::start_on_a_port().await.unwrap();
-    let before = findings(&address, &[]).await;
-    let said = message(&before, "keepalives");
-    assert_eq!(level(&before, "keepalives"), "advice", "{said}");
-    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
-    for statement in mend(&before, "keepalives") {
-        does(&mut admin, &statement).await;
-    }
-    let after = findings(&address, &[]).await;
-    assert_eq!(level(&after, "keepalives"), "fine");
-    assert!(
-        message(&after, "keepalives").starts_with("2m00s: "),
-        "{after:#?}"
-    );
 }

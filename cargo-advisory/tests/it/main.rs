@@ -11,6 +11,7 @@ mod check;
 mod command;
 mod dashboard;
 mod doctor;
+mod doctor_server;
 mod document;
 mod dump;
 mod formats;

@@ -35,8 +35,14 @@ mod bookings;
 mod cancel;
 #[path = "../../tests/it/claims.rs"]
 mod claims;
+#[path = "../../tests/it/claims_table.rs"]
+mod claims_table;
 #[path = "../../tests/it/connections.rs"]
 mod connections;
+#[path = "../../tests/it/diesel_errors.rs"]
+mod diesel_errors;
+#[path = "../../tests/it/dropped_call.rs"]
+mod dropped_call;
 #[path = "../../tests/it/drops.rs"]
 mod drops;
 #[path = "../../tests/it/errors.rs"]
@@ -77,6 +83,8 @@ mod nesting;
 mod operators;
 #[path = "../../tests/it/pooler.rs"]
 mod pooler;
+#[path = "../../tests/it/pooler_transactions.rs"]
+mod pooler_transactions;
 #[path = "../../tests/it/runtime_gone.rs"]
 mod runtime_gone;
 #[path = "../../tests/it/session.rs"]
@@ -91,5 +99,7 @@ mod shared;
 mod stopped;
 #[path = "../../tests/it/testing.rs"]
 mod testing;
+#[path = "../../tests/it/wait_ends.rs"]
+mod wait_ends;
 #[path = "../../tests/it/waits.rs"]
 mod waits;

@@ -1,6 +1,6 @@
 //! The table and the locked functions that several tests use.
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -79,4 +79,9 @@ pub(crate) async fn in_transaction<R, E: From<DieselError>>(
 pub(crate) async fn committed(db: &Database, room: i64) -> i64 {
     db.count(&format!("SELECT count(*) FROM booking WHERE room = {room}"))
         .await
+}
+
+/// Ends a call whose body was fine.
+pub(crate) async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 }

@@ -7,7 +7,6 @@ use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
 use std::task::Poll;
 use tokio::sync::oneshot;
 
@@ -171,31 +170,6 @@ async fn a_task_that_panics_or_is_aborted_leaves_nothing() {
     Pool::Deadpool(pool).works(&db, 7).await;
 }
 
-#[tokio::test]
-async fn dropped_after_any_poll_it_leaves_nothing() {
-    let db = database().await;
-    for pool in pools(&db).await {
-        // The first connection of a pool takes many polls of its own.
-        pool.works(&db, 8).await;
-        for polls in 1.. {
-            let finished = polled(pin!(pool.book(7)), polls).await;
-            db.until_quiet().await;
-            pool.works(&db, 8).await;
-            if finished {
-                assert!(
-                    polls > 4,
-                    "begin, count, insert and commit are polled at least once each"
-                );
-                break;
-            }
-            // A drop during the commit leaves the choice to the server, and a booking is made or it is not.
-            db.run("DELETE FROM booking").await;
-        }
-        assert_eq!(committed(&db, 7).await, 1);
-        db.run("DELETE FROM booking").await;
-    }
-}
-
 #[test]
 fn a_runtime_that_shuts_down_leaves_nothing() {
     let observing = tokio::runtime::Runtime::new().unwrap();
@@ -237,20 +211,6 @@ fn a_runtime_that_shuts_down_leaves_nothing() {
         db.until_quiet().await;
         assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
     });
-}
-
-/// Polls the future at most so many times; whether it finished.
-pub(crate) async fn polled<F: Future>(mut future: Pin<&mut F>, polls: usize) -> bool {
-    let mut left = polls;
-    poll_fn(|cx| {
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending if left == 0 => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// The future's value, or that it panicked.

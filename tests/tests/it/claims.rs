@@ -20,17 +20,6 @@ diesel::table! {
     }
 }
 
-diesel::table! {
-    sync_checkpoints (matrix_id, chunk_hash) {
-        matrix_id -> BigInt,
-        chunk_hash -> Text,
-        row_count -> Nullable<BigInt>,
-        last_synced_at -> Nullable<Timestamptz>,
-        locked_until -> Nullable<Timestamptz>,
-        locked_by -> Nullable<Text>,
-    }
-}
-
 #[derive(Debug, Queryable, Selectable, Claim)]
 #[diesel(table_name = sync_jobs)]
 #[claim(order = "priority desc, created_at", ttl = "5m", renew = "1m")]
@@ -39,29 +28,12 @@ pub(crate) struct SyncJob {
     priority: i32,
 }
 
-#[derive(Debug, Queryable, Selectable, Claim)]
-#[diesel(table_name = sync_checkpoints)]
-#[claim(key = (matrix_id, chunk_hash), ttl = "2m", renew = "30s")]
-struct Checkpoint {
-    matrix_id: i64,
-    chunk_hash: String,
-    row_count: Option<i64>,
-}
-
-#[derive(AsChangeset)]
-#[diesel(table_name = sync_checkpoints)]
-struct Found {
-    row_count: Option<i64>,
-}
-
-/// A database with the tables, and so many jobs: later ones are older, and each third one is urgent.
+/// A database with so many jobs: later ones are older, and each third one is urgent.
 pub(crate) async fn database(jobs: u32) -> Database {
     let db = Database::create().await;
     db.run(
         "CREATE TABLE sync_jobs (id int8 PRIMARY KEY, priority int4 NOT NULL, created_at timestamptz NOT NULL, \
-             locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text); \
-         CREATE TABLE sync_checkpoints (matrix_id int8 NOT NULL, chunk_hash text NOT NULL, row_count int8, \
-             last_synced_at timestamptz, locked_until timestamptz, locked_by text, PRIMARY KEY (matrix_id, chunk_hash))",
+             locked_until timestamptz, locked_by text, completed_at timestamptz, failed_at timestamptz, error_message text)",
     )
     .await;
     db.run(&format!(
@@ -266,64 +238,6 @@ async fn a_batch_is_claimed_at_once_and_each_of_it_is_a_claim_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_is_claimed_by_its_whole_key_and_given_back_with_what_was_found() {
-    let db = database(0).await;
-    db.run("INSERT INTO sync_checkpoints VALUES (1, 'a'), (2, 'a'), (2, 'b')")
-        .await;
-    let mut conn = db.connect().await;
-    let take = async |conn: &mut AsyncPgConnection, matrix: i64, chunk: &str| {
-        claim::by_key::<Checkpoint, _>(conn, "worker", (matrix, chunk))
-            .await
-            .unwrap()
-    };
-    let one = take(&mut conn, 1, "a").await.unwrap();
-    assert_eq!((one.matrix_id, &*one.chunk_hash), (1, "a"));
-    assert!(take(&mut conn, 1, "a").await.is_none(), "held");
-    assert!(take(&mut conn, 3, "a").await.is_none(), "there is none");
-    let other = take(&mut conn, 2, "a").await.unwrap();
-    claim::renew(&mut conn, &one).await.unwrap();
-
-    let found = (
-        sync_checkpoints::row_count.eq(7),
-        sync_checkpoints::last_synced_at.eq(claim::now()),
-    );
-    claim::complete_with(&mut conn, &one, found).await.unwrap();
-    let done = "SELECT count(*) FROM sync_checkpoints WHERE (matrix_id, chunk_hash, row_count) = (1, 'a', 7) \
-         AND last_synced_at > clock_timestamp() - interval '1 minute' AND locked_until IS NULL AND locked_by IS NULL";
-    assert_eq!(db.count(done).await, 1);
-    let held =
-        "SELECT count(*) FROM sync_checkpoints WHERE locked_by IS NOT NULL AND row_count IS NULL";
-    assert_eq!(db.count(held).await, 1, "the same chunk of another matrix");
-
-    let again = take(&mut conn, 1, "a").await.unwrap();
-    assert_eq!(again.row_count, Some(7));
-    let nothing = Found { row_count: None };
-    claim::complete_with(&mut conn, &again, nothing)
-        .await
-        .unwrap();
-    let found = Found { row_count: Some(9) };
-    claim::complete_with(&mut conn, &other, found)
-        .await
-        .unwrap();
-    let counts = "SELECT sum(row_count)::int8 FROM sync_checkpoints";
-    assert_eq!(db.count(counts).await, 16);
-    assert!(claim::indexes::<Checkpoint>().is_empty(), "its key's does");
-    let mut left = Vec::new();
-    while let Some(one) = claim::next::<Checkpoint, _>(&mut conn, "worker")
-        .await
-        .unwrap()
-    {
-        left.push((one.matrix_id, one.chunk_hash.clone()));
-    }
-    let all = [
-        (1, "a".to_owned()),
-        (2, "a".to_owned()),
-        (2, "b".to_owned()),
-    ];
-    assert_eq!(left, all, "in the order of the key");
-}
-
-#[tokio::test]
 async fn a_job_is_completed_in_the_transaction_of_its_results_or_not_at_all() {
     let db = database(1).await;
     let (mut conn, mut other) = (db.connect().await, db.connect().await);
@@ -354,74 +268,6 @@ async fn expire_by(conn: &mut AsyncPgConnection) {
     .execute(conn)
     .await
     .unwrap();
-}
-
-mod schema {
-    diesel::table! {
-        /// Names that need quotes, in a schema of its own.
-        #[sql_name = "Out\"box"]
-        work.outbox (reference) {
-            #[sql_name = "Ref"]
-            reference -> Text,
-            due -> Nullable<Timestamptz>,
-            #[sql_name = "taken until"]
-            taken_until -> Nullable<Timestamptz>,
-            taken_by -> Nullable<Text>,
-            sent_at -> Nullable<Timestamptz>,
-            completed_at -> Nullable<Text>,
-        }
-    }
-}
-
-/// Its one terminal column is `sent_at`: the table's `completed_at` is something else.
-#[derive(Queryable, Selectable, Claim)]
-#[diesel(table_name = schema::outbox)]
-#[claim(
-    key = reference,
-    order = "due desc nulls last, reference",
-    locked_until = taken_until,
-    locked_by = taken_by,
-    completed_at = sent_at
-)]
-struct Letter {
-    #[diesel(column_name = reference)]
-    address: String,
-}
-
-#[tokio::test]
-async fn columns_and_tables_can_have_any_names() {
-    let db = Database::create().await;
-    db.run(
-        "CREATE SCHEMA work; CREATE TABLE work.\"Out\"\"box\" (\"Ref\" text PRIMARY KEY, due timestamptz, \
-             \"taken until\" timestamptz, taken_by text, sent_at timestamptz, completed_at text); \
-         INSERT INTO work.\"Out\"\"box\" VALUES ('never', NULL), ('old', '2020-01-01'), ('new', '2021-01-01'), ('no'' -- \"', '2022-01-01')",
-    )
-    .await;
-    let indexes = claim::indexes::<Letter>();
-    assert_eq!(
-        indexes,
-        [
-            r#"CREATE INDEX IF NOT EXISTS "Out""box_claim" ON "work"."Out""box" ("due" DESC NULLS LAST, "Ref") WHERE "sent_at" IS NULL;"#
-        ]
-    );
-    db.run(&indexes[0]).await;
-    let mut conn = db.connect().await;
-    let mut seen = Vec::new();
-    while let Some(letter) = claim::next::<Letter, _>(&mut conn, "worker").await.unwrap() {
-        claim::renew(&mut conn, &letter).await.unwrap();
-        assert_eq!(letter.ttl().as_secs(), 60);
-        claim::complete(&mut conn, &letter).await.unwrap();
-        seen.push(letter.address.clone());
-    }
-    assert_eq!(seen, ["no' -- \"", "new", "old", "never"]);
-    let taken = claim::by_key::<Letter, _>(&mut conn, "worker", "old").await;
-    assert!(taken.unwrap().is_none(), "sent");
-    let states: Vec<State> = schema::outbox::table
-        .select(claim::state::<Letter>())
-        .load(&mut conn)
-        .await
-        .unwrap();
-    assert_eq!(states, [State::Completed; 4]);
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! The connection of a call that was dropped or panicked before its end: closed, and refused by every locked call that follows.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
-use crate::cancel::{Body, caught, dropped, polled, work};
-use crate::every_poll::{assert_closed, until_ended};
+use crate::cancel::{Body, caught, dropped, work};
+use crate::dropped_call::{assert_closed, is_ready_within, until_ended};
 use advisory_runtime::{Connection, Error, advisory_lock, xact};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel::QueryResult;
@@ -125,7 +125,7 @@ async fn dropped_in_the_commit_the_connection_is_closed() {
     let mut conn = db.connect().await;
     let pid = pid_of(&mut conn).await;
     let held = xact::begin(&mut conn, 1).await.unwrap();
-    let finished = polled(pin!(xact::finish(held, Ok::<_, Error>(()))), 1).await;
+    let finished = is_ready_within(1, xact::finish(held, Ok::<_, Error>(()))).await;
     assert!(!finished);
     assert_closed(&mut conn, "a dropped commit").await;
     until_ended(&db, pid, "a dropped commit").await;
@@ -138,7 +138,7 @@ async fn a_connection_that_diesels_own_dropped_begin_left_is_refused() {
     let mut conn = db.connect().await;
     {
         let transaction = pin!(conn.transaction::<(), DieselError, _>(async |_| Ok(())));
-        assert!(!polled(transaction, 1).await);
+        assert!(!is_ready_within(1, transaction).await);
     }
     assert_broken(book(&mut conn, 7, "Ada").await);
 }

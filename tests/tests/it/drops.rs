@@ -1,18 +1,14 @@
 //! Drops in places that are easily forgotten: right behind one another, while a refusal is being named, behind an answer that nobody
 //! has read, under another role, with more keys than a statement takes.
 
-use crate::bookings::{database, execute};
+use crate::bookings::{database, execute, finish, in_transaction};
 use crate::cancel::dropped;
-use crate::every_poll::{ask_for_the_pooler, assert_closed, is_ready_within, until_ended};
+use crate::dropped_call::{ask_for_the_pooler, assert_closed, is_ready_within, until_ended};
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
 use advisory_tests::{Proxy, debug_checks_are_on, owns_server, pid_of};
 use diesel_async::{AsyncConnection as _, AsyncPgConnection};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
-
-async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-}
 
 /// Some before the server has read the message, some behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -102,7 +98,8 @@ async fn a_missed_try_whose_undo_is_cancelled_closes_its_connection() {
         let request = Request::all([1, 2]).wait(Wait::Never);
         let missed = if is_nested {
             proxy.cancel("*/;ROLLBACK TO");
-            let transaction = conn.transaction(async |conn| xact::lock(conn, request).await);
+            let transaction =
+                in_transaction::<_, Error>(&mut conn, async |conn| xact::lock(conn, request).await);
             transaction.await.map(drop).unwrap_err()
         } else {
             proxy.cancel("*/;ROLLBACK");

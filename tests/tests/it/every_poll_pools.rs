@@ -1,9 +1,10 @@
 //! A pool whose connection a call has that is dropped after each of its polls: it hands out a working connection at once.
 
 use crate::bookings::database;
-use crate::every_poll::{
-    Bystanders, DROPS, SCOPES, SOON, Scope, ask_for_the_pooler, call, goes_on, is_ready_within,
+use crate::dropped_call::{
+    Bystanders, SCOPES, SOON, Scope, ask_for_the_pooler, call, goes_on, is_ready_within,
 };
+use crate::every_poll::DROPS;
 use advisory_runtime::{Connection, Wait};
 use advisory_tests::{Database, Proxy, debug_checks_are_on};
 use diesel::ConnectionResult;

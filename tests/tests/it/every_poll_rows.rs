@@ -2,7 +2,7 @@
 //! claimed, though nobody waits for either to expire.
 
 use crate::claims::{SyncJob, state_of};
-use crate::every_poll::is_ready_within;
+use crate::dropped_call::is_ready_within;
 use advisory_runtime::claim::{self, OnErr, State};
 use advisory_runtime::{Error, advisory_lock};
 use advisory_tests::Database;

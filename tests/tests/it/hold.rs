@@ -3,7 +3,7 @@
 
 use crate::blocking_hold::{ROUNDS, SERVERS_MORE};
 use crate::bookings::{book, committed, database, execute, insert, key_of};
-use crate::every_poll::{assert_closed, until_ended};
+use crate::dropped_call::{assert_closed, until_ended};
 use crate::hold_settings::settings;
 use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
 use advisory_tests::pid_of;

@@ -1,7 +1,7 @@
 //! `max_hold` where the network swallows every packet: the session's own, and new connections, such as those of cancel requests.
 
 use crate::bookings::{book, committed, database, execute, insert, key_of};
-use crate::every_poll::assert_closed;
+use crate::dropped_call::assert_closed;
 use advisory_runtime::{Error, Wait, advisory_lock, xact};
 use advisory_tests::Proxy;
 use diesel::QueryResult;

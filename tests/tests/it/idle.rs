@@ -3,7 +3,7 @@
 //! In a process of their own: whether an event is wanted is remembered for the whole process.
 
 use crate::bookings::{database, execute};
-use crate::trail::{Heard, alone, is_alone};
+use crate::observers::{Heard, alone, is_alone};
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::{Database, debug_checks_are_on, pid_of};
 use diesel::QueryResult;
@@ -33,8 +33,7 @@ async fn each_body_is_told_from_the_others() {
 }
 
 fn heard() -> (Heard, tracing::subscriber::DefaultGuard) {
-    let mut heard = Heard::default();
-    heard.only_warnings = true;
+    let heard = Heard::only_warnings();
     let guard = tracing::subscriber::set_default(heard.clone());
     (heard, guard)
 }

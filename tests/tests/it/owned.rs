@@ -2,7 +2,7 @@
 
 use crate::bookings::{database, execute};
 use crate::cancel::dropped;
-use crate::every_poll::{is_ready_within, until_ended};
+use crate::dropped_call::{is_ready_within, until_ended};
 use advisory_runtime::{Error, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};

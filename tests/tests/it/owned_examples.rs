@@ -1,7 +1,7 @@
 //! What public programs keep an advisory lock for, with a guard that owns its connection: the examples of the guide's page, run.
 
 use crate::bookings::{committed, database, execute};
-use crate::every_poll::until_ended;
+use crate::dropped_call::until_ended;
 use advisory_runtime::{Error, LockKey, Pool as _, Request, Wait, session};
 use advisory_tests::{Database, LockedKey};
 use diesel_async::pooled_connection::deadpool::{Object, Pool};

@@ -1,10 +1,9 @@
 //! Calls that ask again and again instead of waiting at the server: what they get, and what they leave alone meanwhile.
 
-use crate::bookings::{committed, database, execute, insert, key_of};
+use crate::bookings::{committed, database, execute, finish, insert, key_of};
 use advisory_runtime::monitor::{self, Names};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
-use advisory_tests::{Database, debug_checks_are_on, pid_of};
-use diesel_async::pooled_connection::deadpool;
+use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,8 +11,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Between the tries of a call that is to have no second one: no test is as long.
-const HOUR: Duration = Duration::from_secs(3600);
-const SHORT: Duration = Duration::from_millis(2);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const SHORT: Duration = Duration::from_millis(2);
 
 /// Waits until a try of this backend has found the lock held, and the backend has nothing: no statement, no transaction, no snapshot.
 pub(crate) async fn until_missed(db: &Database, pid: i32) {
@@ -58,10 +57,6 @@ async fn miss<T: std::fmt::Debug>(
         ended = call => panic!("{ended:?}"),
         () = until_pausing(db, pid, "idle") => {}
     }
-}
-
-async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 }
 
 /// Takes the locks in a scope, and releases them.
@@ -340,157 +335,10 @@ async fn inside_a_transaction_each_try_is_a_statement_of_its_own_and_the_transac
 
 /// Books the room unless it is taken.
 #[advisory_lock(key = "room:<room>", name = "room", poll = "2ms")]
-async fn book_patiently(conn: &mut AsyncPgConnection, room: i64) -> Result<bool, Error> {
+pub(crate) async fn book_patiently(conn: &mut AsyncPgConnection, room: i64) -> Result<bool, Error> {
     if crate::bookings::bookings(conn, room).await? > 0 {
         return Ok(false);
     }
     insert(conn, room, "patient").await?;
     Ok(true)
-}
-
-#[derive(Debug, PartialEq)]
-enum AppError {
-    Busy,
-    Pool,
-    Lock(String),
-}
-
-impl From<Error> for AppError {
-    fn from(error: Error) -> Self {
-        Self::Lock(error.to_string())
-    }
-}
-
-impl From<diesel::result::Error> for AppError {
-    fn from(error: diesel::result::Error) -> Self {
-        Self::Lock(error.to_string())
-    }
-}
-
-impl From<deadpool::PoolError> for AppError {
-    fn from(_: deadpool::PoolError) -> Self {
-        Self::Pool
-    }
-}
-
-struct Repository(deadpool::Pool<AsyncPgConnection>);
-
-impl Repository {
-    #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?, wait = "1h", poll = interval, handle = lock)]
-    async fn book(&self, room: i64, interval: Duration) -> Result<Duration, AppError> {
-        insert(conn, room, "Ada").await?;
-        Ok(lock.waited())
-    }
-
-    #[advisory_lock(key = "room:<room>", name = "room", scope = "session", conn = self.0.get().await?, poll = interval)]
-    async fn book_in_session(&self, room: i64, interval: Duration) -> Result<usize, AppError> {
-        Ok(insert(conn, room, "Ada").await?)
-    }
-
-    #[advisory_lock(keys = ["room:<room>", "room:<other>"], name = "room", conn = self.0.get().await?, wait = "40ms", poll = "2ms", on_held = Err(AppError::Busy))]
-    async fn book_two(&self, room: i64, other: i64) -> Result<usize, AppError> {
-        insert(conn, room, "Ada").await?;
-        Ok(insert(conn, other, "Ada").await?)
-    }
-
-    #[advisory_lock(key = "polled-in-line:<room>", conn = self.0.get().await?, queue = 16, wait = "1h", poll = "2ms")]
-    async fn book_in_line(&self, room: i64) -> Result<usize, AppError> {
-        Ok(insert(conn, room, "Ada").await?)
-    }
-
-    fn is_free(&self) -> bool {
-        self.0.status().available == 1
-    }
-}
-
-/// Waits until the pool's one connection is back, and its last statement was a try.
-async fn until_back(db: &Database, repository: &Repository) {
-    let tries = "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'idle' \
-                 AND datname = current_database() AND query LIKE '%pg_try_advisory%')";
-    loop {
-        db.until_empty(Duration::from_secs(30), "a missed try", tries)
-            .await;
-        if repository.is_free() {
-            return;
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn between_two_tries_the_connection_is_back_in_its_pool() {
-    let db = database().await;
-    let mut holder = db.connect().await;
-    let repository = Repository(db.deadpool(1));
-    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
-    // Another key passes meanwhile, on the only connection.
-    let mut calls: [Pin<Box<dyn Future<Output = ()>>>; 2] = [
-        Box::pin(async { panic!("{:?}", repository.book(7, HOUR).await) }),
-        Box::pin(async { panic!("{:?}", repository.book_in_session(7, HOUR).await) }),
-    ];
-    for call in &mut calls {
-        tokio::select! {
-            () = call => {}
-            () = until_back(&db, &repository) => {}
-        }
-        repository.book(8, HOUR).await.unwrap();
-    }
-    // Dropped, they leave the pool as it is.
-    drop(calls);
-    assert!(repository.is_free());
-    assert_eq!(db.locks().await.len(), 1);
-    assert_eq!(repository.book_two(8, 7).await, Err(AppError::Busy));
-    let calls = async {
-        tokio::join!(
-            repository.book(7, SHORT),
-            repository.book_in_session(7, SHORT),
-            repository.book_in_line(7),
-            repository.book_in_line(7),
-            async {
-                until_back(&db, &repository).await;
-                finish(held).await;
-            }
-        )
-    };
-    let (booked, in_session, in_line, behind, ()) = calls.await;
-    // The time in which the connection was another call's counts too.
-    assert!(booked.unwrap() >= SHORT / 2);
-    assert_eq!([in_session, in_line, behind], [Ok(1), Ok(1), Ok(1)]);
-    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [4, 2]);
-    db.until_quiet().await;
-}
-
-#[tokio::test]
-async fn a_pool_that_is_closed_between_two_tries_ends_the_call_with_its_own_error() {
-    let db = database().await;
-    let mut holder = db.connect().await;
-    let repository = Repository(db.deadpool(1));
-    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
-    let (booked, ()) = tokio::join!(repository.book(7, SHORT), async {
-        until_back(&db, &repository).await;
-        repository.0.close();
-    });
-    assert_eq!(booked, Err(AppError::Pool));
-    finish(held).await;
-}
-
-#[tokio::test]
-async fn a_call_that_polls_for_what_its_own_task_holds_is_told() {
-    if !debug_checks_are_on() {
-        return;
-    }
-    let db = database().await;
-    #[advisory_lock(key = "room:<room>", name = "room")]
-    async fn outer(
-        conn: &mut AsyncPgConnection,
-        other: &mut AsyncPgConnection,
-        room: i64,
-    ) -> Result<bool, Error> {
-        execute(conn, "SELECT 1").await?;
-        book_patiently(other, room).await
-    }
-    let (mut conn, mut other) = (db.connect().await, db.connect().await);
-    let error = outer(&mut conn, &mut other, 7).await.unwrap_err();
-    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error:?}");
-    db.until_quiet().await;
 }

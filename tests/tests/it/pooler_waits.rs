@@ -2,22 +2,13 @@
 
 use crate::bookings::{database, key_of};
 use crate::cancel::dropped;
+use crate::pooler::connect;
 use advisory_runtime::{Error, Request, Wait, xact};
 use advisory_tests::{Bouncer, left_out};
-use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use diesel_async::SimpleAsyncConnection;
 use std::time::Duration;
 
 const SETTINGS: &str = "pool_mode = transaction\ndefault_pool_size = 2";
-
-/// Again and again: diesel-async sets a connection up with prepared statements, which can be on another backend than asked.
-async fn connect(url: &str) -> AsyncPgConnection {
-    for _ in 0..100 {
-        if let Ok(conn) = AsyncPgConnection::establish(url).await {
-            return conn;
-        }
-    }
-    panic!("no connection to {url}")
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_wait_keeps_a_session_of_the_pooler_no_longer_than_its_budget() {
@@ -34,7 +25,7 @@ async fn a_dropped_wait_keeps_a_session_of_the_pooler_no_longer_than_its_budget(
         (Wait::For(Duration::from_millis(1500)), false),
         (Wait::Forever, true),
     ] {
-        let mut conns = [connect(&url).await, connect(&url).await];
+        let mut conns = connect(&url, 2).await;
         for conn in &mut conns {
             let call = xact::begin(conn, Request::new(key).wait(wait));
             dropped(call, db.until_waiting(key)).await;
@@ -46,7 +37,7 @@ async fn a_dropped_wait_keeps_a_session_of_the_pooler_no_longer_than_its_budget(
             continue;
         }
         db.until_no_waiters(key).await;
-        let mut other = connect(&url).await;
+        let mut other = connect(&url, 1).await.remove(0);
         other.batch_execute("SELECT 1").await.unwrap();
         let held = xact::begin(&mut other, key_of(8)).await.unwrap();
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();

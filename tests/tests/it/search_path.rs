@@ -1,7 +1,7 @@
 //! The SQL means what it says whatever comes first on the `search_path`.
 
 use crate::bookings::{book, committed, database, execute, key_of};
-use crate::every_poll::until_ended;
+use crate::dropped_call::until_ended;
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{LockedKey, pid_of};
 use diesel::QueryResult;

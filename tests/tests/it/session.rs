@@ -2,7 +2,7 @@
 
 use crate::bookings::{committed, database, execute, in_transaction, insert, key_of};
 use crate::cancel::caught;
-use crate::every_poll::{assert_closed, until_ended};
+use crate::dropped_call::{assert_closed, until_ended};
 use advisory_runtime::{Connection, Error, Request, Wait, advisory_lock, session, xact};
 use advisory_tests::{Database, LockedKey, debug_checks_are_on, pid_of};
 use diesel::QueryResult;

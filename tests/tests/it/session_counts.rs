@@ -1,7 +1,7 @@
 //! Session-level locks are counted: what was taken is given back, as often as it was taken, and nothing else.
 
 use crate::bookings::{database, execute};
-use crate::every_poll::assert_closed;
+use crate::dropped_call::assert_closed;
 use crate::session::held;
 use advisory_runtime::{Error, Request, Wait, session};
 use advisory_tests::LockedKey;

@@ -1,6 +1,6 @@
 //! Shared mode, in either scope: readers together, a writer alone, and nobody overtakes the queue.
 
-use crate::bookings::database;
+use crate::bookings::{database, finish};
 use advisory_runtime::{Error, Request, Wait, session, xact};
 use diesel_async::AsyncPgConnection;
 use std::sync::{Arc, Mutex};
@@ -24,10 +24,6 @@ impl Scope {
             Self::Session => session::acquire(conn, request).await,
         }
     }
-}
-
-async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 }
 
 fn reader() -> Request {

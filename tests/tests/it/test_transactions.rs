@@ -3,13 +3,10 @@
 //! What `begin_test_transaction` opened counts as no transaction. `test_transaction` opens an ordinary one, which looks like any
 //! other from inside.
 
-use crate::blocking::{bookings as blocking_bookings, insert as blocking_insert};
 use crate::bookings::{bookings, committed, database, execute, insert, key_of};
-use advisory_runtime::{
-    Connection, Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact,
-};
+use advisory_runtime::{Connection, Error, Isolation, Request, Wait, advisory_lock, session, xact};
+use diesel::QueryResult;
 use diesel::result::Error as DieselError;
-use diesel::{Connection as _, PgConnection, QueryResult};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::time::Duration;
 
@@ -41,12 +38,12 @@ macro_rules! functions {
         }
     };
 }
+pub(crate) use functions;
 
 functions!(asynchronous, insert, AsyncPgConnection, [async], [.await]);
-functions!(plain, blocking_insert, PgConnection, [], []);
 
 /// Every kind of request, and whether it is for a session-level lock.
-fn requests() -> Vec<(Request, bool)> {
+pub(crate) fn requests() -> Vec<(Request, bool)> {
     let mut requests = Vec::new();
     for wait in [
         Wait::Session,
@@ -98,38 +95,6 @@ async fn locked_functions_of_every_kind_work_and_nothing_is_committed() {
     asynchronous::lasting(&mut conn, 7).await.unwrap();
     assert_eq!(bookings(&mut conn, 7).await.unwrap(), 6);
     assert_eq!(committed(&db, 7).await, 0);
-    drop(conn);
-    db.until_quiet().await;
-    assert_eq!(committed(&db, 7).await, 0);
-}
-
-#[tokio::test]
-async fn locked_functions_of_every_kind_work_on_blocking_connections() {
-    let db = database().await;
-    let url = db.url().to_owned();
-    let conn = tokio::task::spawn_blocking(move || {
-        let mut conn = PgConnection::establish(&url).unwrap();
-        conn.begin_test_transaction().unwrap();
-        plain::lasting(&mut conn, 7).unwrap();
-        plain::plain(&mut conn, 7).unwrap();
-        plain::outermost(&mut conn, 7).unwrap();
-        plain::strict(&mut conn, 7).unwrap();
-        plain::lasting(&mut conn, 7).unwrap();
-        assert_eq!(blocking_bookings(&mut conn, 7).unwrap(), 5);
-        for (request, is_session) in requests() {
-            let held = if is_session {
-                blocking::session::acquire(&mut conn, request)
-            } else {
-                blocking::xact::begin(&mut conn, request)
-            };
-            let mut held = held.unwrap();
-            blocking_insert(held.conn(), 8, "Ada").unwrap();
-            blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
-        }
-        conn
-    });
-    let conn = conn.await.unwrap();
-    assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
     drop(conn);
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
@@ -216,36 +181,6 @@ async fn after_a_miss_or_a_time_out_the_test_transaction_goes_on() {
     assert_eq!(committed(&db, 8).await, 0);
 }
 
-#[tokio::test]
-async fn after_a_miss_or_a_time_out_a_blocking_test_transaction_goes_on() {
-    let db = database().await;
-    let mut holder = db.connect().await;
-    let theirs = session::acquire(&mut holder, 8).await.unwrap();
-    let url = db.url().to_owned();
-    let calls = tokio::task::spawn_blocking(move || {
-        let mut conn = PgConnection::establish(&url).unwrap();
-        conn.begin_test_transaction().unwrap();
-        for (request, is_session) in requests() {
-            let bounded = Request::wait(request.clone(), Duration::from_millis(20));
-            for request in [request.wait(Wait::Never), bounded] {
-                let refused = if is_session {
-                    blocking::session::acquire(&mut conn, request).map(drop)
-                } else {
-                    blocking::xact::begin(&mut conn, request).map(drop)
-                };
-                let error = refused.unwrap_err();
-                assert!(error.is_busy(), "{error:?}");
-                blocking_insert(&mut conn, 8, "after").unwrap();
-            }
-        }
-        assert_eq!(crate::blocking::held_by(&mut conn).unwrap(), 0);
-    });
-    calls.await.unwrap();
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
-    db.until_quiet().await;
-    assert_eq!(committed(&db, 8).await, 0);
-}
-
 /// Pools keep a connection that is in a test transaction, so a pool of one is what tests give to a service.
 #[tokio::test]
 async fn a_pools_one_connection_stays_in_its_test_transaction() {
@@ -325,21 +260,6 @@ async fn test_transaction_is_a_transaction_like_any_other() {
         Ok(())
     })
     .await;
-    let url = db.url().to_owned();
-    let blocking = tokio::task::spawn_blocking(move || {
-        let mut conn = PgConnection::establish(&url).unwrap();
-        conn.test_transaction::<_, DieselError, _>(|conn| {
-            for refused in [
-                plain::outermost(conn, 7),
-                plain::strict(conn, 7),
-                plain::lasting(conn, 7),
-            ] {
-                is_refused(refused);
-            }
-            plain::plain(conn, 7)
-        })
-    });
-    blocking.await.unwrap();
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
 }
@@ -351,7 +271,7 @@ async fn every_one_but_the_plain_is_refused(conn: &mut AsyncPgConnection) {
     asynchronous::plain(conn, 7).await.unwrap();
 }
 
-fn is_refused(result: QueryResult<usize>) {
+pub(crate) fn is_refused(result: QueryResult<usize>) {
     let error = Error::from(result.unwrap_err());
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
 }

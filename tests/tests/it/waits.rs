@@ -1,8 +1,8 @@
-//! How long a call waits, and that every end of a wait has its own error, whatever language the server speaks.
+//! How long a call waits, and what it leaves as it was.
 
-use crate::bookings::{database, execute, in_transaction};
+use crate::bookings::{database, execute, finish};
 use advisory_runtime::{Error, Isolation, Key, Request, Wait, session, xact};
-use advisory_tests::{AdvisoryLock, Database, LockedKey, pid_of};
+use advisory_tests::{AdvisoryLock, LockedKey};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval};
@@ -12,10 +12,6 @@ pub(crate) async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String 
         .get_result(conn)
         .await
         .unwrap()
-}
-
-async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -158,196 +154,6 @@ async fn for_ever_is_longer_than_the_sessions_own_time_out() {
     }
     finish(held).await;
     waiter.await.unwrap().unwrap();
-}
-
-/// Whatever is said beside the wait has to be quicker.
-pub(crate) const SHORT: &str = "SET statement_timeout = '250ms'";
-
-/// Takes the time-out away, which it is itself under.
-pub(crate) async fn no_longer_short(conn: &mut AsyncPgConnection) {
-    while execute(conn, "RESET statement_timeout").await.is_err() {}
-}
-
-/// Ends a wait in every way, and looks at what it is called.
-async fn every_end_of_a_wait_is_told_apart(db: &Database, prepare: &str) {
-    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
-    execute(&mut conn, prepare).await.unwrap();
-    execute(&mut holder, prepare).await.unwrap();
-    let held = xact::begin(&mut holder, 7).await.unwrap();
-    for way in WAYS {
-        for keys in [vec![7], vec![6, 7, 8]] {
-            let request = Request::all(keys);
-            let timed_out = request.clone().wait(Duration::from_millis(30));
-            let error = wait_for(&mut conn, way, timed_out).await;
-            assert!(
-                matches!(error, Error::TimedOut { .. }),
-                "{way:?}: {error:?}"
-            );
-            assert!(goes_on(&mut conn).await, "{way:?}");
-            assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
-            for wait in [
-                Wait::Forever,
-                Wait::Session,
-                Wait::For(Duration::from_secs(9)),
-            ] {
-                execute(&mut conn, SHORT).await.unwrap();
-                let error = wait_for(&mut conn, way, request.clone().wait(wait)).await;
-                assert!(
-                    matches!(error, Error::Cancelled { .. }),
-                    "{way:?}: {error:?}"
-                );
-                assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
-                conn = after_cancelled(db, conn, way, prepare).await;
-                no_longer_short(&mut conn).await;
-            }
-            let pid = pid_of(&mut conn).await;
-            let request = request.wait(Duration::from_secs(9));
-            let (error, ()) = tokio::join!(wait_for(&mut conn, way, request), async {
-                db.until_waiting(7).await;
-                db.run(&format!("SELECT pg_cancel_backend({pid})")).await;
-            });
-            assert!(
-                matches!(error, Error::Cancelled { .. }),
-                "{way:?}: {error:?}"
-            );
-            assert_eq!(db.locks().await.len(), 1, "{way:?}: the holder's");
-            conn = after_cancelled(db, conn, way, prepare).await;
-        }
-    }
-    finish(held).await;
-    session_deadlocks_leave_nothing(db, prepare).await;
-    // Each holds one and asks for the other's, with the server's deadlock_timeout of one second.
-    let mut mine = xact::begin(&mut holder, 1).await.unwrap();
-    let mut theirs = xact::begin(&mut conn, 2).await.unwrap();
-    let (first, second) = tokio::join!(
-        async move {
-            let end = xact::begin(mine.conn(), 2).await.map(drop);
-            xact::finish(mine, end).await
-        },
-        async move {
-            db.until_waiting(2).await;
-            let end = xact::begin(theirs.conn(), 1).await.map(drop);
-            xact::finish(theirs, end).await
-        }
-    );
-    let deadlocks = [&first, &second]
-        .into_iter()
-        .filter(|end| matches!(end, Err(Error::Deadlock { .. })))
-        .count();
-    assert_eq!(deadlocks, 1, "{first:?} {second:?}");
-    db.until_quiet().await;
-}
-
-/// How a lock is held.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
-    Xact,
-    Strict,
-    /// In a transaction of Diesel's own, which commits behind the refusal.
-    Nested,
-    Session,
-}
-
-const WAYS: [Way; 4] = [Way::Xact, Way::Strict, Way::Nested, Way::Session];
-
-async fn wait_for(conn: &mut AsyncPgConnection, way: Way, request: Request) -> Error {
-    let begun = match way {
-        Way::Xact => xact::begin(conn, request).await.map(drop),
-        Way::Strict => {
-            let request = request.isolation(Isolation::Serializable);
-            xact::begin(conn, request).await.map(drop)
-        }
-        Way::Nested => {
-            let nested = in_transaction::<_, Error>(conn, async |conn| {
-                let refused = xact::begin(conn, request).await.map(drop);
-                execute(conn, "SELECT 1").await?;
-                Ok(refused)
-            });
-            nested.await.unwrap()
-        }
-        Way::Session => session::acquire(conn, request).await.map(drop),
-    };
-    begun.unwrap_err()
-}
-
-async fn goes_on(conn: &mut AsyncPgConnection) -> bool {
-    execute(conn, "SELECT 1").await.is_ok()
-}
-
-/// A wait that was ended by a cancel request or `statement_timeout` closes the connection where the session may have got the lock all
-/// the same; a transaction-level one never does.
-async fn after_cancelled(
-    db: &Database,
-    mut conn: AsyncPgConnection,
-    way: Way,
-    prepare: &str,
-) -> AsyncPgConnection {
-    match way {
-        Way::Xact | Way::Nested => assert!(goes_on(&mut conn).await, "{way:?}"),
-        Way::Strict | Way::Session => {
-            crate::every_poll::assert_closed(&mut conn, "a cancelled wait").await;
-            conn = db.connect().await;
-            execute(&mut conn, prepare).await.unwrap();
-        }
-    }
-    conn
-}
-
-/// A session-level wait that the server ends as a deadlock leaves the connection usable, and none of its locks, one or several.
-async fn session_deadlocks_leave_nothing(db: &Database, prepare: &str) {
-    for wanted in [vec![2], vec![2, 3, 4]] {
-        let (mut first, mut second) = (db.connect().await, db.connect().await);
-        for conn in [&mut first, &mut second] {
-            execute(conn, prepare).await.unwrap();
-        }
-        // The second is never the victim: it looks for a deadlock an hour later.
-        execute(&mut second, "SET deadlock_timeout = '1h'")
-            .await
-            .unwrap();
-        let mut one = session::acquire(&mut first, 1).await.unwrap();
-        let mut two = session::acquire(&mut second, 2).await.unwrap();
-        let victim = async {
-            db.until_waiting(1).await;
-            let error = session::acquire(one.conn(), Request::all(wanted.clone())).await;
-            let error = error.map(drop).unwrap_err();
-            assert!(matches!(error, Error::Deadlock { .. }), "{error:?}");
-            assert!(goes_on(one.conn()).await);
-            // Its own first lock, the other's, and the other's wait.
-            assert_eq!(db.locks().await.len(), 3, "{:?}", db.locks().await);
-            session::release(one, Ok::<_, Error>(())).await.unwrap();
-        };
-        let other = async {
-            let held = session::acquire(two.conn(), 1).await.unwrap();
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
-            session::release(two, Ok::<_, Error>(())).await.unwrap();
-        };
-        tokio::join!(victim, other);
-        assert_eq!(db.locks().await, []);
-        assert!(goes_on(&mut first).await && goes_on(&mut second).await);
-    }
-}
-
-#[tokio::test]
-async fn every_end_of_a_wait_is_told_apart_in_english() {
-    let db = database().await;
-    every_end_of_a_wait_is_told_apart(&db, "SET lc_messages = 'C'").await;
-}
-
-#[tokio::test]
-async fn every_end_of_a_wait_is_told_apart_in_german() {
-    let db = database().await;
-    let mut conn = db.connect().await;
-    let german = "SET lc_messages = 'de_DE'";
-    if execute(&mut conn, german).await.is_err() {
-        return advisory_tests::left_out("german", "the server has no German messages");
-    }
-    let refused = execute(&mut conn, "SELECT no_such_column")
-        .await
-        .unwrap_err();
-    if !refused.to_string().contains("existiert nicht") {
-        return advisory_tests::left_out("german", "the server has no German messages");
-    }
-    every_end_of_a_wait_is_told_apart(&db, german).await;
 }
 
 /// A key that another session holds, in the two key spaces.

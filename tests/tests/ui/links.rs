@@ -1,16 +1,15 @@
-//! Do the links of the documents lead somewhere, on a code host and in the documentation of the crate?
+//! Are the labels of the guide's links defined, for a code host and for the documentation of the crate?
 //!
 //! A page of the guide writes `[text][Error::find]`. What the label means on a code host is defined at the page's end: another page,
 //! or the file that declares the item. What it means to rustdoc is defined in `links.md`, which `guide.rs` puts before each page,
 //! because the first definition of a label counts. `GUIDE_LINKS=overwrite` writes both.
 
+use crate::packages::root;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where documents are, from this crate's parent.
-const DOCUMENTS: [&str; 4] = [".", "docs", "advisory-runtime/docs", "cargo-advisory"];
+pub(crate) const GUIDE: &str = "advisory-runtime/docs";
 
-const GUIDE: &str = "advisory-runtime/docs";
 const SOURCES: &str = "advisory-runtime/src";
 
 /// Public modules, with names that the crate has at its root too.
@@ -19,15 +18,11 @@ const IN_MODULES: [&str; 4] = ["blocking", "claim", "lease", "migrations"];
 /// Before the definitions in `links.md`: a definition that nothing refers to is a comment.
 const COMMENT: &str = "[//]: # (What the labels of links in the pages mean in the crate's documentation. A test writes it.)\n\n";
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path, kind: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -53,11 +48,11 @@ fn pages() -> Vec<(String, String)> {
 }
 
 /// The label and the target of a line that defines one.
-fn definition(line: &str) -> Option<(&str, &str)> {
+pub(crate) fn definition(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix('[')?.split_once("]: ")
 }
 
-fn without_code(text: &str) -> String {
+pub(crate) fn without_code(text: &str) -> String {
     let mut is_code = false;
     let mut prose = String::new();
     for line in text.lines() {
@@ -158,7 +153,7 @@ fn declaring<'s>(sources: &'s [(String, String)], path: &str) -> Option<&'s str>
     files.min_by_key(|file| (distance(file), *file))
 }
 
-fn collect(folder: &Path, sources: &Path, found: &mut Vec<(String, String)>) {
+pub(crate) fn collect(folder: &Path, sources: &Path, found: &mut Vec<(String, String)>) {
     for path in files(folder, "rs") {
         let name = path.strip_prefix(sources).expect("a path below");
         found.push((name.to_string_lossy().into_owned(), read(&path)));
@@ -290,122 +285,6 @@ fn every_label_of_the_guide_is_defined_for_a_code_host_and_for_rustdoc() {
     // A host does not tell capitals from small letters in a label.
     let in_small_letters: BTreeSet<String> = all.iter().map(|label| label.to_lowercase()).collect();
     assert_eq!(in_small_letters.len(), all.len());
-}
-
-/// The labels in brackets that nothing defines, and so show as brackets. `[Unreleased]` of the changelog is meant to.
-fn undefined(text: &str) -> Vec<String> {
-    let defined: Vec<&str> = text
-        .lines()
-        .filter_map(definition)
-        .map(|(label, _)| label)
-        .collect();
-    let prose: String = text.split('`').step_by(2).collect();
-    let mut undefined = Vec::new();
-    for (place, _) in prose.match_indices('[') {
-        let Some((label, behind)) = prose[place + 1..].split_once(']') else {
-            continue;
-        };
-        let is_label = label.starts_with(|first: char| first.is_ascii_alphabetic());
-        let is_second = prose[..place].ends_with(']');
-        let is_link = behind.starts_with(['(', '[', ':']) || defined.contains(&label);
-        if is_label && !is_second && !is_link {
-            undefined.push(label.to_owned());
-        }
-    }
-    undefined.retain(|label| label != "Unreleased");
-    undefined
-}
-
-#[test]
-fn links_between_documents_lead_somewhere() {
-    let mut looked_at = 0;
-    let mut lost = Vec::new();
-    for folder in DOCUMENTS {
-        for document in files(&root().join(folder), "md") {
-            if document.ends_with("links.md") {
-                continue;
-            }
-            let text = without_code(&read(&document));
-            let labels = undefined(&text).into_iter();
-            lost.extend(labels.map(|label| format!("{}: [{label}]", document.display())));
-            let inline = text
-                .split("](")
-                .skip(1)
-                .filter_map(|rest| rest.split_once(')'));
-            let defined = text.lines().filter_map(definition);
-            let targets = inline
-                .map(|(target, _)| target)
-                .chain(defined.map(|(_, target)| target));
-            for target in targets.filter(|target| !target.contains("://")) {
-                looked_at += 1;
-                if !leads_somewhere(target, &document) {
-                    lost.push(format!("{}: {target}", document.display()));
-                }
-            }
-        }
-    }
-    assert!(looked_at > 400, "only {looked_at} links were found");
-    assert!(lost.is_empty(), "{}", lost.join("\n"));
-}
-
-fn leads_somewhere(target: &str, document: &Path) -> bool {
-    let (target, heading) = match target.split_once('#') {
-        Some((target, heading)) => (target, Some(heading)),
-        None => (target, None),
-    };
-    let folder = document.parent().expect("a folder around it");
-    let file = if target.is_empty() {
-        document.to_owned()
-    } else {
-        folder.join(target)
-    };
-    match heading {
-        Some(heading) => has_heading(&file, heading),
-        None => file.exists(),
-    }
-}
-
-fn has_heading(document: &Path, heading: &str) -> bool {
-    let text = std::fs::read_to_string(document).unwrap_or_default();
-    let text = without_code(&text);
-    let mut headings = text.lines().filter(|line| line.starts_with('#'));
-    headings.any(|line| anchor(line) == heading)
-}
-
-/// What rustdoc and others call a heading.
-fn anchor(heading: &str) -> String {
-    let words = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = words.chars().filter_map(|letter| match letter {
-        ' ' => Some('-'),
-        '-' | '_' => Some(letter),
-        letter => letter.is_alphanumeric().then_some(letter),
-    });
-    kept.collect()
-}
-
-/// rustdoc finds the pages, and not their headings.
-#[test]
-fn links_from_the_crate_to_a_heading_of_the_guide_lead_there() {
-    let mut sources = Vec::new();
-    for package in ["advisory-runtime", "advisory-derive", "cargo-advisory"] {
-        let folder = root().join(package).join("src");
-        collect(&folder, &folder, &mut sources);
-    }
-    let mut looked_at = 0;
-    for (name, text) in &sources {
-        for rest in text.split("guide::").skip(1) {
-            let target = rest
-                .split([')', ']', '`', ' ', '\n'])
-                .next()
-                .unwrap_or_default();
-            if let Some((page, heading)) = target.split_once('#') {
-                let page = root().join(GUIDE).join(page.replace('_', "-") + ".md");
-                assert!(has_heading(&page, heading), "{name}: {target}");
-                looked_at += 1;
-            }
-        }
-    }
-    assert!(looked_at > 1, "only {looked_at} links were found");
 }
 
 #[test]

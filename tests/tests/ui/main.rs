@@ -1,5 +1,5 @@
 //! What the attribute says to somebody who uses it wrongly: one mistake a file in `ui/`, and one file with five. What `ui/pass/`
-//! holds compiles without a warning. And whether the documents show what is so: their links lead somewhere (`links`), the packages are
+//! holds compiles without a warning. And whether the documents show what is so: their links are defined (`links`) and lead somewhere (`targets`), the packages are
 //! what a registry gets (`packages`), and the dependencies are those that are accounted for (`dependencies`).
 
 mod compiles;
@@ -9,6 +9,7 @@ mod packages;
 mod paths;
 mod prose;
 mod suggestions;
+mod targets;
 
 use std::path::{Path, PathBuf};
 

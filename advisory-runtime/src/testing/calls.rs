@@ -1,0 +1,180 @@
+//! Does a call take its lock, does it wait for a holder, and what do two calls do to each other?
+
+use super::fail;
+use super::observer::{Observer, Watched, is_seen};
+use crate::{Connection, LockKey, Request, session};
+use diesel_async::AsyncPgConnection;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl<C: Connection> Observer<C> {
+    /// Asserts that a call holds the lock on the key while it runs, and returns its result.
+    ///
+    /// It looks whenever the call waits for something, and does not poll the call meanwhile. So the body must wait at least once under
+    /// its lock, such as for a query, and must not hold what the observer needs.
+    ///
+    /// # Panics
+    ///
+    /// If the call ends and was not seen to hold the lock, or if another session held it before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the call is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{advisory_lock, lock_key, testing::Observer};
+    /// use diesel::QueryResult;
+    /// use diesel_async::{AsyncPgConnection, RunQueryDsl};
+    ///
+    /// #[advisory_lock(key = "room:<room>", name = "room")]
+    /// async fn book(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<usize> {
+    ///     diesel::sql_query("INSERT INTO booking …").execute(conn).await
+    /// }
+    ///
+    /// # async fn f(mut conn: AsyncPgConnection, other: AsyncPgConnection) {
+    /// let room = 7;
+    /// let mut observer = Observer::new(other);
+    /// let booked = observer.assert_locked(lock_key!("room:<room: int>", name = "room"), book(&mut conn, room)).await;
+    /// # drop(booked);
+    /// # }
+    /// ```
+    pub async fn assert_locked<F: Future>(&mut self, key: impl LockKey, call: F) -> F::Output {
+        let watched = Watched::new(key);
+        let mut call = pin!(call);
+        self.assert_free(&watched).await;
+        let conn = self.conn.pg();
+        run_until(conn, &watched, true, call.as_mut(), self.patience).await;
+        call.await
+    }
+
+    /// Asserts that a call waits while another session holds the lock on the key, and returns its result.
+    ///
+    /// # Locking
+    ///
+    /// The observer's connection holds the key as a session-level lock until the call waits.
+    ///
+    /// # Panics
+    ///
+    /// If the call ends and was not seen to wait, or does not wait in time. Then the observer's connection is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the call is dropped, and both connections are closed.
+    pub async fn assert_waits<F: Future>(&mut self, key: impl LockKey, call: F) -> F::Output {
+        let watched = Watched::new(key);
+        let (mut call, patience) = (pin!(call), self.patience);
+        let request = Request::new(watched.key).wait(patience);
+        let mut held = match session::acquire(&mut self.conn, request).await {
+            Ok(held) => held,
+            Err(error) => fail(&format!(
+                "the observer could not lock {}: {error}",
+                watched.name
+            )),
+        };
+        run_until(held.conn().pg(), &watched, false, call.as_mut(), patience).await;
+        if let Err(error) = session::release(held, Ok::<_, crate::Error>(())).await {
+            fail(&format!(
+                "the observer could not unlock {}: {error}",
+                watched.name
+            ));
+        }
+        call.await
+    }
+
+    /// Runs two calls so that the second waits for the lock on the key while the first holds it, then both to their ends.
+    ///
+    /// The second has begun before the first reads or writes under its lock, and goes on only afterwards: the moment at which a
+    /// missing lock shows. The first must wait at least once under its lock, such as for a query.
+    ///
+    /// # Panics
+    ///
+    /// If the first ends and was not seen to hold the lock, if the second ends and was not seen to wait for it, or if another session
+    /// held it before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: both calls are dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use advisory_runtime::testing::Observer;
+    /// # use diesel::QueryResult;
+    /// # use diesel_async::AsyncPgConnection;
+    /// # async fn f(mut observer: Observer<AsyncPgConnection>, mut a: AsyncPgConnection, mut b: AsyncPgConnection) {
+    /// let (ada, bob) = observer.interleave(42, book(&mut a, "Ada"), book(&mut b, "Bob")).await;
+    /// assert_eq!((ada.unwrap(), bob.unwrap()), (true, false));
+    /// # }
+    /// # async fn book(_: &mut AsyncPgConnection, _: &str) -> QueryResult<bool> { Ok(true) }
+    /// ```
+    pub async fn interleave<A: Future, B: Future>(
+        &mut self,
+        key: impl LockKey,
+        first: A,
+        second: B,
+    ) -> (A::Output, B::Output) {
+        let watched = Watched::new(key);
+        let (mut first, mut second) = (pin!(first), pin!(second));
+        self.assert_free(&watched).await;
+        let (conn, patience) = (self.conn.pg(), self.patience);
+        run_until(conn, &watched, true, first.as_mut(), patience).await;
+        run_until(conn, &watched, false, second.as_mut(), patience).await;
+        let mut of_second = None;
+        let of_first = poll_fn(|context| {
+            if of_second.is_none()
+                && let Poll::Ready(result) = second.as_mut().poll(context)
+            {
+                of_second = Some(result);
+            }
+            first.as_mut().poll(context)
+        })
+        .await;
+        match of_second {
+            Some(of_second) => (of_first, of_second),
+            None => (of_first, second.await),
+        }
+    }
+
+    async fn assert_free(&mut self, watched: &Watched) {
+        if is_seen(self.conn.pg(), watched.key, true).await {
+            let name = &watched.name;
+            fail(&format!(
+                "somebody holds the advisory lock {name} before the call"
+            ));
+        }
+    }
+}
+
+/// Polls the call until its lock is held, or waited for. The call is not polled while the server is asked.
+async fn run_until<F: Future>(
+    conn: &mut AsyncPgConnection,
+    watched: &Watched,
+    is_granted: bool,
+    mut call: Pin<&mut F>,
+    patience: Duration,
+) {
+    let end = Instant::now() + patience;
+    let state = if is_granted { "hold" } else { "wait for" };
+    let name = &watched.name;
+    loop {
+        let is_over = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_ready()));
+        if is_over.await {
+            fail(&format!(
+                "the call has returned, and was not seen to {state} the advisory lock {name}"
+            ));
+        }
+        if is_seen(conn, watched.key, is_granted).await {
+            return;
+        }
+        if Instant::now() >= end {
+            fail(&format!(
+                "the call does not {state} the advisory lock {name}, and does not return"
+            ));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Who holds a lock, and who waits for it?
+
+use super::fail;
+use crate::driver::Driver;
+use crate::key::known;
+use crate::{Connection, Key, LockKey, sql};
+use diesel_async::AsyncPgConnection;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// The time between two reads of `pg_locks`.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Watches the advisory locks of a database on a connection of its own.
+///
+/// Its methods are assertions: they panic if a state does not come within 10 seconds, or within [`patience`](Self::patience), and if
+/// the server does not answer.
+#[derive(Debug)]
+pub struct Observer<C> {
+    pub(super) conn: C,
+    pub(super) patience: Duration,
+}
+
+/// A key and its name in messages.
+pub(super) struct Watched {
+    pub(super) key: Key,
+    pub(super) name: String,
+}
+
+impl Watched {
+    pub(super) fn new(key: impl LockKey) -> Self {
+        let number = key.key();
+        let pattern = Some(key.pattern()).filter(|pattern| !pattern.is_empty());
+        let name = match pattern.or_else(|| known::pattern_of(number)) {
+            None => format!("`{number}`"),
+            Some(pattern) => format!("`{pattern}` ({number})"),
+        };
+        Self { key: number, name }
+    }
+}
+
+impl<C: Connection> Observer<C> {
+    /// Makes an observer that uses this connection.
+    pub const fn new(conn: C) -> Self {
+        let patience = Duration::from_secs(10);
+        Self { conn, patience }
+    }
+
+    /// Sets how long to wait for a state.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Whether a session holds the lock on the key now, in any mode.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn is_held(&mut self, key: impl LockKey) -> bool {
+        is_seen(self.conn.pg(), key.key(), true).await
+    }
+
+    /// Whether a session waits for the lock on the key now.
+    ///
+    /// # Panics
+    ///
+    /// If the server does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn is_waited_for(&mut self, key: impl LockKey) -> bool {
+        is_seen(self.conn.pg(), key.key(), false).await
+    }
+
+    /// Waits until a session holds the lock on the key.
+    ///
+    /// # Panics
+    ///
+    /// If none does in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn until_held(&mut self, key: impl LockKey) {
+        self.until(key, true, true, "nobody holds").await;
+    }
+
+    /// Waits until no session holds the lock on the key.
+    ///
+    /// # Panics
+    ///
+    /// If one still does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn until_free(&mut self, key: impl LockKey) {
+        self.until(key, true, false, "somebody still holds").await;
+    }
+
+    /// Waits until a session waits for the lock on the key. Run a blocking call beside it with `spawn_blocking`.
+    ///
+    /// # Panics
+    ///
+    /// If none does in time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn until_waiting(&mut self, key: impl LockKey) {
+        self.until(key, false, true, "nobody waits for").await;
+    }
+
+    async fn until(&mut self, key: impl LockKey, granted: bool, there: bool, otherwise: &str) {
+        let watched = Watched::new(key);
+        let end = Instant::now() + self.patience;
+        while is_seen(self.conn.pg(), watched.key, granted).await != there {
+            if Instant::now() >= end {
+                fail(&format!("{otherwise} the advisory lock {}", watched.name));
+            }
+            sleep_until(Instant::now() + PAUSE).await;
+        }
+    }
+}
+
+pub(super) async fn is_seen(conn: &mut AsyncPgConnection, key: Key, is_granted: bool) -> bool {
+    match conn
+        .query_text(&sql::probe::count_sessions(key, is_granted))
+        .await
+    {
+        Ok(count) => count.is_some_and(|count| count != "0"),
+        Err(error) => fail(&format!("the observer could not read pg_locks: {error}")),
+    }
+}

@@ -1,0 +1,49 @@
+//! The total of the waits for one lock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use advisory_runtime::monitor::Name;
+
+use super::event::LockId;
+use super::time::Time;
+
+/// The waits for one lock.
+#[derive(Default)]
+pub(super) struct LockWaits {
+    pub(super) names: Vec<Name>,
+    pub(super) database: Option<String>,
+    pub(super) waits: usize,
+    pub(super) total: Duration,
+    pub(super) longest: Duration,
+    pub(super) cancelled: usize,
+    pub(super) deadlocks: usize,
+    pub(super) last: Option<Time>,
+    /// The processes that held the lock during waits, with the number of those waits.
+    pub(super) holders: BTreeMap<i32, usize>,
+}
+
+impl LockWaits {
+    pub(super) fn end(&mut self, waited: Duration) {
+        self.total += waited;
+        self.longest = self.longest.max(waited);
+    }
+}
+
+/// A wait that has not ended in what was read.
+pub(super) struct OpenWait {
+    pub(super) lock: LockId,
+    pub(super) waited: Duration,
+    pub(super) at: Option<Time>,
+}
+
+impl OpenWait {
+    /// How long the session had waited at this time.
+    pub(super) fn until(&self, time: Option<&Time>) -> Duration {
+        let passed = time
+            .zip(self.at.as_ref())
+            .map(|(now, then)| now.millis - then.millis);
+        let passed = u64::try_from(passed.unwrap_or_default()).unwrap_or_default();
+        self.waited + Duration::from_millis(passed)
+    }
+}

@@ -1,0 +1,101 @@
+//! What `doctor` says of a whole server: its settings, its lock table, and that it is a standby.
+
+use advisory_tests::{OwnServer, Standby, left_out, owns_server};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+
+use crate::doctor::{findings, level, mend, message, problems};
+use crate::locks::does;
+
+/// A server of a test's own with few places for locks, seen from first to last.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_of_the_whole_server_are_mended_by_their_statements() {
+    if !owns_server() {
+        return left_out("a server's settings", "the server is somebody's own");
+    }
+    let server = OwnServer::start().await;
+    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+    for setting in [
+        "deadlock_timeout = '1min'",
+        "log_lock_waits = off",
+        "max_connections = 20",
+        "max_locks_per_transaction = 10",
+    ] {
+        does(&mut admin, &format!("ALTER SYSTEM SET {setting}")).await;
+    }
+    drop(admin);
+    server.stop("fast").await;
+    server.start_again().await;
+
+    let before = findings(server.url(), &[]).await;
+    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+    for name in ["deadlock_timeout", "log_lock_waits"] {
+        assert_eq!(level(&before, name), "advice", "{name}");
+        for statement in mend(&before, name) {
+            does(&mut admin, &statement).await;
+        }
+    }
+    // What is said to be left can be taken, all by one call.
+    let room = message(&before, "lock_table");
+    assert_eq!(level(&before, "lock_table"), "fine", "{room}");
+    let left: i64 = room
+        .rsplit_once("the remaining ")
+        .unwrap()
+        .1
+        .parse()
+        .unwrap();
+    assert!((300..1_000).contains(&left), "{room}");
+    let take =
+        |keys: i64| format!("SELECT pg_advisory_lock(key) FROM generate_series(1, {keys}) AS key");
+    does(&mut admin, &take(left)).await;
+    let full = findings(server.url(), &[]).await;
+    assert_eq!(problems(&full), ["lock_table"]);
+    does(&mut admin, "SELECT pg_advisory_unlock_all()").await;
+    does(&mut admin, &take(left * 6 / 10)).await;
+    let half = findings(server.url(), &[]).await;
+    assert_eq!(problems(&half), [""; 0]);
+    assert_eq!(level(&half, "lock_table"), "advice");
+    for name in ["deadlock_timeout", "log_lock_waits"] {
+        assert_eq!(level(&half, name), "fine", "{name}");
+    }
+    for statement in mend(&half, "lock_table") {
+        does(&mut admin, &statement).await;
+    }
+    drop(admin);
+    server.stop("fast").await;
+    server.start_again().await;
+    let after = findings(server.url(), &[]).await;
+    assert_eq!(level(&after, "lock_table"), "fine");
+
+    server.become_standby().await;
+    let standby = findings(server.url(), &[]).await;
+    assert_eq!(problems(&standby), ["standby"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_is_a_problem() {
+    let standby = Standby::start().await;
+    let findings = findings(standby.url(), &[]).await;
+    assert_eq!(problems(&findings), ["standby"]);
+}
+
+/// Over TCP, where the advice names the operating system's two hours.
+#[tokio::test(flavor = "multi_thread")]
+async fn keepalives_are_advised_over_tcp() {
+    if !owns_server() {
+        return left_out("a server on a port", "the server is somebody's own");
+    }
+    let (server, address) = OwnServer::start_on_a_port().await.unwrap();
+    let before = findings(&address, &[]).await;
+    let said = message(&before, "keepalives");
+    assert_eq!(level(&before, "keepalives"), "advice", "{said}");
+    let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
+    for statement in mend(&before, "keepalives") {
+        does(&mut admin, &statement).await;
+    }
+    let after = findings(&address, &[]).await;
+    assert_eq!(level(&after, "keepalives"), "fine");
+    assert!(
+        message(&after, "keepalives").starts_with("2m00s: "),
+        "{after:#?}"
+    );
+}

@@ -1,0 +1,218 @@
+//! A locked call of each scope, for tests that drop it, and what is left then: a closed connection, and others that were left alone.
+
+use crate::bookings::{book, committed, execute, in_transaction, insert};
+use advisory_runtime::{Connection, Error, Isolation, Request, Wait, session, xact};
+use advisory_tests::Database;
+use diesel::result::Error as DieselError;
+use diesel_async::AsyncPgConnection;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Scope {
+    Xact,
+    One,
+    OneOfSession,
+    /// A locked call inside another one, both dropped at once.
+    Nested,
+    Strict,
+    Session,
+}
+
+pub(crate) const SCOPES: [Scope; 6] = [
+    Scope::Xact,
+    Scope::One,
+    Scope::OneOfSession,
+    Scope::Nested,
+    Scope::Strict,
+    Scope::Session,
+];
+
+pub(crate) const WAITS: [Wait; 3] = [
+    Wait::Session,
+    Wait::Never,
+    Wait::For(Duration::from_secs(5)),
+];
+
+/// What is waited for comes without this time being over; else it never comes, since nobody but the clean-up brings it about.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+impl Scope {
+    pub(crate) fn is_session(self) -> bool {
+        matches!(self, Self::Session | Self::OneOfSession)
+    }
+
+    pub(crate) fn request(self, wait: Wait) -> Request {
+        let request = match self {
+            Self::One | Self::OneOfSession => Request::new(7),
+            _ => Request::all([7, 8]),
+        };
+        let request = request.wait(wait);
+        match self {
+            Self::Strict => request.isolation(Isolation::Serializable),
+            _ => request,
+        }
+    }
+}
+
+/// A locked call with two statements in its body.
+pub(crate) async fn call<C: Connection>(
+    conn: &mut C,
+    scope: Scope,
+    wait: Wait,
+) -> Result<(), Error> {
+    call_noting(conn, scope, wait, &Cell::new(false)).await
+}
+
+/// The same, which notes when its end is asked for.
+pub(crate) async fn call_noting<C: Connection>(
+    conn: &mut C,
+    scope: Scope,
+    wait: Wait,
+    is_ending: &Cell<bool>,
+) -> Result<(), Error> {
+    if scope != Scope::Nested {
+        return lock_once(conn, scope, wait, is_ending).await;
+    }
+    let mut outer = xact::begin(conn, 99).await?;
+    insert(outer.conn().pg(), 2, "outer").await?;
+    // The commit is the outer call's.
+    let inner = lock_once(outer.conn(), Scope::Xact, wait, &Cell::new(false)).await;
+    is_ending.set(true);
+    xact::finish(outer, inner).await
+}
+
+async fn lock_once<C: Connection>(
+    conn: &mut C,
+    scope: Scope,
+    wait: Wait,
+    is_ending: &Cell<bool>,
+) -> Result<(), Error> {
+    let mut held = if scope.is_session() {
+        session::acquire(conn, scope.request(wait)).await?
+    } else {
+        xact::begin(conn, scope.request(wait)).await?
+    };
+    let conn = held.conn().pg();
+    let result = async {
+        insert(conn, 7, "half done").await?;
+        execute(conn, "SELECT pg_sleep(0.003)").await.map(drop)
+    }
+    .await;
+    is_ending.set(true);
+    xact::finish(held, result.map_err(Error::Database)).await
+}
+
+/// Polls the future so often, each time after it was woken; `true` when it was ready by then.
+pub(crate) async fn is_ready_within<T>(polls: usize, future: impl Future<Output = T>) -> bool {
+    let mut future = pin!(future);
+    let mut polled = 0;
+    poll_fn(|context| {
+        if polled == polls {
+            return Poll::Ready(false);
+        }
+        polled += 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending if polled == polls => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Other sessions of the same server, each in a statement nearly all the time.
+pub(crate) struct Bystanders {
+    is_over: Arc<AtomicBool>,
+    sessions: Vec<JoinHandle<usize>>,
+}
+
+impl Bystanders {
+    pub(crate) async fn start(db: &Database) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let mut sessions = Vec::new();
+        for _ in 0..3 {
+            let (mut conn, is_over) = (db.connect().await, Arc::clone(&is_over));
+            sessions.push(tokio::spawn(async move {
+                let mut statements = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    execute(&mut conn, "SELECT pg_sleep(0.002)").await.unwrap();
+                    statements += 1;
+                }
+                statements
+            }));
+        }
+        Self { is_over, sessions }
+    }
+
+    /// # Panics
+    ///
+    /// When a statement of theirs has failed.
+    pub(crate) async fn were_left_alone(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for session in self.sessions {
+            assert!(session.await.unwrap() > 0);
+        }
+    }
+}
+
+/// The next transaction on the connection commits, and nothing of it is cancelled.
+pub(crate) async fn goes_on(conn: &mut AsyncPgConnection, db: &Database, after: &str) {
+    let before = committed(db, 1).await;
+    in_transaction::<_, DieselError>(conn, async |conn| {
+        execute(conn, "SELECT pg_sleep(0.005)").await?;
+        insert(conn, 1, "next").await?;
+        execute(conn, "SELECT pg_sleep(0.005)").await
+    })
+    .await
+    .unwrap_or_else(|error| panic!("the next transaction after {after}: {error:?}"));
+    assert_eq!(committed(db, 1).await, before + 1, "after {after}");
+}
+
+/// The session has ended, and with it whatever it held, waited for, or had open.
+pub(crate) async fn until_ended(db: &Database, pid: i32, after: &str) {
+    let session = format!("SELECT state || ': ' || query FROM pg_stat_activity WHERE pid = {pid}");
+    db.until_empty(SOON, &format!("the end of the session, {after}"), &session)
+        .await;
+}
+
+/// Every locked call is refused with an error that says why, and Diesel's own statements find the connection closed.
+pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
+    for scope in SCOPES {
+        for wait in WAITS {
+            let error = call(conn, scope, wait).await.unwrap_err();
+            assert!(
+                matches!(error, Error::BrokenConnection { .. }),
+                "{scope:?}, {wait:?}, {after}: {error:?}"
+            );
+        }
+    }
+    let error = book(conn, 7, "Ada").await.unwrap_err();
+    assert!(
+        matches!(Error::find(&error).as_deref(), Some(Error::BrokenConnection { lock }) if lock == "room:<room>"),
+        "{after}: {error:?}"
+    );
+    let error = execute(conn, "SELECT 1").await.unwrap_err();
+    assert!(
+        matches!(error, DieselError::DatabaseError(..)),
+        "{after}: {error:?}"
+    );
+    let begun = in_transaction::<(), DieselError>(conn, async |_| Ok(()));
+    assert!(
+        matches!(begun.await, Err(DieselError::BrokenTransactionManager)),
+        "{after}"
+    );
+}
+
+/// The first session-level call of a process asks before whether the setting `advisory.pooler` is there.
+pub(crate) async fn ask_for_the_pooler(db: &Database) {
+    let mut conn = db.connect().await;
+    let held = session::acquire(&mut conn, 1).await.unwrap();
+    session::release(held, Ok::<_, Error>(())).await.unwrap();
+}

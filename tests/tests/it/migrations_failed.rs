@@ -1,0 +1,124 @@
+//! A run of migrations that does not reach its end: what its error says, and what is left of it.
+
+use crate::cancel::dropped;
+use crate::migrations::{GATE, MIGRATIONS, NAMES, both, gate, open, telling, until_it_waits};
+use crate::written_migrations::Written;
+use advisory_runtime::migrations::{self, Error, KEY, Migrator, Step};
+use advisory_runtime::session;
+use advisory_tests::Database;
+use tokio::task::spawn_blocking;
+
+#[tokio::test]
+async fn a_migration_that_fails_is_named_and_the_lock_is_released() {
+    for is_concurrent in [false, true] {
+        let db = Database::create().await;
+        let third = if is_concurrent { "3 concurrently" } else { "3" };
+        let fails = Written(vec![
+            ("2", "CREATE TABLE b (id int8)"),
+            (third, "CREATE TABLE d (id int8); SELECT 1/0"),
+            ("1", "CREATE TABLE a (id int8)"),
+            ("4", "CREATE TABLE c (id int8)"),
+        ]);
+        let [awaited, blocking] = both(&db, fails.clone()).await;
+        let error = awaited.unwrap_err();
+        assert_eq!(error.applied(), ["1", "2"]);
+        assert!(
+            matches!(&error, Error::Migration { migration, .. } if migration == third),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        assert!(text.contains("division by zero"), "{text}");
+        assert!(text.ends_with("applied before: `1`, `2`"), "{text}");
+        let error = blocking.unwrap_err();
+        assert!(
+            error.to_string().ends_with("nothing was applied before"),
+            "{error}"
+        );
+        assert_eq!(
+            db.count("SELECT count(*) FROM pg_tables WHERE tablename IN ('c', 'd')")
+                .await,
+            0
+        );
+        db.until_no_locks().await;
+        let mut mended = fails;
+        mended.0[1].1 = "SELECT 1";
+        let report = migrations::run(db.url(), mended).await.unwrap();
+        assert_eq!(report.applied, [third, "4"]);
+    }
+}
+
+#[tokio::test]
+async fn a_migration_that_releases_the_lock_ends_the_run() {
+    let db = Database::create().await;
+    let source = Written(vec![
+        ("1 concurrently", "SELECT pg_advisory_unlock_all()"),
+        ("2", "CREATE TABLE b (id int8)"),
+    ]);
+    let error = migrations::run(db.url(), source).await.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert_eq!(error.applied(), ["1 concurrently"]);
+    assert_eq!(
+        db.count("SELECT count(*) FROM pg_tables WHERE tablename = 'b'")
+            .await,
+        0
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_run_leaves_no_waiter_and_no_lock() {
+    let db = Database::create().await;
+    let holder = session::acquire_owned(db.connect().await, KEY)
+        .await
+        .unwrap();
+    let (migrator, mut told) = telling(MIGRATIONS);
+    dropped(migrator.run(db.url()), async {
+        until_it_waits(&mut told).await;
+    })
+    .await;
+    drop(holder.release().await.unwrap());
+    db.until_quiet().await;
+    // In a migration: that one is carried on to its end, and no other follows.
+    let gate = gate(&db).await;
+    dropped(
+        migrations::run(db.url(), MIGRATIONS),
+        db.until_waiting(GATE),
+    )
+    .await;
+    assert_eq!(
+        db.locks().await.iter().filter(|lock| lock.granted).count(),
+        2
+    );
+    open(gate).await;
+    db.until_no_locks().await;
+    let versions = "SELECT count(*) FROM __diesel_schema_migrations";
+    assert_eq!(db.count(versions).await, 1);
+    let report = migrations::run(db.url(), MIGRATIONS).await.unwrap();
+    assert_eq!(report.applied, NAMES[1..]);
+}
+
+#[tokio::test]
+async fn a_callback_that_panics_releases_the_lock() {
+    let db = Database::create().await;
+    let migrator = Migrator::new(MIGRATIONS).on_step(|step| {
+        assert!(
+            !matches!(step, Step::Running { number: 2, .. }),
+            "the callback's own panic"
+        );
+    });
+    let url = db.url().to_owned();
+    let ended = tokio::spawn(async move { migrator.run(&url).await }).await;
+    assert!(ended.unwrap_err().is_panic());
+    db.until_no_locks().await;
+    let report = migrations::run(db.url(), MIGRATIONS).await.unwrap();
+    assert_eq!(report.applied, NAMES[1..]);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_an_error_of_its_own() {
+    let nowhere = "postgres://localhost:1/none";
+    let error = migrations::run(nowhere, MIGRATIONS).await.unwrap_err();
+    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+    let error = spawn_blocking(move || migrations::blocking::run(nowhere, MIGRATIONS)).await;
+    let error = error.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+}

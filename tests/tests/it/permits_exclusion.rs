@@ -1,0 +1,149 @@
+//! As many calls as there are permits are in their bodies at once, and never more.
+
+use crate::blocking;
+use crate::bookings::{database, execute};
+use advisory_runtime::{Error, advisory_lock};
+use diesel::pg::PgConnection;
+use diesel_async::pooled_connection::deadpool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Barrier;
+
+/// How many statements a body runs while the room is full: many tries of those outside.
+const STAY: usize = 400;
+
+/// Who is in a body.
+struct Room {
+    inside: AtomicUsize,
+    most: AtomicUsize,
+    /// Passed by as many as there are permits.
+    full: Barrier,
+}
+
+impl Room {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            inside: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+            full: Barrier::new(3),
+        })
+    }
+
+    fn enter(&self) {
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(inside, Ordering::SeqCst);
+    }
+
+    fn leave(&self) {
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Waits until the room is full.
+    async fn fill(&self) {
+        self.enter();
+        self.full.wait().await;
+    }
+
+    /// Stays for a while, in which one more would come in, and leaves.
+    async fn stay(&self, conn: &mut AsyncPgConnection) -> Result<(), Error> {
+        self.fill().await;
+        for _ in 0..STAY {
+            execute(conn, "SELECT 1").await?;
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn stay_on_a_thread(&self, conn: &mut PgConnection) -> Result<(), Error> {
+        tokio::runtime::Handle::current().block_on(self.fill());
+        for _ in 0..STAY {
+            blocking::execute(conn, "SELECT 1")?;
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn most(&self) -> usize {
+        AtomicUsize::load(&self.most, Ordering::SeqCst)
+    }
+}
+
+#[advisory_lock(key = 42, permits = 3, name = "three", poll = "2ms")]
+async fn in_transaction(conn: &mut AsyncPgConnection, room: &Room) -> Result<(), Error> {
+    room.stay(conn).await
+}
+
+#[advisory_lock(key = 42, permits = 3, name = "three", scope = "session", conn = pool.get().await?, wait = "1h", poll = "2ms")]
+async fn in_session(pool: &deadpool::Pool<AsyncPgConnection>, room: &Room) -> anyhow::Result<()> {
+    Ok(room.stay(conn).await?)
+}
+
+#[advisory_lock(
+    key = 42,
+    permits = 3,
+    name = "three",
+    isolation = "serializable",
+    poll = "2ms"
+)]
+async fn in_snapshot(conn: &mut AsyncPgConnection, room: &Room) -> Result<(), Error> {
+    room.stay(conn).await
+}
+
+/// Twelve calls of all kinds, four times as many as there are permits. Each is in the body until three are, so they end only where
+/// three can be.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_calls_as_many_as_there_are_permits_are_in_the_body_and_never_more() {
+    let db = database().await;
+    let (room, pool) = (Room::new(), db.deadpool(3));
+    let mut calls = tokio::task::JoinSet::new();
+    for call in 0..12 {
+        let (room, pool, url) = (Arc::clone(&room), pool.clone(), db.url().to_owned());
+        calls.spawn(async move {
+            let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
+            match call % 4 {
+                0 => in_transaction(&mut conn, &room).await.unwrap(),
+                1 => in_session(&pool, &room).await.unwrap(),
+                2 => in_snapshot(&mut conn, &room).await.unwrap(),
+                _ => {
+                    let nested = conn
+                        .transaction::<_, Error, _>(async |conn| in_transaction(conn, &room).await);
+                    nested.await.unwrap();
+                }
+            }
+        });
+    }
+    calls.join_all().await;
+    assert_eq!(room.most(), 3);
+    db.until_quiet().await;
+}
+
+#[advisory_lock(key = 42, permits = 3, name = "three", poll = "2ms")]
+fn on_a_thread(conn: &mut PgConnection, room: &Room) -> Result<(), Error> {
+    room.stay_on_a_thread(conn)
+}
+
+#[advisory_lock(key = 42, permits = 3, name = "three", scope = "session", poll = "2ms")]
+fn in_session_on_a_thread(conn: &mut PgConnection, room: &Room) -> Result<(), Error> {
+    room.stay_on_a_thread(conn)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_blocking_connections_too() {
+    let db = database().await;
+    let room = Room::new();
+    let calls: Vec<_> = (0..9)
+        .map(|call| {
+            let (room, mut conn) = (Arc::clone(&room), db.establish());
+            tokio::task::spawn_blocking(move || match call % 2 {
+                0 => on_a_thread(&mut conn, &room),
+                _ => in_session_on_a_thread(&mut conn, &room),
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(room.most(), 3);
+    db.until_quiet().await;
+}

@@ -1,0 +1,239 @@
+//! Behind a pooler in transaction mode: transaction-level locks work in full, and what needs a session is refused where it is known.
+//!
+//! pgbouncer 1.18 does not track prepared statements, whose names are the same in every program, so bodies here have none.
+
+use crate::bookings::{committed, database, key_of};
+use crate::pooler::connect;
+use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, blocking, session, xact};
+use advisory_tests::{Bouncer, Database, left_out};
+use diesel::connection::SimpleConnection;
+use diesel::{Connection as _, PgConnection, QueryResult};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
+
+/// Adds a booking unless there is one; by statements without parameters.
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact")]
+async fn plain(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    conn.batch_execute(&unless_booked(room)).await
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact", wait = "60s")]
+async fn bounded(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    conn.batch_execute(&unless_booked(room)).await
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", scope = "xact", mode = "shared")]
+async fn fails_shared(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<()> {
+    conn.batch_execute(&unless_booked(room)).await?;
+    Err(diesel::result::Error::NotFound)
+}
+
+fn unless_booked(room: i64) -> String {
+    format!(
+        "INSERT INTO booking SELECT {room}, 'Ada' WHERE NOT EXISTS (SELECT FROM booking WHERE room = {room})"
+    )
+}
+
+async fn bouncer(db: &Database, size: u32) -> Option<Bouncer> {
+    let settings = format!("pool_mode = transaction\ndefault_pool_size = {size}");
+    match Bouncer::start(db, &settings).await {
+        Ok(bouncer) => Some(bouncer),
+        Err(why) => {
+            left_out("pgbouncer", why);
+            None
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn transaction_level_locks_exclude_behind_a_pooler_in_transaction_mode() {
+    let db = database().await;
+    let Some(bouncer) = bouncer(&db, 3).await else {
+        return;
+    };
+    let mut clients = Vec::new();
+    let conns = connect(&bouncer.url(&db), 8).await;
+    for (client, mut conn) in (0..).zip(conns) {
+        clients.push(tokio::spawn(async move {
+            for room in 0..40 {
+                match (client + room) % 3 {
+                    0 => plain(&mut conn, room).await.unwrap(),
+                    1 => bounded(&mut conn, room).await.unwrap(),
+                    _ => {
+                        fails_shared(&mut conn, room).await.unwrap_err();
+                    }
+                }
+            }
+        }));
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(db.count("SELECT count(*) FROM booking").await, 40);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn behind_a_pooler_in_transaction_mode_a_wait_ends_and_readers_run_together() {
+    let db = database().await;
+    let Some(bouncer) = bouncer(&db, 3).await else {
+        return;
+    };
+    let mut conns = connect(&bouncer.url(&db), 3).await;
+    let [first, second, third] = &mut conns[..] else {
+        unreachable!("three were made")
+    };
+    let reader = xact::begin(first, Request::new(7).shared()).await.unwrap();
+    let other = xact::begin(second, Request::all([7, 8]).shared())
+        .await
+        .unwrap();
+    let wait = Duration::from_millis(30);
+    for _ in 0..3 {
+        let error = xact::begin(third, Request::new(7).wait(wait))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    }
+    xact::finish(other, Ok::<_, Error>(())).await.unwrap();
+    let (waited, ()) = tokio::join!(
+        async {
+            let held = xact::begin(third, 7).await?;
+            xact::finish(held, Ok::<_, Error>(())).await
+        },
+        async {
+            db.until_waiting(7).await;
+            xact::finish(reader, Ok::<_, Error>(())).await.unwrap();
+        }
+    );
+    waited.unwrap();
+    db.until_quiet().await;
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = "never")]
+async fn at_once(conn: &mut AsyncPgConnection, room: i64) -> Result<(), Error> {
+    Ok(conn.batch_execute(&unless_booked(room)).await?)
+}
+
+/// The pooler tracks no prepared statements, and assigns another backend each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_pooler_in_transaction_mode_who_does_not_wait_is_told_at_once() {
+    let db = database().await;
+    let Some(bouncer) = bouncer(&db, 3).await else {
+        return;
+    };
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
+    let mut clients = Vec::new();
+    for (client, mut conn) in (0..).zip(connect(&bouncer.url(&db), 6).await) {
+        clients.push(tokio::spawn(async move {
+            for round in 0..40 {
+                let room = 100 * (client + 1) + round;
+                at_once(&mut conn, room).await.unwrap();
+                let error = at_once(&mut conn, 7).await.unwrap_err();
+                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+                plain(&mut conn, room).await.unwrap();
+            }
+        }));
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_eq!(db.count("SELECT count(*) FROM booking").await, 240);
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+}
+
+#[tokio::test]
+async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
+    let db = database().await;
+    db.run(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET \"advisory.pooler\" = ''transaction''', current_database()); END $$",
+    )
+    .await;
+    let bouncer = bouncer(&db, 2).await;
+    let mut urls = vec![db.url().to_owned()];
+    urls.extend(bouncer.as_ref().map(|bouncer| bouncer.url(&db)));
+    for url in urls {
+        let mut conn = AsyncPgConnection::establish(&url).await.unwrap();
+        for wait in [
+            Wait::Session,
+            Wait::For(Duration::from_secs(5)),
+            Wait::Forever,
+        ] {
+            for request in [Request::new(7), Request::all([7, 8]).shared()] {
+                let request = request.wait(wait);
+                let error = session::acquire(&mut conn, request.clone())
+                    .await
+                    .unwrap_err();
+                assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+                for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+                    let strict = request.clone().isolation(isolation);
+                    let error = xact::begin(&mut conn, strict).await.unwrap_err();
+                    assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+                }
+                let held = xact::begin(&mut conn, request).await.unwrap();
+                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            }
+        }
+        plain(&mut conn, 7).await.unwrap();
+        let url = url.clone();
+        let blocking = tokio::task::spawn_blocking(move || {
+            let conn = &mut PgConnection::establish(&url).unwrap();
+            let error = blocking::session::acquire(conn, 7).unwrap_err();
+            assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+            let mut held = blocking::xact::begin(conn, 7).unwrap();
+            held.conn().batch_execute("SELECT 1").unwrap();
+            blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+        });
+        blocking.await.unwrap();
+    }
+    assert_eq!(committed(&db, 7).await, 1);
+    db.until_quiet().await;
+}
+
+/// pgbouncer 1.18 ends itself when a cancel request's connection is closed before it has passed the request on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_call_closes_its_connection_and_leaves_the_pooler_to_the_others() {
+    let db = database().await;
+    let Some(bouncer) = bouncer(&db, 3).await else {
+        return;
+    };
+    // No cancel request is sent behind a pooler, so this is what ends a body's statement.
+    db.run(
+        "DO $$BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I SET client_connection_check_interval = 1000', \
+         pg_catalog.current_database()); END$$",
+    )
+    .await;
+    let url = bouncer.url(&db);
+    for is_waiting in [true, false, true, false] {
+        let mut holder = db.connect().await;
+        let held = xact::begin(&mut holder, 7).await.unwrap();
+        let mut conn = connect(&url, 1).await.remove(0);
+        let call = async {
+            let key = if is_waiting { 7 } else { 8 };
+            let mut held = xact::begin(&mut conn, key).await.unwrap();
+            held.conn().batch_execute("SELECT pg_sleep(60)").await
+        };
+        let reached = async {
+            if is_waiting {
+                db.until_waiting(7).await;
+            } else {
+                db.until_active("pg_sleep(60)").await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = call => panic!("it should be dropped"),
+            () = reached => {}
+        }
+        let error = xact::begin(&mut conn, 9).await.unwrap_err();
+        assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
+        drop(conn);
+        // pgbouncer may keep the backend, which then stays in the queue until its turn, and leaves.
+        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        db.until_quiet().await;
+        plain(&mut connect(&url, 1).await.remove(0), 9)
+            .await
+            .unwrap();
+    }
+    assert_eq!(committed(&db, 9).await, 1);
+}

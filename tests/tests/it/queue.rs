@@ -1,0 +1,132 @@
+//! Calls of one key that wait in line in the process, with one connection between them.
+//!
+//! The lines are the process's, whichever database a key is of, so each test has a key of its own.
+
+use crate::arguments::AppError;
+use crate::bookings::{committed, database, insert, key_of};
+use advisory_runtime::{Error, Request, Wait, advisory_lock, xact};
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+struct Repository(deadpool::Pool<AsyncPgConnection>);
+
+impl Repository {
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?, queue = 2, wait = "forever", handle = lock)]
+    async fn book_in_line(&self, room: i64, until: &Notify) -> Result<Duration, AppError> {
+        insert(conn, room, "Ada").await?;
+        until.notified().await;
+        Ok(lock.waited())
+    }
+
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?, queue = 1000, wait = "10m", on_held = Err(AppError::Busy))]
+    async fn book_patiently(&self, room: i64) -> Result<usize, AppError> {
+        Ok(insert(conn, room, "Ada").await?)
+    }
+}
+
+#[tokio::test]
+async fn a_queue_takes_one_connection_for_a_key_and_refuses_who_comes_too_many() {
+    let db = database().await;
+    let repository = Repository(db.deadpool(3));
+    let until = Notify::new();
+    let watch = async {
+        while db.locks().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            repository.0.status().size,
+            1,
+            "a queued call has no connection"
+        );
+        let refused = repository.book_in_line(7001, &until).await.unwrap_err();
+        assert!(
+            matches!(&refused, AppError::Lock(text) if text.contains("2 calls of this process are already waiting")),
+            "{refused:?}"
+        );
+        let seen = Instant::now();
+        // Another key is not behind this one.
+        assert_eq!(repository.book_patiently(8).await, Ok(1));
+        let at_least = seen.elapsed();
+        for booked in 1..=3 {
+            until.notify_one();
+            while committed(&db, 7001).await < booked {
+                tokio::task::yield_now().await;
+            }
+        }
+        at_least
+    };
+    let (first, second, third, at_least) = tokio::join!(
+        repository.book_in_line(7001, &until),
+        repository.book_in_line(7001, &until),
+        repository.book_in_line(7001, &until),
+        watch
+    );
+    first.unwrap();
+    // The time in line is part of it.
+    for waited in [second.unwrap(), third.unwrap()] {
+        assert!(waited >= at_least, "{waited:?}, {at_least:?}");
+    }
+    assert_eq!(
+        [committed(&db, 7001).await, committed(&db, 8).await],
+        [3, 1]
+    );
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_hot_key_with_a_queue_leaves_the_pool_to_the_others() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key_of(7002)).await.unwrap();
+    let repository = std::sync::Arc::new(Repository(db.deadpool(8)));
+    let hot: Vec<_> = (0..1000)
+        .map(|_| {
+            let repository = std::sync::Arc::clone(&repository);
+            tokio::spawn(async move { repository.book_patiently(7002).await })
+        })
+        .collect();
+    db.until_waiting(key_of(7002)).await;
+    for room in 100..150 {
+        assert_eq!(repository.book_patiently(room).await, Ok(1));
+    }
+    let waiting = db.locks().await.iter().filter(|lock| !lock.granted).count();
+    assert_eq!(waiting, 1, "one connection waits for the hot key");
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    for call in hot {
+        assert_eq!(call.await.unwrap(), Ok(1));
+    }
+    assert_eq!(committed(&db, 7002).await, 1000);
+}
+
+#[tokio::test]
+async fn who_waits_in_line_for_too_long_is_busy_and_leaves_no_trace() {
+    let db = database().await;
+    let repository = Repository(db.deadpool(2));
+    let until = Notify::new();
+    let mut never = Request::new(key_of(7003)).wait(Wait::Never);
+    let mut short = Request::new(key_of(7003)).wait(Duration::from_millis(30));
+    let holding = repository.book_in_line(7003, &until);
+    let others = async {
+        while db.locks().await.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let busy = advisory_runtime::__private::queue(&mut never, 9)
+            .await
+            .unwrap_err();
+        assert!(matches!(busy, Error::NotAvailable { .. }), "{busy:?}");
+        let busy = advisory_runtime::__private::queue(&mut short, 9)
+            .await
+            .unwrap_err();
+        assert!(matches!(busy, Error::TimedOut { .. }), "{busy:?}");
+        until.notify_one();
+    };
+    let (held, ()) = tokio::join!(holding, others);
+    held.unwrap();
+    drop(
+        advisory_runtime::__private::queue(&mut never, 1)
+            .await
+            .unwrap(),
+    );
+}

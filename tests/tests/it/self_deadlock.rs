@@ -1,0 +1,121 @@
+//! A call that waits for a lock that its own task holds: debug builds refuse it, unless the wait ends by itself.
+
+use crate::arguments::{AppError, book_or_busy};
+use crate::bookings::{committed, database, execute, insert};
+use crate::mid_transaction::RoomLock;
+use crate::polls::book_patiently;
+use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::debug_checks_are_on;
+use diesel_async::AsyncPgConnection;
+use std::time::Duration;
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+async fn book_at_last(conn: &mut AsyncPgConnection, room: i64) -> Result<usize, AppError> {
+    Ok(insert(conn, room, "Ada").await?)
+}
+
+/// Books twice, with the second call inside the first one's body, on another connection.
+#[advisory_lock(key = "room:<room>", name = "room", wait = "30s")]
+async fn twice(
+    conn: &mut AsyncPgConnection,
+    other: &mut AsyncPgConnection,
+    room: i64,
+    patience: Option<Duration>,
+) -> Result<usize, AppError> {
+    insert(conn, room, "Ada").await?;
+    match patience {
+        Some(patience) => book_or_busy(other, room, patience).await,
+        None => book_at_last(other, room).await,
+    }
+}
+
+/// With the checks of debug builds and without them.
+#[tokio::test]
+async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
+    let db = database().await;
+    let (mut one, mut two) = (db.connect().await, db.connect().await);
+    for patience in [0, 30] {
+        let patience = Some(Duration::from_millis(patience));
+        let end = twice(&mut one, &mut two, 7, patience).await;
+        assert_eq!(end, Err(AppError::Busy), "{patience:?}");
+        assert_eq!(committed(&db, 7).await, 0);
+    }
+    // Where the session's own time-out bounds it.
+    execute(&mut two, "SET lock_timeout = '30ms'")
+        .await
+        .unwrap();
+    let end = twice(&mut one, &mut two, 7, None).await;
+    assert!(
+        matches!(&end, Err(AppError::Lock(text)) if !text.contains("already held by this task")),
+        "{end:?}"
+    );
+    db.until_quiet().await;
+}
+
+/// In debug builds only; it looks at the body that is running, so calls at the same time are not nested.
+#[tokio::test]
+async fn a_call_that_waits_for_its_own_task_is_told_so() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let (mut one, mut two) = (db.connect().await, db.connect().await);
+    let error = twice(&mut one, &mut two, 7, None).await.unwrap_err();
+    assert!(
+        matches!(&error, AppError::Lock(text) if text.contains("already held by this task")),
+        "{error:?}"
+    );
+    let beside = Duration::from_secs(30);
+    let (first, second) = tokio::join!(
+        book_or_busy(&mut one, 7, beside),
+        book_or_busy(&mut two, 7, beside)
+    );
+    assert_eq!([first, second], [Ok(1), Ok(1)]);
+    // The same number in another database is another lock.
+    let elsewhere = database().await;
+    let mut far = elsewhere.connect().await;
+    assert_eq!(twice(&mut one, &mut far, 7, None).await, Ok(1));
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_call_that_polls_for_what_its_own_task_holds_is_told() {
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    #[advisory_lock(key = "room:<room>", name = "room")]
+    async fn outer(
+        conn: &mut AsyncPgConnection,
+        other: &mut AsyncPgConnection,
+        room: i64,
+    ) -> Result<bool, Error> {
+        execute(conn, "SELECT 1").await?;
+        book_patiently(other, room).await
+    }
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let error = outer(&mut conn, &mut other, 7).await.unwrap_err();
+    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error:?}");
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_wait_for_one_that_the_task_holds_on_another_connection_is_told() {
+    #[advisory_lock(key = "outer-of-mid:<id>")]
+    async fn outer(
+        conn: &mut AsyncPgConnection,
+        other: &mut AsyncPgConnection,
+        id: i64,
+    ) -> Result<(), Error> {
+        xact::lock(conn, RoomLock { room: id }).await?;
+        let held = xact::begin(other, RoomLock { room: id }).await?;
+        xact::finish(held, Ok(())).await
+    }
+    if !debug_checks_are_on() {
+        return;
+    }
+    let db = database().await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let error = outer(&mut conn, &mut other, 9).await.unwrap_err();
+    assert!(matches!(error, Error::SelfDeadlock { .. }), "{error:?}");
+}

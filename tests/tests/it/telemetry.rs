@@ -1,0 +1,220 @@
+//! What is reported of a lock to observers: spans, events, counters and histograms.
+
+use crate::bookings::{database, insert};
+use crate::lease;
+use crate::observers::{Counted, Heard, each_alone, is_alone};
+use crate::written_migrations::Written;
+use advisory_runtime::lease::Leases;
+use advisory_runtime::migrations::{KEY, Migrator, Step};
+use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::future::pending;
+use std::sync::Mutex;
+use tokio::sync::Notify;
+
+#[advisory_lock(key = "watched:<room>", wait = "never")]
+async fn watched(
+    conn: &mut AsyncPgConnection,
+    room: i64,
+    how: &str,
+    started: &Notify,
+) -> Result<(), Error> {
+    started.notify_one();
+    tracing::info!(target: "body", "running");
+    match how {
+        "fails" => return Err(Error::Database(diesel::NotFound)),
+        "swallows" => drop(insert(conn, room, "\0").await),
+        "hangs" => pending().await,
+        _ => {}
+    }
+    Ok(())
+}
+
+#[advisory_lock(key = "leased-watch:<room>", scope = "lease", pool = leases)]
+async fn leased<P: advisory_runtime::lease::Store>(
+    leases: &Leases<P>,
+    room: i64,
+) -> QueryResult<i64> {
+    tracing::info!(target: "body", "running");
+    Ok(room)
+}
+
+async fn calls(db: &Database) {
+    let mut conn = db.connect().await;
+    watched(&mut conn, 1, "", &Notify::new()).await.unwrap();
+    watched(&mut conn, 1, "fails", &Notify::new())
+        .await
+        .unwrap_err();
+    watched(&mut conn, 1, "swallows", &Notify::new())
+        .await
+        .unwrap_err();
+    let mut other = db.connect().await;
+    {
+        let started = Notify::new();
+        let mut hanging = Box::pin(watched(&mut other, 1, "hangs", &started));
+        tokio::select! {
+            ended = &mut hanging => panic!("{ended:?}"),
+            () = started.notified() => {}
+        }
+        let error = watched(&mut conn, 1, "", &Notify::new()).await.unwrap_err();
+        assert!(error.is_busy(), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn each_watcher_sees_what_it_should() {
+    let names = [
+        "each_lock_is_a_span_with_its_pattern_and_its_outcome",
+        "counters_and_histograms_go_by_pattern",
+        "a_lease_is_followed_like_a_lock",
+        "a_lock_that_is_left_to_its_transaction_is_no_leak",
+        "a_run_of_migrations_tells_its_steps",
+    ];
+    each_alone("telemetry", &names).await;
+}
+
+/// Does nothing where it is not called by another test, as those below.
+#[tokio::test]
+async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let heard = Heard::default();
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    calls(&db).await;
+    for text in [
+        "new advisory_lock pattern=\"watched:<room>\" scope=\"xact\" mode=\"exclusive\"",
+        "DEBUG in 0 message=acquired",
+        // The body's own events are in the span.
+        "INFO in 1 message=running",
+        "record outcome=\"done\"",
+        "record outcome=\"failed\"",
+        "record outcome=\"rolled_back\"",
+        "WARN in 0 message=swallowed error found: the call under advisory lock `watched:<room>`",
+        "record outcome=\"not_available\"",
+        "contention: advisory lock `watched:<room>` is held",
+        "record outcome=\"dropped\"",
+        "WARN in 0 message=leak prevented: the call was dropped, and its lock is released",
+    ] {
+        assert!(
+            heard.has(text),
+            "{text}: {:#?}",
+            heard.lines.lock().unwrap()
+        );
+    }
+    // Never a key.
+    assert!(!heard.has("watched:1"));
+}
+
+#[tokio::test]
+async fn a_run_of_migrations_tells_its_steps() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let heard = Heard::default();
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let conn = db.connect().await;
+    let holder = advisory_runtime::session::acquire_owned(conn, KEY).await;
+    let holder = Mutex::new(Some(holder.unwrap()));
+    let migrator = Migrator::new(Written(vec![("1", "SELECT 1")])).on_step(move |step| {
+        if matches!(step, Step::Waiting { .. }) {
+            drop(holder.lock().unwrap().take());
+        }
+    });
+    migrator.run(db.url()).await.unwrap();
+    for text in [
+        "message=waiting for process ",
+        "INFO in 0 message=the lock is held: 1 migration is pending pending=1",
+        "INFO in 0 message=running `1` (1 of 1) migration=\"1\"",
+        "INFO in 0 message=`1` done in",
+    ] {
+        assert!(
+            heard.has(text),
+            "{text}: {:#?}",
+            heard.lines.lock().unwrap()
+        );
+    }
+}
+
+#[tokio::test]
+async fn counters_and_histograms_go_by_pattern() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let counted = Counted::default();
+    let _guard = metrics::set_default_local_recorder(&counted);
+    calls(&db).await;
+    let labels = "watched:<room>/xact/exclusive";
+    assert_eq!(
+        counted.count(&format!("advisory_acquired_total/{labels}")),
+        4
+    );
+    assert_eq!(counted.count(&format!("advisory_wait_seconds/{labels}")), 4);
+    assert_eq!(counted.count(&format!("advisory_hold_seconds/{labels}")), 4);
+    assert_eq!(
+        counted.count(&format!("advisory_refused_total/{labels}/not_available")),
+        1
+    );
+    for outcome in ["done", "failed", "rolled_back", "dropped"] {
+        assert_eq!(
+            counted.count(&format!("advisory_ended_total/{labels}/{outcome}")),
+            1
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_followed_like_a_lock() {
+    if !is_alone() {
+        return;
+    }
+    let db = lease::database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    leased(&Leases::new(db.deadpool(1)), 5).await.unwrap();
+    for text in [
+        "new advisory_lock pattern=\"leased-watch:<room>\" scope=\"lease\"",
+        "INFO in 1 message=running",
+        "record outcome=\"done\"",
+    ] {
+        assert!(
+            heard.has(text),
+            "{text}: {:#?}",
+            heard.lines.lock().unwrap()
+        );
+    }
+    assert_eq!(
+        counted.count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_lock_that_is_left_to_its_transaction_is_no_leak() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let mut conn = db.connect().await;
+    let locked = conn.transaction::<_, Error, _>(async |conn| xact::lock(conn, 7).await);
+    locked.await.unwrap();
+    assert!(heard.has("record outcome=\"left\""));
+    assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
+    let labels = "number/xact/exclusive";
+    assert_eq!(
+        counted.count(&format!("advisory_acquired_total/{labels}")),
+        1
+    );
+    assert_eq!(counted.count(&format!("advisory_wait_seconds/{labels}")), 1);
+    let reported = counted.0.lock().unwrap();
+    assert_eq!(reported.len(), 2, "{:?}", reported.keys());
+}

@@ -1,0 +1,149 @@
+//! What is reported of a call that waits: that it was dropped, and that it polls.
+
+use crate::bookings::{database, insert};
+use crate::observers::{Counted, Heard, each_alone, is_alone};
+use advisory_runtime::{Error, Key, advisory_lock, lock_key, xact};
+use advisory_tests::Database;
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::deadpool;
+use std::future::pending;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+#[advisory_lock(key = "awaited:<room>", name = "awaited")]
+async fn awaited(conn: &mut AsyncPgConnection, room: i64, started: &Notify) -> Result<(), Error> {
+    insert(conn, room, "Ada").await?;
+    started.notify_one();
+    pending().await
+}
+
+/// One call holds the lock, another one waits for it, and both are dropped.
+async fn drops(db: &Database) {
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let (started, never) = (Notify::new(), Notify::new());
+    let room = 1;
+    let Key::BigInt(key) = lock_key!("awaited:<room: int>", name = "awaited") else {
+        panic!("a pattern's key is a bigint");
+    };
+    let mut first = Box::pin(awaited(&mut conn, room, &started));
+    tokio::select! {
+        ended = &mut first => panic!("{ended:?}"),
+        () = started.notified() => {}
+    }
+    let mut second = Box::pin(awaited(&mut other, room, &never));
+    tokio::select! {
+        ended = &mut second => panic!("{ended:?}"),
+        () = db.until_waiting(key) => {}
+    }
+    drop(second);
+    drop(first);
+}
+
+#[tokio::test]
+async fn each_watcher_sees_the_calls_that_wait() {
+    let names = [
+        "a_waiter_that_is_dropped_was_turned_away",
+        "a_warning_names_its_pattern_where_no_span_is_wanted",
+        "a_call_that_polls_is_one_call_however_often_it_asks",
+    ];
+    each_alone("telemetry_waits", &names).await;
+}
+
+/// Does nothing where it is not called by another test, as those below.
+#[tokio::test]
+async fn a_waiter_that_is_dropped_was_turned_away() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    drops(&db).await;
+    let labels = "awaited:<room>/xact/exclusive";
+    // One was held, and only that one has ended.
+    for name in [
+        format!("advisory_acquired_total/{labels}"),
+        format!("advisory_hold_seconds/{labels}"),
+        format!("advisory_ended_total/{labels}/dropped"),
+        format!("advisory_refused_total/{labels}/dropped"),
+    ] {
+        assert_eq!(counted.count(&name), 1, "{name}");
+    }
+    assert!(heard.has("leak prevented: the call was dropped while it waited"));
+}
+
+#[tokio::test]
+async fn a_warning_names_its_pattern_where_no_span_is_wanted() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let heard = Heard::only_warnings();
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    drops(&db).await;
+    for what in ["while it waited", "and its lock is released"] {
+        let lines = heard.lines.lock().unwrap();
+        let warned = lines.iter().find(|line| line.contains(what));
+        let warned = warned.unwrap_or_else(|| panic!("{what}: {lines:#?}"));
+        assert!(warned.contains("pattern=\"awaited:<room>\""), "{warned}");
+    }
+}
+
+#[advisory_lock(key = "polled:<room>", name = "polled", conn = pool.get().await?, wait = wait, poll = "2ms")]
+async fn polled(
+    pool: &deadpool::Pool<AsyncPgConnection>,
+    room: i64,
+    wait: Duration,
+) -> anyhow::Result<()> {
+    insert(conn, room, "Ada").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_polls_is_one_call_however_often_it_asks() {
+    if !is_alone() {
+        return;
+    }
+    let db = database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let pool = db.deadpool(1);
+    let mut holder = db.connect().await;
+    let room = 1;
+    let key = lock_key!("polled:<room: int>", name = "polled");
+    let held = xact::begin(&mut holder, key).await.unwrap();
+    let error = polled(&pool, room, Duration::from_millis(30))
+        .await
+        .unwrap_err();
+    assert!(
+        Error::find(&*error).is_some_and(|found| found.is_busy()),
+        "{error:?}"
+    );
+    let hour = Duration::from_secs(3600);
+    polled(&pool, 2, hour).await.unwrap();
+    // A pool that has no connection for the next try is an error of the caller's, and drops no call.
+    let closing = async {
+        while pool.status().available == 1 {
+            tokio::task::yield_now().await;
+        }
+        while pool.status().available == 0 {
+            tokio::task::yield_now().await;
+        }
+        pool.close();
+    };
+    let (ended, ()) = tokio::join!(polled(&pool, room, hour), closing);
+    ended.unwrap_err();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    let labels = "polled:<room>/xact/exclusive";
+    for name in [
+        format!("advisory_refused_total/{labels}/timed_out"),
+        format!("advisory_acquired_total/{labels}"),
+        format!("advisory_wait_seconds/{labels}"),
+        format!("advisory_ended_total/{labels}/done"),
+    ] {
+        assert_eq!(counted.count(&name), 1, "{name}");
+    }
+    assert!(!heard.has("leak prevented"));
+}
