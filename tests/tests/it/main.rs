@@ -85,7 +85,6 @@ mod operators;
 mod order;
 mod order_leases;
 mod owned;
-mod owned_examples;
 mod permits;
 mod pgpool;
 mod polls;
