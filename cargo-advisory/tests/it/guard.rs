@@ -73,6 +73,14 @@ fn is_refused(outcome: Result<(), String>) -> bool {
     }
 }
 
+#[tokio::test]
+async fn the_example_has_the_migration_that_the_command_prints() {
+    let words = ["--lock", "booking-slot", "--table", "bookings", "--key"];
+    let said = require(&[&words[..], &["<tenant_id: uuid>:<date: date>"]].concat()).await;
+    let up = include_str!("../../../examples/guarded_table/up.sql");
+    assert_eq!(said.out, up);
+}
+
 const HERE: &str = "slot:7:2027-06-01";
 const THERE: &str = "slot:7:2027-06-02";
 const INSERT: &str = "INSERT INTO bookings VALUES (1, 7, '2027-06-01', 'Ada')";

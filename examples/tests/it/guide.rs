@@ -4,6 +4,8 @@
     clippy::unwrap_used,
     clippy::print_stderr,
     clippy::disallowed_methods,
+    clippy::large_futures,
+    clippy::unreadable_literal,
     clippy::items_after_statements,
     clippy::unused_async,
     unused_variables,
@@ -24,7 +26,9 @@ mod migrations;
 mod nesting;
 mod owned_locks;
 mod scopes;
+mod testing;
 mod waiting;
+mod watching;
 mod when_not_to_lock;
 
 /// What the compiler reads of code: no comments, no imports, and no commas that depend on where a line ends.

@@ -46,7 +46,6 @@ mod every_poll_rows;
 mod exclusion;
 mod guide;
 mod guide_screens;
-mod guide_testing;
 mod hold;
 mod hold_black_hole;
 mod hold_settings;

@@ -22,7 +22,7 @@ const STAYS_SHUT: i64 = 8;
 
 async fn open_the_door(room: i64) -> Result<(), Error> {
     if room == STAYS_SHUT {
-        pending().await
+        pending::<()>().await;
     }
     Ok(())
 }

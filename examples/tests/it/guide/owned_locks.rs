@@ -81,9 +81,12 @@ async fn a_lock_is_held_for_as_long_as_a_clients_connection() {
         edit(&pool, 7, socket).await.unwrap(),
         Answer::Conflict
     ));
+    let pid = db.locks().await[0].pid;
     client.send("a word".to_owned()).await.unwrap();
     drop(client);
     db.until_no_locks().await;
+    let open = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+    assert_eq!(db.count(&open).await, 1, "back to the pool");
     assert_eq!(db.count("SELECT count(*) FROM change").await, 1);
     // A client whose change fails ends its task, which drops the lock.
     let (client, socket) = connected();
