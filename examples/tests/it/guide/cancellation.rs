@@ -2,7 +2,6 @@ use advisory_runtime::{Error, Key, advisory_lock, lock_key, xact};
 use advisory_tests::{Database, pid_of};
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use std::future::pending;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -22,7 +21,8 @@ const STAYS_SHUT: i64 = 8;
 
 async fn open_the_door(room: i64) -> Result<(), Error> {
     if room == STAYS_SHUT {
-        pending::<()>().await;
+        // Longer than the lock may be held.
+        tokio::time::sleep(Duration::from_secs(20)).await;
     }
     Ok(())
 }
