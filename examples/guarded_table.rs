@@ -9,7 +9,7 @@
 
 use std::error::Error;
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::{LockKey, advisory_lock};
 use advisory_tests::Database;
 use chrono::{Days, NaiveDate};
 use diesel::prelude::*;
@@ -34,18 +34,24 @@ const SLOTS: u64 = 20;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-#[derive(Clone, Copy)]
-struct Slot {
+#[derive(LockKey)]
+#[lock_key(
+    "<tenant_id: uuid>:<date: date>",
+    name = "booking-slot",
+    guards = "bookings"
+)]
+struct SlotLock {
     tenant_id: Uuid,
     date: NaiveDate,
 }
 
 /// Books the slot if it is free, under its lock. The other client writes at the worst moment: between the look and the write.
-#[advisory_lock(
-    key = "<slot.tenant_id: uuid>:<slot.date: date>",
-    name = "booking-slot"
-)]
-async fn book(conn: &mut AsyncPgConnection, slot: Slot, moment: &Barrier) -> QueryResult<bool> {
+#[advisory_lock(key = slot)]
+async fn book(
+    conn: &mut AsyncPgConnection,
+    slot: &SlotLock,
+    moment: &Barrier,
+) -> QueryResult<bool> {
     let is_free = is_free(conn, slot).await;
     moment.wait().await;
     moment.wait().await;
@@ -59,7 +65,7 @@ async fn book(conn: &mut AsyncPgConnection, slot: Slot, moment: &Barrier) -> Que
 /// The same, written without knowing of the lock.
 async fn book_without_lock(
     conn: &mut AsyncPgConnection,
-    slot: Slot,
+    slot: &SlotLock,
     moment: &Barrier,
 ) -> QueryResult<bool> {
     moment.wait().await;
@@ -71,14 +77,14 @@ async fn book_without_lock(
     booked
 }
 
-async fn is_free(conn: &mut AsyncPgConnection, slot: Slot) -> QueryResult<bool> {
+async fn is_free(conn: &mut AsyncPgConnection, slot: &SlotLock) -> QueryResult<bool> {
     let bookings = bookings::table
         .filter(bookings::tenant_id.eq(slot.tenant_id))
         .filter(bookings::date.eq(slot.date));
     Ok(bookings.count().get_result::<i64>(conn).await? == 0)
 }
 
-async fn insert(conn: &mut AsyncPgConnection, slot: Slot, guest: &str) -> QueryResult<()> {
+async fn insert(conn: &mut AsyncPgConnection, slot: &SlotLock, guest: &str) -> QueryResult<()> {
     let booking = (
         bookings::tenant_id.eq(slot.tenant_id),
         bookings::date.eq(slot.date),
@@ -96,10 +102,10 @@ async fn race(db: &Database, name: &str) -> Outcome<Option<String>> {
     let (mut twice, mut refused, mut refusal) = (0, 0, None);
     for days in 0..SLOTS {
         let date = first + Days::new(days);
-        let (slot, moment) = (Slot { tenant_id, date }, Barrier::new(2));
+        let (slot, moment) = (SlotLock { tenant_id, date }, Barrier::new(2));
         let (booked, past_the_lock) = tokio::join!(
-            book(&mut conn, slot, &moment),
-            book_without_lock(&mut other, slot, &moment),
+            book(&mut conn, &slot, &moment),
+            book_without_lock(&mut other, &slot, &moment),
         );
         match (booked?, past_the_lock) {
             (true, Ok(true)) => twice += 1,

@@ -18,7 +18,7 @@ use advisory_tests::Database;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-const MIGRATIONS: EmbeddedMigrations = embed_migrations!("migrate/migrations");
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
 const MIGRATIONS_HERE: u64 = 4;
 const PROCESSES: usize = 10;
 

@@ -18,6 +18,7 @@ macro_rules! pages {
                     feature = "deadpool",
                     feature = "r2d2",
                     feature = "migrations",
+                    feature = "chrono",
                     feature = "uuid"
                 )
             ),

@@ -78,6 +78,14 @@ const THERE: &str = "slot:7:2027-06-02";
 const INSERT: &str = "INSERT INTO bookings VALUES (1, 7, '2027-06-01', 'Ada')";
 
 #[tokio::test]
+async fn the_example_has_the_migration_that_the_command_prints() {
+    let words = ["--lock", "booking-slot", "--table", "bookings", "--key"];
+    let said = require(&[&words[..], &["<tenant_id: uuid>:<date: date>"]].concat()).await;
+    let up = include_str!("../../../examples/guarded_table/up.sql");
+    assert_eq!(said.out, up);
+}
+
+#[tokio::test]
 async fn each_write_needs_the_lock_of_the_row_as_it_was_and_as_it_is() {
     let (_db, mut conn) = bookings(&SLOT).await;
     assert!(is_refused(with(&mut conn, &[], INSERT).await));

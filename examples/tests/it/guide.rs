@@ -1,8 +1,11 @@
-//! Does the code of the guide's pages do what they say? Each module holds the code of a page as the page shows it, and runs it.
+//! Does the code of the guide's pages do what they say? Each module has the code of a page as the page shows it, and runs it.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
+    clippy::disallowed_methods,
+    clippy::large_futures,
+    clippy::unreadable_literal,
     clippy::items_after_statements,
     clippy::unused_async,
     unused_variables,
@@ -10,13 +13,22 @@
     reason = "code of pages, which leave out what a lock is not about"
 )]
 
+mod cancellation;
 mod claims;
 mod commits;
+mod connections;
+mod guarded_tables;
+mod holding;
 mod isolation;
+mod leadership;
 mod leases;
+mod migrations;
 mod nesting;
+mod owned_locks;
 mod scopes;
+mod testing;
 mod waiting;
+mod watching;
 mod when_not_to_lock;
 
 /// What the compiler reads of code: no comments, no imports, and no commas that depend on where a line ends.
@@ -61,13 +73,25 @@ fn assert_has_the_code_of(page: &str, module: &str) {
     assert!(examples > 0, "the page has no example");
 }
 
-/// The test that each module has.
+/// The page's only block of SQL that contains the words.
+fn sql<'p>(page: &'p str, words: &str) -> &'p str {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    let mut blocks = blocks.filter_map(|block| block.strip_prefix("sql\n"));
+    let mut found = blocks.by_ref().filter(|block| block.contains(words));
+    match (found.next(), found.next()) {
+        (Some(block), None) => block,
+        found => panic!("one block has `{words}`, and not {found:?}"),
+    }
+}
+
+/// The test that each page has, with the files in which its code is.
 macro_rules! runs_the_page {
-    ($page:literal, $module:literal) => {
+    ($page:literal, $($module:literal),+) => {
         #[test]
         fn the_code_is_the_pages() {
             let page = include_str!(concat!("../../../../advisory-runtime/docs/", $page, ".md"));
-            crate::guide::assert_has_the_code_of(page, include_str!($module));
+            let modules = concat!($(include_str!($module)),+);
+            crate::guide::assert_has_the_code_of(page, modules);
         }
     };
 }

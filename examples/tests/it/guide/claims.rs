@@ -87,8 +87,7 @@ async fn read(checkpoint: &Checkpoint) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn workers_share_the_jobs_of_a_table_with_the_pages_columns_and_index() {
     let db = Database::create().await;
-    let (_, columns) = PAGE.split_once("```sql\n").unwrap();
-    let (columns, _) = columns.split_once("```").unwrap();
+    let columns = crate::guide::sql(PAGE, "ALTER TABLE job");
     db.run("CREATE TABLE job (id bigserial PRIMARY KEY, created_at timestamptz NOT NULL DEFAULT clock_timestamp())")
         .await;
     db.run(columns).await;

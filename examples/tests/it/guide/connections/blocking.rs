@@ -1,0 +1,89 @@
+use advisory_runtime::{Error, Key, advisory_lock, lock_key, xact};
+use advisory_tests::Database;
+use diesel::r2d2::{ConnectionManager, Pool};
+use diesel::sql_types::BigInt;
+use diesel::{PgConnection, RunQueryDsl};
+use std::sync::Arc;
+
+const BOOKED: &str = "SELECT count(*) FROM booking WHERE room = 7";
+
+async fn database() -> Database {
+    let db = Database::create().await;
+    db.run("CREATE TABLE booking (room int8)").await;
+    db
+}
+
+struct Bookings {
+    pool: Pool<ConnectionManager<PgConnection>>,
+}
+
+impl Bookings {
+    #[advisory_lock(
+        key = "room:<room>",
+        name = "room",
+        wait = "2s",
+        max_hold = "10s",
+        conn = self.pool.get().map_err(|error| Error::Pool(error.into()))?,
+    )]
+    fn book(&self, room: i64) -> Result<(), Error> {
+        let insert = diesel::sql_query("INSERT INTO booking VALUES ($1)");
+        insert.bind::<BigInt, _>(room).execute(conn)?;
+        Ok(())
+    }
+}
+
+async fn handler(bookings: Arc<Bookings>, room: i64) -> Result<(), Error> {
+    let call = tokio::task::spawn_blocking(move || bookings.book(room));
+    // With actix: `web::block(move || bookings.book(room)).await?`.
+    call.await
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+#[tokio::test]
+async fn a_dropped_caller_stops_nothing_and_the_wait_has_an_end() {
+    let db = database().await;
+    let room = 7;
+    let key = lock_key!("room:<room: int>", name = "room");
+    let Key::BigInt(number) = key else {
+        unreachable!("a pattern has a number")
+    };
+    let bookings = Arc::new(Bookings { pool: db.r2d2(1) });
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, key).await.unwrap();
+    let error = handler(bookings.clone(), room).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    let caller = tokio::spawn(handler(bookings, room));
+    db.until_waiting(number).await;
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    db.until_no_locks().await;
+    assert_eq!(db.count(BOOKED).await, 1);
+}
+
+mod on_its_own_thread {
+    use super::*;
+
+    struct Bookings {
+        pool: Pool<ConnectionManager<PgConnection>>,
+    }
+
+    impl Bookings {
+        #[advisory_lock(key = "room:<room>", name = "room", conn = self.pool.get().map_err(|error| Error::Pool(error.into()))?)]
+        fn book(&self, room: i64) -> Result<(), Error> {
+            let insert = diesel::sql_query("INSERT INTO booking VALUES ($1)");
+            insert.bind::<BigInt, _>(room).execute(conn)?;
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_works_on_a_connection_of_the_pool() {
+        let db = database().await;
+        let bookings = Bookings { pool: db.r2d2(1) };
+        let calls = move || bookings.book(7).and_then(|()| bookings.book(7));
+        tokio::task::spawn_blocking(calls).await.unwrap().unwrap();
+        assert_eq!(db.count(BOOKED).await, 2);
+        db.until_no_locks().await;
+    }
+}

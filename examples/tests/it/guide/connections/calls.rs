@@ -1,0 +1,39 @@
+use advisory_runtime::{Error, Pool as _, advisory_lock, lease};
+use advisory_tests::Database;
+use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
+
+struct Payouts {
+    pool: Pool<AsyncPgConnection>,
+    bank: Bank,
+}
+
+impl Payouts {
+    /// Holds no connection while the bank answers.
+    #[advisory_lock(key = "invoice:<id>", scope = "lease", pool = self.pool, ttl = "60s")]
+    async fn pay_out(&self, id: i64) -> Result<(), Error> {
+        self.bank.pay(id).await
+    }
+}
+
+/// It uses the only connection of the callers' pool.
+struct Bank {
+    pool: Pool<AsyncPgConnection>,
+}
+
+impl Bank {
+    async fn pay(&self, id: i64) -> Result<(), Error> {
+        self.pool.connection().await.map(drop)
+    }
+}
+
+#[tokio::test]
+async fn no_connection_is_held_while_the_bank_answers() {
+    let db = Database::create().await;
+    lease::Table::new()
+        .set_up(&mut db.connect().await)
+        .await
+        .unwrap();
+    let pool = db.bb8(1).await;
+    let bank = Bank { pool: pool.clone() };
+    Payouts { pool, bank }.pay_out(7).await.unwrap();
+}

@@ -1,0 +1,51 @@
+use advisory_tests::Database;
+use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
+use diesel::ConnectionError;
+use diesel_async::pooled_connection::PoolableConnection;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+
+struct Primary {
+    url: String,
+}
+
+impl Manager for Primary {
+    type Type = AsyncPgConnection;
+    type Error = ConnectionError;
+
+    async fn create(&self) -> Result<AsyncPgConnection, ConnectionError> {
+        AsyncPgConnection::establish(&self.url).await
+    }
+
+    async fn recycle(
+        &self,
+        conn: &mut AsyncPgConnection,
+        _: &Metrics,
+    ) -> RecycleResult<ConnectionError> {
+        if conn.is_broken() {
+            return Err(RecycleError::message("closed by a call that was dropped"));
+        }
+        Ok(())
+    }
+}
+
+// In a test.
+async fn closed_connections_are_replaced(pool: &deadpool::managed::Pool<Primary>) {
+    advisory_runtime::testing::assert_replaces_broken(pool).await;
+}
+
+#[tokio::test]
+async fn a_call_works_on_a_connection_of_the_manager_and_closed_ones_are_replaced() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE booking (room int8)").await;
+    let url = db.url().to_owned();
+    let pool = deadpool::managed::Pool::builder(Primary { url });
+    let pool = pool.max_size(1).build().unwrap();
+    super::book(&mut pool.get().await.unwrap(), 7)
+        .await
+        .unwrap();
+    assert_eq!(db.count("SELECT count(*) FROM booking").await, 1);
+    closed_connections_are_replaced(&pool).await;
+    super::book(&mut pool.get().await.unwrap(), 7)
+        .await
+        .unwrap();
+}

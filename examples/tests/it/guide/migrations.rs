@@ -1,0 +1,48 @@
+use advisory_runtime::migrations;
+use advisory_tests::Database;
+use diesel_migrations::{EmbeddedMigrations, embed_migrations};
+
+crate::guide::runs_the_page!("migrations", "migrations.rs");
+
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!();
+
+async fn start(url: &str) -> anyhow::Result<()> {
+    migrations::run(url, MIGRATIONS).await?;
+    // … open the pool, and serve …
+    Ok(())
+}
+
+mod with_steps {
+    use super::MIGRATIONS;
+    use advisory_runtime::migrations::{Error, Migrator, Report};
+    use std::time::Duration;
+
+    pub(super) async fn migrate(url: &str) -> Result<Report, Error> {
+        Migrator::new(MIGRATIONS)
+            .wait(Duration::from_secs(300)) // then `TimedOut`, with who held the lock
+            .on_step(|step| eprintln!("{step}"))
+            .run(url)
+            .await
+    }
+}
+
+/// The migrations of the example `migrate`, which note that they ran.
+#[tokio::test]
+async fn of_several_one_migrates_and_all_start() {
+    let db = Database::create().await;
+    let url = db.url();
+    let (started, migrated, too) = tokio::join!(
+        async { tokio::try_join!(start(url), start(url), start(url)) },
+        with_steps::migrate(url),
+        with_steps::migrate(url)
+    );
+    started.unwrap();
+    for report in [migrated.unwrap(), too.unwrap()] {
+        assert!([0, 4].contains(&report.applied.len()), "{report:?}");
+    }
+    let ran = "SELECT count(*) * 10 + count(DISTINCT migration) FROM history";
+    assert_eq!(db.count(ran).await, 33, "three migrations, each once");
+    let applied = "SELECT count(*) FROM __diesel_schema_migrations";
+    assert_eq!(db.count(applied).await, 4);
+    db.until_no_locks().await;
+}

@@ -1,0 +1,182 @@
+use advisory_runtime::{Error, LockKey, Pool as _, Request, Wait, session};
+use advisory_tests::{AdvisoryLock, Database, LockedKey};
+use diesel::sql_types::Text;
+use diesel_async::pooled_connection::deadpool::{Object, Pool};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+mod leader;
+
+crate::guide::runs_the_page!("owned-locks", "owned_locks.rs", "owned_locks/leader.rs");
+
+#[derive(LockKey)]
+#[lock_key("document:<id>")]
+struct DocumentLock {
+    id: i64,
+}
+
+enum Answer {
+    /// The socket is open, and a task serves it.
+    Open,
+    /// Somebody else edits the document.
+    Conflict,
+}
+
+async fn edit(pool: &Pool<AsyncPgConnection>, id: i64, socket: Socket) -> Result<Answer, Error> {
+    let request = Request::new(DocumentLock { id }).wait(Wait::Never);
+    match session::acquire_owned(pool.connection().await?, request).await {
+        Ok(lock) => {
+            tokio::spawn(serve(lock, socket));
+            Ok(Answer::Open)
+        }
+        Err(failed) if failed.error.is_busy() => Ok(Answer::Conflict),
+        Err(failed) => Err(failed.into()),
+    }
+}
+
+async fn serve(
+    mut lock: session::OwnedLock<Object<AsyncPgConnection>>,
+    mut socket: Socket,
+) -> Result<(), Error> {
+    while let Some(change) = socket.next().await {
+        save(lock.conn(), &change).await?; // on the connection that holds the lock: it fails if the lock is lost
+    }
+    drop(lock.release().await?); // back to the pool; without it the pool opens another connection
+    Ok(())
+}
+
+struct Socket(Receiver<String>);
+
+impl Socket {
+    async fn next(&mut self) -> Option<String> {
+        self.0.recv().await
+    }
+}
+
+/// A client and its socket.
+fn connected() -> (Sender<String>, Socket) {
+    let (client, socket) = channel(1);
+    (client, Socket(socket))
+}
+
+async fn save(conn: &mut Object<AsyncPgConnection>, change: &str) -> Result<(), Error> {
+    let insert = diesel::sql_query("INSERT INTO change VALUES ($1)");
+    insert.bind::<Text, _>(change).execute(conn).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lock_is_held_for_as_long_as_a_clients_connection() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE change (text text CHECK (text <> 'refused'))")
+        .await;
+    let pool = db.deadpool(2);
+    let (client, socket) = connected();
+    assert!(matches!(
+        edit(&pool, 7, socket).await.unwrap(),
+        Answer::Open
+    ));
+    let (_other, socket) = connected();
+    assert!(matches!(
+        edit(&pool, 7, socket).await.unwrap(),
+        Answer::Conflict
+    ));
+    let pid = db.locks().await[0].pid;
+    client.send("a word".to_owned()).await.unwrap();
+    drop(client);
+    db.until_no_locks().await;
+    let open = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+    assert_eq!(db.count(&open).await, 1, "back to the pool");
+    assert_eq!(db.count("SELECT count(*) FROM change").await, 1);
+    // A client whose change fails ends its task, which drops the lock.
+    let (client, socket) = connected();
+    assert!(matches!(
+        edit(&pool, 7, socket).await.unwrap(),
+        Answer::Open
+    ));
+    client.send("refused".to_owned()).await.unwrap();
+    db.until_no_locks().await;
+    let (_client, socket) = connected();
+    assert!(matches!(
+        edit(&pool, 7, socket).await.unwrap(),
+        Answer::Open
+    ));
+    // So does one whose lock is lost with its session.
+    let (client, socket) = connected();
+    assert!(matches!(
+        edit(&pool, 8, socket).await.unwrap(),
+        Answer::Open
+    ));
+    for AdvisoryLock { pid, .. } in db.locks().await {
+        db.terminate(pid).await;
+    }
+    client.send("too late".to_owned()).await.unwrap();
+    client.closed().await;
+    assert_eq!(db.count("SELECT count(*) FROM change").await, 1);
+}
+
+type ReportLock = session::OwnedLock<AsyncPgConnection>;
+
+async fn prepare(
+    conn: AsyncPgConnection,
+    reports: Sender<(ReportLock, String)>,
+) -> Result<(), Error> {
+    let mut lock = session::acquire_owned(conn, Request::new(7_200)).await?;
+    let report = collect(lock.conn()).await?;
+    drop(reports.send((lock, report)).await);
+    Ok(())
+}
+
+async fn print(mut reports: Receiver<(ReportLock, String)>) -> Result<(), Error> {
+    while let Some((mut lock, report)) = reports.recv().await {
+        send_to_printer(&report).await; // minutes, and no statement on the connection
+        lock.check().await?;
+        mark_as_printed(lock.conn()).await?;
+        lock.release().await?;
+    }
+    Ok(())
+}
+
+async fn collect(conn: &mut AsyncPgConnection) -> Result<String, Error> {
+    let report = diesel::dsl::sql::<Text>("SELECT text FROM report");
+    Ok(report.get_result(conn).await?)
+}
+
+async fn send_to_printer(report: &str) {
+    assert_eq!(report, "of today");
+}
+
+async fn mark_as_printed(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    let mark = diesel::sql_query("UPDATE report SET is_printed = true");
+    mark.execute(conn).await?;
+    Ok(())
+}
+
+async fn held(db: &Database) -> Vec<LockedKey> {
+    db.locks().await.into_iter().map(|lock| lock.key).collect()
+}
+
+#[tokio::test]
+async fn a_worker_hands_its_lock_to_another_task() {
+    let db = Database::create().await;
+    db.run("CREATE TABLE report AS SELECT 'of today' AS text, false AS is_printed")
+        .await;
+    let (reports, queue) = channel(1);
+    prepare(db.connect().await, reports).await.unwrap();
+    assert_eq!(held(&db).await, [LockedKey::Bigint(7_200)]);
+    print(queue).await.unwrap();
+    assert_eq!(held(&db).await, []);
+    let printed = "SELECT count(*) FROM report WHERE is_printed";
+    assert_eq!(db.count(printed).await, 1);
+    // The printer is gone: what is sent is dropped, and its lock with it.
+    let (reports, queue) = channel(1);
+    drop(queue);
+    prepare(db.connect().await, reports).await.unwrap();
+    db.until_no_locks().await;
+    // The lock is lost while the printer is busy.
+    let (reports, queue) = channel(1);
+    prepare(db.connect().await, reports).await.unwrap();
+    db.terminate(db.locks().await[0].pid).await;
+    let error = print(queue).await.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+}

@@ -1,0 +1,30 @@
+use advisory_runtime::monitor::{self, Names};
+use advisory_runtime::{Error, xact};
+use advisory_tests::Database;
+use diesel_async::AsyncPgConnection;
+use std::time::Duration;
+
+crate::guide::runs_the_page!("watching", "watching.rs");
+
+/// For a probe: whether somebody has waited for longer than half a minute.
+async fn is_stuck(conn: &mut AsyncPgConnection) -> Result<bool, Box<dyn std::error::Error>> {
+    let names = Names::of_program()?;
+    let seen = monitor::locks(conn, &names).await?;
+    let mut waiters = seen.locks.iter().flat_map(|lock| &lock.waiters);
+    Ok(waiters.any(|waiter| waiter.waited > Duration::from_secs(30)))
+}
+
+#[tokio::test]
+async fn the_probe_is_quiet_where_a_wait_is_short() {
+    let db = Database::create().await;
+    let (mut holder, mut waiter) = (db.connect().await, db.connect().await);
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let held = xact::begin(&mut waiter, 7).await?;
+        xact::finish(held, Ok::<_, Error>(())).await
+    });
+    db.until_waiting(7).await;
+    assert!(!is_stuck(&mut db.connect().await).await.unwrap());
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    waiting.await.unwrap().unwrap();
+}
