@@ -66,8 +66,9 @@ pub(crate) async fn waiter(
         drop(conn.batch_execute(sql).await);
         conn
     });
+    // A moment after a wait has begun the server notes when.
     let short = format!(
-        "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND NOT granted)"
+        "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid} AND waitstart IS NOT NULL)"
     );
     db.until_empty(Duration::from_secs(30), "a waiter", &short)
         .await;

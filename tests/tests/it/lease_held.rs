@@ -108,7 +108,8 @@ async fn a_lease_that_is_granted_to_a_dropped_future_is_released() {
         let leases = leases.clone();
         async move { drop(leases.acquire(request).await) }
     });
-    let idle = "SELECT 'nobody waits' WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE NOT granted)";
+    let idle = "SELECT 'nobody waits' WHERE NOT EXISTS (SELECT FROM pg_locks JOIN pg_database ON oid = database \
+                WHERE datname = current_database() AND relation = 'advisory_lease'::regclass AND NOT granted)";
     db.until_empty(Duration::from_secs(30), "a waiting grant", idle)
         .await;
     call.abort();
