@@ -81,14 +81,12 @@ impl Bug {
                 "a body that returns `Ok` after a failed statement is reported as committed"
             }
             Self::Now => {
-                "a lease that expires by `now()`, the begin of a transaction that has waited"
+                "a lease whose expiry is compared with `now()`, in a transaction that has waited"
             }
             Self::SweptToken => {
                 "tokens that are counted in the lease's row, and a sweep that deletes the row"
             }
-            Self::CompletedApart => {
-                "work that is marked as done in a later transaction than its own"
-            }
+            Self::CompletedApart => "work that is marked as done in a later transaction",
             Self::UnfencedLeader => {
                 "a leader that does not renew its lease and writes without the fence"
             }
