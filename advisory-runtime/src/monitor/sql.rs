@@ -20,11 +20,12 @@ macro_rules! epoch {
     };
 }
 
-/// How long ago a time is, in whole microseconds.
+/// How long ago a time is, in whole microseconds. The clock is read once for all rows, so that who began to wait first has waited for
+/// longest.
 macro_rules! age {
     ($time:literal) => {
         concat!(
-            "CAST(pg_catalog.date_part('epoch',pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) ",
+            "CAST(pg_catalog.date_part('epoch',(SELECT pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.-) ",
             $time,
             ") OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
         )
