@@ -176,7 +176,7 @@ async fn the_statements_that_measure_a_guard_run() {
 
 /// The bytes of the lease table's file for each key that was used once.
 async fn bytes_for_each_key(conn: &mut AsyncPgConnection) -> i64 {
-    const KEYS: i64 = 1_000;
+    const KEYS: i64 = 2_000;
     let size = || sql::<BigInt>("SELECT pg_catalog.pg_table_size('advisory_lease')");
     let before: i64 = size().get_result(conn).await.unwrap();
     let table = Table::new();
