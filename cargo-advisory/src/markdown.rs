@@ -193,13 +193,17 @@ fn place(site: &Record, inventory: &Inventory) -> String {
     format!("{}: {place}", site.krate)
 }
 
-/// Which calls exclude each other: `Global`, `Per tenant_id + date`.
+/// Which calls exclude each other: `Global`, `Per tenant_id (uuid) + date (date)`. The shapes decide the key, and come from the types
+/// where the pattern has none.
 fn extent(key: &Key<'_>) -> String {
     match &key.known {
         Some(LockedKey::Pattern(pattern)) => {
             let names: Vec<String> = pattern
                 .placeholders()
-                .map(advisory_pattern::Placeholder::name)
+                .map(|placeholder| match placeholder.shape {
+                    Some(shape) => format!("{} ({})", placeholder.name(), shape.name()),
+                    None => placeholder.name(),
+                })
                 .collect();
             if names.is_empty() {
                 "Global".to_owned()

@@ -8,7 +8,7 @@ use std::path::Path;
 use advisory_pattern::{Comparison, KeySpace, LockedKey, Part, Pattern, Record};
 
 use crate::finding::{Finding, Place};
-use crate::inventory::{Inventory, keys, path};
+use crate::inventory::{Inventory, Key, keys, path};
 
 /// Lock sites by what identifies a lock in two releases: its name, or its function.
 type Sites<'a> = BTreeMap<String, Vec<&'a Record>>;
@@ -69,13 +69,14 @@ fn change(
         return None;
     }
     let new_site = new_site.or(new.first())?;
+    let (mut was, mut is) = (written(old_site), written(new_site));
+    if was == is {
+        // What has changed is the type of a value.
+        (was, is) = (shaped(old_site), shaped(new_site));
+    }
     Some(Finding {
         kind: "key-change",
-        message: format!(
-            "the key of advisory lock `{identity}` has changed from {} to {}",
-            written(old_site),
-            written(new_site)
-        ),
+        message: format!("the key of advisory lock `{identity}` has changed from {was} to {is}"),
         places: vec![
             Place::site(new_site, None, "has the new key"),
             Place::site(old_site, Some(from), "has the old key"),
@@ -151,14 +152,27 @@ fn without_names(mut pattern: Pattern) -> Pattern {
     pattern
 }
 
+/// The keys as they are written.
 fn written(site: &Record) -> String {
+    described(site, |key| key.written.to_owned())
+}
+
+/// The keys with the shape of each value.
+fn shaped(site: &Record) -> String {
+    described(site, |key| match &key.known {
+        Some(LockedKey::Pattern(pattern)) => pattern.to_string(),
+        _ => key.written.to_owned(),
+    })
+}
+
+fn described(site: &Record, text: impl Fn(&Key<'_>) -> String) -> String {
     let keys: Vec<String> = keys(site)
         .iter()
         .map(|key| match key.known {
-            _ if key.is_lease => format!("`{}` as a lease", key.written),
-            Some(LockedKey::Pattern(_)) => format!("`{}` by {}", key.written, site.derivation),
+            _ if key.is_lease => format!("`{}` as a lease", text(key)),
+            Some(LockedKey::Pattern(_)) => format!("`{}` by {}", text(key), site.derivation),
             Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) | None => {
-                format!("`{}`", key.written)
+                format!("`{}`", text(key))
             }
         })
         .collect();

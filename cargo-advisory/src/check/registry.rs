@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use advisory_pattern::Record;
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
@@ -36,41 +37,68 @@ fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> V
         version: String::new(),
         ..site.clone()
     };
-    let missing = |from: &Inventory, site: &Record| {
-        !from
-            .sites
-            .iter()
-            .any(|other| without_place(other) == without_place(site))
+    let unmatched = |sites: &Inventory, others: &Inventory| -> Vec<Record> {
+        let is_missing = |site: &Record| {
+            !others
+                .sites
+                .iter()
+                .any(|other| without_place(other) == without_place(site))
+        };
+        let unmatched = sites.sites.iter().filter(|site| is_missing(site));
+        unmatched.cloned().collect()
     };
-    let help = help(file, "json");
+    let new = unmatched(inventory, committed);
+    let mut old = unmatched(committed, inventory);
+    let finding = |message: String, place: Place, notes: Vec<String>| Finding {
+        kind: "drift",
+        message,
+        places: vec![place],
+        notes,
+        help: help(file, "json"),
+    };
     let mut findings = Vec::new();
-    for site in inventory
-        .sites
-        .iter()
-        .filter(|site| missing(committed, site))
-    {
-        findings.push(Finding {
-            kind: "drift",
-            message: format!("`{}` lacks the lock site {}", file.display(), path(site)),
-            places: vec![Place::site(site, None, "")],
-            notes: Vec::new(),
-            help: help.clone(),
-        });
+    for site in &new {
+        let (name, place) = (path(site), Place::site(site, None, ""));
+        let Some(at) = old.iter().position(|other| path(other) == name) else {
+            let message = format!("`{}` lacks the lock site {name}", file.display());
+            findings.push(finding(message, place, Vec::new()));
+            continue;
+        };
+        let message = format!(
+            "the lock site {name} has changed since `{}`",
+            file.display()
+        );
+        findings.push(finding(message, place, changes(&old.remove(at), site)));
     }
-    for site in committed
-        .sites
-        .iter()
-        .filter(|site| missing(inventory, site))
-    {
-        findings.push(Finding {
-            kind: "drift",
-            message: format!("the program lacks the lock site {}", path(site)),
-            places: vec![Place::site(site, Some(file), "")],
-            notes: Vec::new(),
-            help: help.clone(),
-        });
+    for site in &old {
+        let message = format!("the program lacks the lock site {}", path(site));
+        findings.push(finding(
+            message,
+            Place::site(site, Some(file), ""),
+            Vec::new(),
+        ));
     }
     findings
+}
+
+/// The members that differ, with both values.
+fn changes(old: &Record, new: &Record) -> Vec<String> {
+    let (old, new) = (json::site(old), json::site(new));
+    let Value::Object(members) = &new else {
+        return Vec::new();
+    };
+    let is_place = |member: &str| matches!(member, "line" | "crate_version");
+    let changed = members
+        .iter()
+        .filter(|(member, value)| !is_place(member) && old[member.as_str()] != **value);
+    changed
+        .flat_map(|(member, value)| {
+            [
+                format!("- `{member}`: {}", old[member.as_str()]),
+                format!("+ `{member}`: {value}"),
+            ]
+        })
+        .collect()
 }
 
 /// One finding for the whole document, with the lines that differ.

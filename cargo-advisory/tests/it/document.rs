@@ -74,10 +74,10 @@ fn who_takes_a_declared_lock_stands_behind_it_with_its_pattern() {
         .filter(|line| line.starts_with("| `"))
         .collect();
     let expected = [
-        "| `account:<id: int>` | Ledger | One account | Per id | Declared; held where it is used | md5 | `domain::AccountLock` | `domain: src/lib.rs:3` |",
-        "| `account:<id: int>` | Ledger | Moves an amount | Per id | Transaction (`pg_advisory_xact_lock`), waits `self.patience` | md5 | `bank::transfer` | `bank: src/lib.rs:20` |",
-        "| `account:<id: int>` | Ledger | One account | Per id | Lease (a row that is renewed) | none: SHA-256 of the text, in the lease table | `jobs::settle` | `jobs: src/lib.rs:9` |",
-        "| `z:<day>` |  |  | Per day | Transaction (`pg_advisory_xact_lock`) | sha256 | `bank::audit` | `bank: src/lib.rs:40` |",
+        "| `account:<id: int>` | Ledger | One account | Per id (int) | Declared; held where it is used | md5 | `domain::AccountLock` | `domain: src/lib.rs:3` |",
+        "| `account:<id: int>` | Ledger | Moves an amount | Per id (int) | Transaction (`pg_advisory_xact_lock`), waits `self.patience` | md5 | `bank::transfer` | `bank: src/lib.rs:20` |",
+        "| `account:<id: int>` | Ledger | One account | Per id (int) | Lease (a row that is renewed) | none: SHA-256 of the text, in the lease table | `jobs::settle` | `jobs: src/lib.rs:9` |",
+        "| `z:<day>` |  |  | Per day (date) | Transaction (`pg_advisory_xact_lock`) | sha256 | `bank::audit` | `bank: src/lib.rs:40` |",
     ];
     assert_eq!(rows[..4], expected, "{document}");
 }

@@ -40,6 +40,30 @@ fn a_row_that_is_old_is_shown_beside_the_new_one() {
     }
 }
 
+/// The pattern has the same text, and other keys.
+#[test]
+fn the_type_of_a_value_is_part_of_the_document() {
+    let markdown = DOCUMENT.replacen("date (text)", "date (date)", 1);
+    assert_ne!(markdown, DOCUMENT);
+    let said = registry("registry-type.md", &markdown);
+    assert_eq!(said.code, Some(1));
+    for part in ["date (date) |", "date (text) |"] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+    let json = inventory().replacen("<date: text>", "<date: date>", 1);
+    assert_ne!(json, inventory());
+    let said = registry("registry-type.json", &json);
+    assert_eq!(said.code, Some(1));
+    for part in [
+        "the lock site booking_service::booking_repository::create has changed since `",
+        "= - `keys`: [{",
+        "<date: date>",
+        "= + `keys`: [{",
+    ] {
+        assert!(said.out.contains(part), "{part}: {}", said.out);
+    }
+}
+
 #[test]
 fn a_site_is_missing_on_either_side() {
     let old = inventory().replace("\"pay_balance\"", "\"settle\"");

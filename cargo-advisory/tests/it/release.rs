@@ -30,6 +30,16 @@ fn a_changed_key_is_a_finding_that_shows_both() {
     );
 }
 
+/// The pattern has the same text.
+#[test]
+fn another_type_of_a_value_is_shown_by_its_shape() {
+    let previous = inventory().replacen("<date: text>", "<date: date>", 1);
+    let said = against("against-type.json", &previous, &[]);
+    assert_eq!(said.code, Some(1));
+    let changed = "has changed from `<tenant_id: text>:<date: date>` by fnv1a32 to `<tenant_id: text>:<date: text>` by fnv1a32";
+    assert!(said.out.contains(changed), "{}", said.out);
+}
+
 #[test]
 fn another_derivation_is_another_key() {
     let previous = inventory().replace("fnv1a32", "sha256");
