@@ -171,6 +171,7 @@ async fn who_has_tried_in_vain_is_shown() {
     assert!(said.contains("2 locks, 0 waiters"), "{said}");
     // Who got it holds it, and has not only tried.
     drop(held);
+    db.until_no_locks().await;
     does(&mut polling, poll).await;
     let said = locks(&db, &[]).await.out;
     assert!(!said.contains("tried"), "{said}");
