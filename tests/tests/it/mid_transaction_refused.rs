@@ -51,7 +51,7 @@ async fn outside_of_a_transaction_it_is_refused() {
             key_of(7)
         )
     );
-    // A test's transaction stands for none.
+    // A test transaction does not count as one.
     conn.begin_test_transaction().await.unwrap();
     let error = xact::lock(&mut conn, key_of(7)).await.unwrap_err();
     assert!(matches!(error, Error::NotInTransaction { .. }), "{error:?}");
