@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Finds the shortest cycle through each edge, as the indices of its edges; each cycle of locks once.
 ///
 /// An edge leads to another if it requests the lock that the other holds, unless both do so in shared mode: then neither waits.
+/// Each edge of a cycle is another transaction's, so no two of them have a gate in common, and a cycle of one edge has none.
 #[must_use]
 pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
     let names = LockNames::of(edges);
@@ -38,7 +39,7 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
     let mut lock_cycles = BTreeSet::new();
     let mut cycles = Vec::new();
     for start in 0..edges.len() {
-        let Some(cycle) = shortest_cycle(start, edges.len(), &next) else {
+        let Some(cycle) = shortest_cycle(start, edges, &next) else {
             continue;
         };
         // The same locks in the same order are one cycle, wherever it begins.
@@ -56,24 +57,34 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
 /// The shortest cycle through `start`, as the indices of its edges.
 fn shortest_cycle<I: Iterator<Item = usize>>(
     start: usize,
-    edges: usize,
+    edges: &[Edge],
     next: &impl Fn(usize) -> I,
 ) -> Option<Vec<usize>> {
-    let mut before = vec![None; edges];
-    let mut queue = VecDeque::from([start]);
-    while let Some(edge) = queue.pop_front() {
-        for successor in next(edge) {
-            if successor == start {
-                let mut cycle = vec![edge];
-                while let Some(edge) = before[*cycle.last()?] {
-                    cycle.push(edge);
+    // What can follow depends on the last edge and the gates of all, so each edge is visited once for each set of gates.
+    let gates = |edge: usize| edges[edge].gates.iter().collect::<BTreeSet<_>>();
+    let first = (start, gates(start));
+    let mut before = BTreeMap::from([(first.clone(), None)]);
+    let mut queue = VecDeque::from([first]);
+    while let Some(state) = queue.pop_front() {
+        for successor in next(state.0) {
+            if successor == start && (state.0 != start || state.1.is_empty()) {
+                let mut cycle = vec![state.0];
+                let mut step = &state;
+                while let Some(Some(earlier)) = before.get(step) {
+                    step = earlier;
+                    cycle.push(step.0);
                 }
                 cycle.reverse();
                 return Some(cycle);
             }
-            if before[successor].is_none() {
-                before[successor] = Some(edge);
-                queue.push_back(successor);
+            let own = gates(successor);
+            if successor == start || !state.1.is_disjoint(&own) {
+                continue;
+            }
+            let reached = (successor, &state.1 | &own);
+            if !before.contains_key(&reached) {
+                before.insert(reached.clone(), Some(state.clone()));
+                queue.push_back(reached);
             }
         }
     }
@@ -100,13 +111,13 @@ pub fn message(cycle: &[&Edge]) -> String {
         place if place.starts_with('`') => format!("by {place}"),
         place => format!("{preposition} {place}"),
     };
-    let ways = cycle.iter().map(|Edge { held, asked }| {
+    let ways = cycle.iter().map(|Edge { held, asked, .. }| {
         let (held_by, asked_by) = (place("since", &held.place), place("at", &asked.place));
         format!("  {held} → {asked}\n     held {held_by}, asked for {asked_by}\n")
     });
     let ways: String = ways.collect();
     format!(
-        "{what}\n{ways}  = help: take them in one call, `keys = [\"…\", \"…\"]`, which sorts them; or always in one order"
+        "{what}\n{ways}  = help: take them in one call, `keys = [\"…\", \"…\"]`, which sorts them; or always in one order; or under one lock with a fixed key"
     )
 }
 
@@ -129,7 +140,13 @@ mod tests {
         Edge {
             held: end(held),
             asked: end(asked),
+            gates: Vec::new(),
         }
+    }
+
+    fn behind(gates: &[&str], mut edge: Edge) -> Edge {
+        edge.gates = gates.iter().map(ToString::to_string).collect();
+        edge
     }
 
     fn found(edges: &[(&str, &str)]) -> Vec<Vec<usize>> {
@@ -187,8 +204,43 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_around_both_sides_rules_a_cycle_out_and_one_around_one_side_does_not() {
+        let [ab, ba] = [edge("a", "b"), edge("b", "a")];
+        let both = [behind(&["g", "h"], ab.clone()), behind(&["g"], ba.clone())];
+        assert!(cycles(&both).is_empty());
+        let one = [behind(&["g"], ab.clone()), behind(&["h"], ba.clone())];
+        assert_eq!(cycles(&one), [[0, 1]]);
+        let own = edge("a:<x>", "a:<y>");
+        assert!(cycles(&[behind(&["g"], own.clone())]).is_empty());
+        assert_eq!(cycles(&[behind(&["g"], own), ba, ab]), [[1, 2]]);
+    }
+
+    #[test]
+    fn a_longer_cycle_is_found_behind_a_shorter_one_that_is_ruled_out() {
+        let edges = [
+            behind(&["g"], edge("a", "b")),
+            behind(&["g"], edge("b", "a")),
+            behind(&["h"], edge("b", "c")),
+            edge("c", "a"),
+        ];
+        assert_eq!(cycles(&edges), [[0, 2, 3]]);
+        // Both ways to `c` are shorter with `g`, which the way back needs too.
+        let edges = [
+            edge("a", "b"),
+            behind(&["g"], edge("b", "c")),
+            edge("b", "d"),
+            edge("d", "c"),
+            behind(&["g"], edge("c", "a")),
+        ];
+        assert_eq!(cycles(&edges), [[0, 2, 3, 4]]);
+    }
+
+    #[test]
     fn a_line_is_read_as_it_was_written_and_nothing_else_is_read() {
-        for edge in [edge("a:<x>", "shared lease b"), edge("shared 7", "(1, 2)")] {
+        for edge in [
+            edge("a:<x>", "shared lease b"),
+            behind(&["g (1)", "h (2)"], edge("shared 7", "(1, 2)")),
+        ] {
             let line = edge.encode();
             assert_eq!(Edge::decode(line.trim_end_matches('\n')), Some(edge));
         }

@@ -1,5 +1,6 @@
 //! How is the recorded order of locks drawn as a graph, for Graphviz or for Mermaid?
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::{env, fs};
@@ -46,7 +47,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let mut first = BTreeMap::new();
     for edge in edges {
         // Of the same edge at several places only the first is drawn.
-        first.entry(identity(&edge, &names)).or_insert(edge);
+        match first.entry(identity(&edge, &names)) {
+            Entry::Vacant(entry) => drop(entry.insert(edge)),
+            Entry::Occupied(mut entry) => drop(entry.get_mut().narrow_gates(&edge.gates)),
+        }
     }
     let edges: Vec<Edge> = first.into_values().collect();
     let cycles = cycles(&edges);

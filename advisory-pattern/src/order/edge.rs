@@ -12,6 +12,10 @@ pub struct Edge {
     pub held: End,
     /// The lock that was requested.
     pub asked: End,
+    /// The locks that were held exclusively around it, every time: two edges that share one cannot wait for each other.
+    ///
+    /// A lock counts only if its key has no placeholders, since it is then the same lock each time. Each is the pattern and the number.
+    pub gates: Vec<String>,
 }
 
 /// One end of an [`Edge`].
@@ -44,9 +48,11 @@ impl Edge {
             let kind = if end.is_lease { "lease" } else { "lock" };
             let mode = if end.is_shared { "shared" } else { "exclusive" };
             for field in [kind, mode, &end.lock, &end.place] {
-                line.push('\t');
-                line.extend(field.chars().map(|c| if c.is_control() { ' ' } else { c }));
+                push_field(&mut line, field);
             }
+        }
+        for gate in &self.gates {
+            push_field(&mut line, gate);
         }
         line.push('\n');
         line
@@ -67,12 +73,24 @@ impl Edge {
                 place: fields.next()?.to_owned(),
             })
         };
-        let edge = Self {
+        Some(Self {
             held: end()?,
             asked: end()?,
-        };
-        fields.next().is_none().then_some(edge)
+            gates: fields.map(str::to_owned).collect(),
+        })
     }
+
+    /// Keeps the gates that were also held when the same edge was recorded again; returns whether there are fewer.
+    pub fn narrow_gates(&mut self, again: &[String]) -> bool {
+        let before = self.gates.len();
+        self.gates.retain(|gate| again.contains(gate));
+        self.gates.len() < before
+    }
+}
+
+fn push_field(line: &mut String, field: &str) {
+    line.push('\t');
+    line.extend(field.chars().map(|c| if c.is_control() { ' ' } else { c }));
 }
 
 fn one_of(word: &str, no: &str, yes: &str) -> Option<bool> {

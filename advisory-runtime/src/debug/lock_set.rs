@@ -3,6 +3,7 @@
 use crate::key::known;
 use crate::request::Place;
 use crate::{Key, Mode, Request};
+use advisory_pattern::parse;
 use std::borrow::Cow;
 
 /// The locks of one request.
@@ -13,6 +14,8 @@ pub(crate) struct LockSet {
     pub(crate) locks: Vec<(Slot, Lock)>,
     pub(crate) mode: Mode,
     pub(crate) place: Place,
+    /// Those held exclusively whose keys have no placeholders, so that each pattern is one lock: pattern and number.
+    pub(crate) gates: Vec<String>,
 }
 
 /// What a lock excludes others from.
@@ -45,7 +48,16 @@ impl LockSet {
             }
         };
         let keys = request.keys.iter();
+        let is_one = |key: &&Key| {
+            let pattern = request.origin.pattern_of(**key).unwrap_or(request.pattern);
+            !pattern.is_empty()
+                && parse(pattern).is_ok_and(|read| read.placeholders().next().is_none())
+        };
+        // Of several permits each is a lock of its own.
+        let is_gate = request.mode == Mode::Exclusive && request.permits.is_empty();
+        let gates = keys.clone().filter(|key| is_gate && is_one(key));
         Self {
+            gates: gates.map(|key| format!("{} ({key})", name(*key).text)).collect(),
             id,
             locks: keys.map(|key| (Slot::Key(*key), name(*key))).collect(),
             mode: request.mode,
@@ -61,6 +73,8 @@ impl LockSet {
             locks: vec![(Slot::Lease(key_hash), Lock { text, is_lease })],
             mode: Mode::Exclusive,
             place,
+            // A lease can expire under its holder.
+            gates: Vec::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use super::lock_set::Lock;
 use super::{LockSet, connection_locks, self_deadlock};
 use crate::Mode;
 use advisory_pattern::order::{Edge, End, cycles, message};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,8 @@ const MOST: usize = 4_096;
 static RECORDED: LazyLock<Mutex<Recorded>> = LazyLock::new(|| Mutex::new(Recorded::new()));
 
 struct Recorded {
-    known: BTreeSet<(Lock, bool, Lock, bool)>,
+    /// The index of each edge.
+    known: BTreeMap<(Lock, bool, Lock, bool), usize>,
     edges: Vec<Edge>,
     file: Option<File>,
 }
@@ -42,19 +43,28 @@ impl Recorded {
                 .ok()
         };
         Self {
-            known: BTreeSet::new(),
+            known: BTreeMap::new(),
             edges: Vec::new(),
             file: path.and_then(open),
         }
     }
 
-    fn add(&mut self, (held, by): (&Lock, &LockSet), (asked, of): (&Lock, &LockSet)) {
+    fn add(
+        &mut self,
+        (held, by): (&Lock, &LockSet),
+        (asked, of): (&Lock, &LockSet),
+        gates: &[String],
+    ) {
         let is_shared = |locks: &LockSet| locks.mode == Mode::Shared;
-        if self.edges.len() == MOST
-            || !self
-                .known
-                .insert((held.clone(), is_shared(by), asked.clone(), is_shared(of)))
-        {
+        let key = (held.clone(), is_shared(by), asked.clone(), is_shared(of));
+        if let Some(at) = self.known.get(&key) {
+            if self.edges[*at].narrow_gates(gates) {
+                let line = self.edges[*at].encode();
+                self.write(&line);
+            }
+            return;
+        }
+        if self.edges.len() == MOST {
             return;
         }
         let end = |lock: &Lock, locks: &LockSet| End {
@@ -66,16 +76,22 @@ impl Recorded {
         let edge = Edge {
             held: end(held, by),
             asked: end(asked, of),
+            gates: gates.to_vec(),
         };
+        self.write(&edge.encode());
+        self.known.insert(key, self.edges.len());
+        self.edges.push(edge);
+    }
+
+    fn write(&mut self, line: &str) {
         if let Some(file) = &mut self.file {
             // One write for each line keeps the lines of several processes apart.
-            let written = file.write_all(edge.encode().as_bytes());
+            let written = file.write_all(line.as_bytes());
             if let Err(error) = written {
                 eprintln!("{FILE}: {error}");
                 self.file = None;
             }
         }
-        self.edges.push(edge);
     }
 }
 
@@ -88,6 +104,9 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
     if here.is_empty() && there.is_empty() {
         return;
     }
+    // Only those of this connection: a lock with the same number may be another database's.
+    let gates = here.iter().flat_map(|locks| locks.gates.clone());
+    let gates: Vec<String> = gates.collect();
     let mut recorded = recorded();
     for (slot, lock) in &asked.locks {
         // A session that holds it gets it again at once, except exclusively what it holds in shared mode.
@@ -99,14 +118,14 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
         }
         for held in &here {
             for (_, other) in &held.locks {
-                recorded.add((other, held), (lock, asked));
+                recorded.add((other, held), (lock, asked), &gates);
             }
         }
         for held in &there {
             // Its holder would wait for itself.
             let others = held.locks.iter().filter(|(other, _)| other != slot);
             for (_, other) in others {
-                recorded.add((other, held), (lock, asked));
+                recorded.add((other, held), (lock, asked), &[]);
             }
         }
     }
@@ -132,7 +151,8 @@ pub struct LockOrder {
 /// themselves, nor a lock that the session already holds.
 ///
 /// A lock is identified by its key pattern, without the names of its placeholders; a key without a pattern by its number.
-/// A third lock that excludes both sides of a cycle is not taken into account.
+/// A third lock that both sides of a cycle hold rules the cycle out, if it is exclusive, held each time on the connection that asks,
+/// and its key has no placeholders: only such a lock is certainly the same one.
 ///
 /// If the variable `ADVISORY_LOCK_ORDER` names a file, each process also appends its edges there, one a line, and
 /// `cargo advisory graph` draws them. Write the whole path: tests run in the folders of their packages.

@@ -13,8 +13,14 @@ fn end(lock: &str, place: &str) -> End {
     }
 }
 
+fn behind(gates: &[&str], held: End, asked: End) -> String {
+    let gates = gates.iter().map(ToString::to_string).collect();
+    let edge = Edge { held, asked, gates };
+    edge.encode()
+}
+
 fn line(held: End, asked: End) -> String {
-    Edge { held, asked }.encode()
+    behind(&[], held, asked)
 }
 
 #[test]
@@ -80,6 +86,18 @@ fn two_orders_of_two_processes_are_red_and_told_with_both_places() {
     let drawn = std::fs::read_to_string(to).unwrap();
     assert_eq!(drawn.matches(", color=red").count(), 2, "{drawn}");
     assert_eq!(drawn.matches("->").count(), 3, "{drawn}");
+}
+
+#[test]
+fn a_lock_around_both_orders_rules_the_deadlock_out_if_every_process_held_it() {
+    let [a, b] = ["a:<id>", "b:<id>"].map(|lock| move || end(lock, "src/a.rs:3"));
+    let gated = behind(&["import (7)"], a(), b()) + &behind(&["import (7)"], b(), a());
+    let said = advisory(&["graph", "--from", &file("order-gated", &gated)]);
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+    assert!(!said.out.contains("red"), "{}", said.out);
+    let open = gated + &line(b(), a());
+    let said = advisory(&["graph", "--from", &file("order-open", open)]);
+    assert_eq!(said.code, Some(1), "{said:?}");
 }
 
 #[test]

@@ -91,6 +91,7 @@ mod nesting;
 mod observers;
 mod operators;
 mod order;
+mod order_gates;
 mod order_held;
 mod order_leases;
 mod owned;

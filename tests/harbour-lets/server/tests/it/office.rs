@@ -132,6 +132,7 @@ async fn the_office_prices_imports_reports_and_forgets() {
     let erased = blocking(move || erasure::erase(&mut clerk, guest)).await;
     assert_eq!(refused(erased), Refusal::WrongState, "somebody is to come");
     assert!(blocking(move || office.step("tidy", day(0))).await.unwrap());
+    assert_lock_order();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
