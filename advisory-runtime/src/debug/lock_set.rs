@@ -56,8 +56,9 @@ impl LockSet {
         // Of several permits each is a lock of its own.
         let is_gate = request.mode == Mode::Exclusive && request.permits.is_empty();
         let gates = keys.clone().filter(|key| is_gate && is_one(key));
+        let gates = gates.map(|key| format!("{} ({key})", name(*key).text));
         Self {
-            gates: gates.map(|key| format!("{} ({key})", name(*key).text)).collect(),
+            gates: gates.collect(),
             id,
             locks: keys.map(|key| (Slot::Key(*key), name(*key))).collect(),
             mode: request.mode,
