@@ -11,7 +11,7 @@ use crate::columns::Columns;
 use crate::inventory::{Inventory, file_line, keys, path};
 use crate::screen::{DIM, KEY, PLAIN};
 
-const HEADS: [&str; COLUMNS] = ["KEY", "NAME", "DERIVATION", "HELD", "FUNCTION", "PLACE"];
+const HEADS: [&str; COLUMNS] = ["KEY", "NAME", "DERIVATION", "SCOPE", "FUNCTION", "PLACE"];
 const STYLES: [Style; COLUMNS] = [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM];
 const COLUMNS: usize = 6;
 /// A column is at least as wide as this, because less is unreadable.
@@ -44,31 +44,29 @@ pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
 fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
     let mut rows = Vec::new();
     for site in &inventory.sites {
-        for (nth, key) in keys(site).iter().enumerate() {
-            let is_first = nth == 0;
-            let once = |cell: String| if is_first { cell } else { String::new() };
+        for key in &keys(site) {
             let derivation = match &key.known {
                 None => "at run time",
                 Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) => "fixed",
                 Some(LockedKey::Pattern(_)) if key.is_lease => "text",
                 Some(LockedKey::Pattern(_)) => &site.derivation,
             };
-            let held = match (site.scope.as_str(), site.mode.as_str()) {
+            let scope = match (site.scope.as_str(), site.mode.as_str()) {
                 ("none", _) => "where used".to_owned(),
                 (scope, "exclusive") => scope.to_owned(),
                 (scope, mode) => format!("{scope} {mode}"),
             };
-            let held = match site.guards.as_slice() {
-                [] => held,
-                tables => format!("{held}, guards {}", tables.join(", ")),
+            let scope = match site.guards.as_slice() {
+                [] => scope,
+                tables => format!("{scope}, guards {}", tables.join(", ")),
             };
             rows.push([
                 key.written.to_owned(),
-                once(site.name.clone().unwrap_or_default()),
+                site.name.clone().unwrap_or_default(),
                 derivation.to_owned(),
-                once(held),
-                once(path(site)),
-                once(file_line(site)),
+                scope,
+                path(site),
+                file_line(site),
             ]);
         }
     }
@@ -76,9 +74,9 @@ fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
 }
 
 fn paragraph(text: &mut String, row: &[String; COLUMNS]) {
-    let [key, name, derivation, held, function, place] = row;
+    let [key, name, derivation, scope, function, place] = row;
     let _ = writeln!(text, "{KEY}{key}{KEY:#}");
-    let facts = [name, held, derivation];
+    let facts = [name, scope, derivation];
     let facts: Vec<&str> = facts
         .map(String::as_str)
         .into_iter()
@@ -119,6 +117,17 @@ mod tests {
     fn drawn(width: Option<usize>) -> String {
         let text = write(&Inventory::of([site()]), width);
         anstream::adapter::strip_str(&text).to_string()
+    }
+
+    #[test]
+    fn each_of_several_keys_has_a_whole_row() {
+        let mut site = site();
+        site.written.push("<tenant_id>:invoice".to_owned());
+        site.keys
+            .push("pattern <tenant_id: text>:invoice".to_owned());
+        let rows = rows(&Inventory::of([site]));
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[0][1..], rows[1][1..]);
     }
 
     #[test]

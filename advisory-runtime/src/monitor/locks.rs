@@ -191,11 +191,14 @@ impl Locks {
             .filter_map(|backend| Some((backend.pid, backend.comment.as_ref()?)))
             .collect();
         for lock in self.locks.iter_mut().filter(|lock| lock.names.is_empty()) {
-            let found: Vec<Name> = lock
-                .pids()
-                .chain(lock.tries.iter().map(|one| one.pid))
-                .filter_map(|pid| comments.get(&pid))
-                .flat_map(|comment| names.of_comment(lock.key, comment))
+            // A call that waits for one of its keys names the others too.
+            let is_of = |(pid, comment): &(&i32, &&Comment)| {
+                comment.asks_for(lock.key) || lock.pids().any(|of_lock| of_lock == **pid)
+            };
+            let found: Vec<Name> = comments
+                .iter()
+                .filter(is_of)
+                .flat_map(|(_, comment)| names.of_comment(lock.key, comment))
                 .collect();
             let best = found.iter().map(|name| name.certainty).min();
             for name in found {

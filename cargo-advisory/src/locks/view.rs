@@ -15,7 +15,7 @@ const LOCKS: Columns<8> = Columns {
     heads: [
         "LOCK",
         "PID",
-        "HELD",
+        "SCOPE",
         "WAITS",
         "TRANSACTION",
         "BACKEND",

@@ -101,6 +101,27 @@ async fn a_holder_whose_body_runs_statements_is_named_by_its_waiters() {
 }
 
 #[tokio::test]
+async fn who_waits_for_one_of_several_locks_names_the_others_too() {
+    let db = Database::create().await;
+    let mut holder = db.connect().await;
+    take(&mut holder, "5), pg_advisory_lock(6").await;
+    execute(&mut holder, "SELECT 'the body'").await.unwrap();
+    let asked = "SELECT pg_catalog.pg_advisory_lock(5),pg_catalog.pg_advisory_lock(6)";
+    let waiting = waits(
+        db.connect().await,
+        format!("/*advisory:{BOOKING}*/;{asked}"),
+    );
+    db.until_waiting(5).await;
+    let seen = look_with(&db, &names()).await;
+    for key in [5, 6] {
+        let named = lock(&seen, key);
+        assert_eq!(called(named), [(Certainty::Likely, BOOKING)], "{key}");
+    }
+    drop(holder);
+    drop(waiting.await.unwrap());
+}
+
+#[tokio::test]
 async fn a_comment_names_no_lock_that_its_query_does_not_ask_for() {
     let db = Database::create().await;
     db.run(
