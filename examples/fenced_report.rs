@@ -35,9 +35,9 @@ const SCHEMA: &str = "
 /// Without a fence, and with one.
 const MONTHS: [&str; 2] = ["2026-10", "2026-11"];
 
-/// Whether fewer than two statements wait for the sales.
-const NOT_READING: &str = "SELECT 'not yet' FROM pg_stat_activity
-    WHERE datname = current_database() AND wait_event_type = 'Lock' HAVING count(*) < 2";
+/// Whether fewer than two statements wait for the sales: before that, the process may not hold both leases.
+const NOT_READING: &str = "SELECT 'not yet' FROM pg_locks
+    WHERE relation = 'sales'::regclass AND NOT granted HAVING count(*) < 2";
 
 #[tokio::main]
 async fn main() -> Outcome<()> {
