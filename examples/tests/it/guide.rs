@@ -17,6 +17,8 @@ mod cancellation;
 mod claims;
 mod commits;
 mod connections;
+mod errors;
+mod expansion;
 mod guarded_tables;
 mod holding;
 mod isolation;

@@ -1,0 +1,49 @@
+use advisory_runtime::monitor::LockHolder;
+use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_tests::Database;
+use diesel_async::AsyncPgConnection;
+
+crate::guide::runs_the_page!("errors", "errors.rs");
+
+fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
+    match Error::find(error).as_deref() {
+        Some(Error::NotAvailable { .. }) => 409, // Conflict: the call did not wait
+        Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
+        Some(Error::QueueFull { .. }) => 503,    // Service Unavailable: too many calls wait
+        _ => 500,
+    }
+}
+
+#[advisory_lock(key = "desk:<desk>", wait = "2s")]
+async fn book(conn: &mut AsyncPgConnection, desk: i64) -> Result<(), Error> {
+    Ok(())
+}
+
+async fn book_and_log(conn: &mut AsyncPgConnection, desk: i64) -> Result<(), Error> {
+    let booked = book(conn, desk).await;
+    if let Err(error) = &booked {
+        for holder in error.holders(conn).await.unwrap_or_default() {
+            eprintln!("{holder}"); // or `tracing::warn!("{holder}")`
+        }
+    }
+    booked
+}
+
+/// The number of `desk:7`.
+const DESK_7: i64 = 8781707901538912373;
+
+#[tokio::test]
+async fn who_did_not_get_the_desk_is_told_who_holds_it() {
+    let db = Database::create().await;
+    let (mut holder, mut conn) = (db.connect().await, db.connect().await);
+    let pid = advisory_tests::pid_of(&mut holder).await;
+    let held = xact::begin(&mut holder, DESK_7).await.unwrap();
+    let error = book_and_log(&mut conn, 7).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert_eq!(status(&error), 504);
+    let holders = error.holders(&mut conn).await.unwrap();
+    let pids: Vec<_> = holders.iter().map(LockHolder::pid).collect();
+    assert_eq!(pids, [Some(pid)]);
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    book_and_log(&mut conn, 7).await.unwrap();
+}
