@@ -67,7 +67,7 @@ use quote::quote;
 /// | `mode` | `"exclusive"`, `"shared"` | in shared mode, other calls can hold the lock in shared mode at the same time. Not for `"lease"` |
 /// | `wait` | none: the session's `lock_timeout`, for each key; `"never"`, `"500ms"`, `"5s"`, `"2m"`, `"1h"`, a `Duration`, `"forever"` | how long the whole acquisition can take |
 /// | `poll` | none; `"250ms"`, a `Duration` | tries for the lock at this interval instead of waiting at the server. Not for `"lease"`, which always polls |
-/// | `permits` | `1`; `3` | how many calls can hold the lock at once. Needs one key, and `wait = "never"` or `poll` |
+/// | `permits` | `1`; `3` | how many calls can hold the lock at once. Needs one key, and `wait = "never"` or `poll`; not with `queue`, `guards`, `mode = "shared"` or scope `"lease"` |
 /// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | what to return without running the body when the wait is over. Needs a `wait` that ends |
 /// | `err` | the error's `From`; `\|error\| AppError::Lock(error)`, a function | converts `advisory_runtime::Error` to the function's error; for error types of other crates, which cannot implement `From` |
 /// | `max_hold` | none; `"30s"`, a `Duration` | how long the body can run |
@@ -78,7 +78,7 @@ use quote::quote;
 /// | `ttl` | `"60s"`, a `Duration` | how long the lease lasts after its last renewal, and thus how soon its key is free after the process dies. Scope `"lease"` |
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
 /// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after `Ok`, or after `lease.complete(conn)`. Scope `"lease"` |
-/// | `queue` | none; `64` | how many calls of this process can wait for the key before they take a connection. Needs an expression for `conn`; not with `mode = "shared"` or scope `"lease"` |
+/// | `queue` | none; `64` | how many calls of this process can wait for the key before they take a connection. Needs an expression for `conn`; not with `permits`, `mode = "shared"` or scope `"lease"` |
 /// | `handle` | none; `handle = lock` | a variable for the body: the lock's keys, how long the call waited, and `lock.check(conn).await`, which checks that the lock is still held. A lease also has its fencing token, a declared lock `lock.holding()` for functions that must not run without it |
 /// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key is its text |
 /// | `name` | none; `"booking-slot"` | sites with the same name and pattern share one lock |
@@ -125,7 +125,7 @@ use quote::quote;
 /// **Scope `"lease"`.** The lock is a row of the lease table with a holder, a fencing token and an expiry on the server's clock. Use it for
 /// work that takes longer than you want to hold a connection. The body runs without a transaction and without a connection of the lease,
 /// which is renewed in the background, each time on a connection from `pool`. If the lease is lost, the body is dropped before another
-/// process can acquire it. The work is done at least once; to do it exactly once, call `lease.complete(conn)` in the transaction that
+/// process can acquire it. The work is done at least once; to do it exactly once, write a `keep` and call `lease.complete(conn)` in the transaction that
 /// ends it.
 ///
 /// A lease has one key and one holder, so `keys`, `<ids*>` and `mode` are refused. So is a plain `fn`, because it cannot be dropped. The
@@ -140,7 +140,7 @@ use quote::quote;
 /// | `wait = "5s"` | waits for up to 5 s in total: the queue of this process, all keys, the server; then `TimedOut` | the same | the same |
 /// | `wait = "forever"` | waits until the lock is free, whatever `lock_timeout` is | the same | the same |
 /// | `wait = "never"` | tries once; then `NotAvailable` | one try, no waiter | 2 round trips, 3 if the lock is held |
-/// | `poll = "250ms"`, with or without `wait` | tries again until `wait` is over, then `TimedOut`. Pauses are up to 250 ms at first, and up to 2 s later | tries; between them no waiter and no snapshot. A call that waits at the server is served first | each try costs as much as `"never"`; with an expression for `conn`, a connection only during a try; up to one pause of delay |
+/// | `poll = "250ms"`, alone or with a `wait` other than `"never"` | tries again until `wait` is over, then `TimedOut`. Pauses are up to 250 ms at first, and up to 2 s later | tries; between them no waiter and no snapshot. A call that waits at the server is served first | each try costs as much as `"never"`; with an expression for `conn`, a connection only during a try; up to one pause of delay |
 /// | `queue = 64`, with any of these | waits in the queue of this process first; `QueueFull` if 64 calls are in it | one waiter per process | no connection while it is in the queue |
 /// | `permits = 3`, with `"never"` or `poll` | behaves the same once three calls hold it | three keys | one statement for each try |
 /// | `on_held = Ok(None)`, with a `wait` that ends | returns that instead of the error | nothing | nothing |
@@ -172,7 +172,7 @@ use quote::quote;
 ///
 /// # Cancel safety
 ///
-/// Dropping the future closes the connection: no lock, no waiting backend and no open transaction is left. A pool replaces the
+/// Dropping the future closes the connection: no lock, no open transaction and, without a pooler, no waiting backend is left. A pool replaces the
 /// connection; on a connection of your own, every further locked call returns `BrokenConnection`. To limit the time of a call and keep its
 /// connection, write `wait` and `max_hold`. After a drop during the commit it is not known whether the commit happened.
 #[proc_macro_attribute]

@@ -105,7 +105,7 @@ pub enum Error {
     },
     /// The connection does not have a session of its own, or is not known to have one: [`session::verify`](crate::session::verify) or the
     /// setting `advisory.pooler` has found a pooler in transaction mode; or the connection's process id is made up or missing, as
-    /// behind a pooler, and neither has shown that it is in session mode. Transaction-level locks under READ COMMITTED work there;
+    /// behind a pooler, and neither has shown that the pooler is in session mode. Transaction-level locks under READ COMMITTED work there;
     /// session-level ones, and the stricter levels, do not.
     PooledSession {
         /// The key pattern, or the key.
@@ -171,14 +171,14 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
-    /// The slice of a `<ids*>` is empty. The body would have run without a lock, so it did not run.
+    /// A `<ids*>` or an expression for `keys` is empty. The body would have run without a lock, so it did not run.
     NoKeys {
         /// The key pattern.
         lock: Cow<'static, str>,
         /// The slice, as the pattern calls it.
         slice: &'static str,
     },
-    /// The slice of a `<ids*>` asks for more locks than `max_keys` allows. No SQL was sent. All sessions share the server's lock
+    /// A `<ids*>` or an expression for `keys` asks for more locks than `max_keys` allows. No SQL was sent. All sessions share the server's lock
     /// table: once it is full, no session gets a lock (SQLSTATE 53200).
     TooManyKeys {
         /// The key pattern.
@@ -244,14 +244,14 @@ pub enum Error {
         /// The key pattern, the key, or the key's hash.
         lock: Cow<'static, str>,
     },
-    /// [`Held::holding`](crate::Held::holding) was called with a lock that the guard does not hold, or holds only in shared mode. No
-    /// SQL was sent.
+    /// [`Held::holding`](crate::Held::holding) was called with a lock that the guard does not hold, holds only in shared mode, or
+    /// holds a permit of. No SQL was sent.
     NotHeld {
         /// What was asked for: its key pattern.
         lock: Cow<'static, str>,
     },
     /// Any other error of the database: of the begin, of the commit, such as a deferred constraint, or of a statement in a body
-    /// that returns this error. Nothing was committed.
+    /// that returns this error. Nothing was committed, except by a session-level body itself.
     Database(DieselError),
 }
 

@@ -31,13 +31,13 @@
 //! | lock a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
 //! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], with a [`Request`] |
 //! | store a lock, or move it to a task | [`session::acquire_owned`] |
-//! | hold a key without a connection | [`lease`]: for a time, under a token that grows |
-//! | require the lock of a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
+//! | hold a key without a connection | [`lease`]: expires unless it is renewed, and has a fencing token |
+//! | require the lock in a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
 //! | share the rows of a job table between workers | [`claim`]: one worker at a time has a row, for a time |
 //! | run Diesel's migrations in one process at a time | [`migrations`] |
 //! | see who holds a lock | [`monitor`], and [`guide::watching`] for spans and metrics |
 //! | test it | [`testing`], [`inventory::assert_no_collisions`], [`inventory::assert_lock_order`], and [`guide::testing`] |
-//! | accept only TLS | [`cancel::use_tls`], once |
+//! | cancel waits on connections that require TLS | [`cancel::use_tls`], once |
 //!
 //! # Keys
 //!
@@ -50,7 +50,7 @@
 //!
 //! | feature | what it adds |
 //! | --- | --- |
-//! | `diesel-async` (on by default) | the attribute on `async fn`, [`xact`], [`Connection`] and [`Error`], over `diesel_async::AsyncPgConnection` |
+//! | `diesel-async` (on by default) | the attribute on `async fn`, [`xact`], [`session`], [`lease`], [`claim`] and [`Connection`], over `diesel_async::AsyncPgConnection` |
 //! | `bb8`, `deadpool` | [`Connection`] for the connections of these pools |
 //! | `postgres` | the attribute on `fn` and [`blocking`], over Diesel's `PgConnection` |
 //! | `r2d2` | [`blocking::Connection`] for the connections of its pools |

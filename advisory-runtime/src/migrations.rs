@@ -94,7 +94,7 @@ pub struct Report {
 /// async fn migrate(url: &str) -> Result<Report, Error> {
 ///     Migrator::new(MIGRATIONS)
 ///         .wait(Duration::from_secs(120))
-///         .on_step(|step| eprintln!("{step}")) // waiting for process 4711 (`booking-service`, since 12 s)
+///         .on_step(|step| eprintln!("{step}")) // waiting for process 4711 (`booking-service`, for 12 s)
 ///         .run(url)
 ///         .await
 /// }

@@ -244,7 +244,7 @@ impl Request {
     /// If the process has stopped, or its packets are dropped, the server ends the session and so frees the lock. It does so one
     /// second later than the bound, counted from:
     ///
-    /// | the session is | PostgreSQL 14 to 16 | since 17 |
+    /// | the session is | before PostgreSQL 17 | since 17 |
     /// | --- | --- | --- |
     /// | in the call's transaction, idle | the end of its last statement | the grant of the lock |
     /// | in the call's transaction, in a statement | the end of that statement | the grant of the lock |

@@ -30,14 +30,14 @@ pub type OwnedLock<C> = lock::OwnedLock<C, AsyncPgConnection>;
 /// # Errors
 ///
 /// As [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction, whose commit would come after the
-/// release; one that `begin_test_transaction` opened counts as none. [`Error::PooledSession`] where the first call of the process
+/// release; the transaction of `begin_test_transaction` does not count. [`Error::PooledSession`] where the first call of the process
 /// finds `advisory.pooler` set to `transaction`, and behind a pooler that is not known to be in session mode. After an error no
-/// lock of this call is held. [`Error::TimedOut`] and [`Error::Deadlock`] leave the connection usable; any other error of the
-/// wait closes it, since the lock may have been granted.
+/// lock of this call is held. [`Error::NotAvailable`], [`Error::TimedOut`] and [`Error::Deadlock`] leave the connection usable; any
+/// other error of the wait closes it, since the lock may have been granted.
 ///
 /// # Cancel safety
 ///
-/// As [`xact::begin`](crate::xact::begin): dropping the future closes the connection. No lock and no waiter is left.
+/// As [`xact::begin`](crate::xact::begin): dropping the future closes the connection. No lock and, without a pooler, no waiter is left.
 ///
 /// # Examples
 ///
@@ -77,7 +77,7 @@ pub fn acquire<C: Connection>(
 ///
 /// # Cancel safety
 ///
-/// Dropping the future closes the connection. No lock and no waiter is left.
+/// Dropping the future closes the connection. No lock and, without a pooler, no waiter is left.
 ///
 /// # Examples
 ///

@@ -41,7 +41,7 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 /// # Cancel safety
 ///
 /// Not cancel safe for the connection: dropping the future, or the guard that it returned, closes the connection, and with it the
-/// transaction around a nested call. No lock, no waiter and no open transaction is left. A pool replaces the connection; on a
+/// transaction around a nested call. No lock, no open transaction and, without a pooler, no waiter is left. A pool replaces the connection; on a
 /// connection of your own, every further call fails with [`Error::BrokenConnection`]. Dropping a call between two tries of
 /// [`Request::poll`] leaves its connection open. See [`cancellation`](crate::guide::cancellation).
 ///

@@ -61,7 +61,7 @@ pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// The address of the database to look at.
+/// The URL of the database to look at.
 pub(crate) fn database_url() -> Arg {
     Arg::new("database-url")
         .long("database-url")

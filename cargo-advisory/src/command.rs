@@ -47,7 +47,7 @@ const fn subcommand(
 const CODES: &str = "\
 Exit codes:
     0  nothing was found
-    1  `check` found something; `graph` found several orders; `locks --older-than` found a lock;
+    1  `check` or `build` found something; `graph` found several orders; `locks --older-than` found a lock;
        `cancel` or `terminate` did nothing; `doctor` found a problem
     2  wrong use, a file that cannot be read, or a database that cannot be reached
   101  `cargo build` failed";

@@ -33,7 +33,7 @@ struct Finding {
     level: Level,
     message: String,
     /// The statements that correct it, or the command.
-    mend: Vec<String>,
+    fix: Vec<String>,
 }
 
 /// Worst first.
@@ -54,12 +54,12 @@ impl Finding {
             name,
             level,
             message: message.into(),
-            mend: Vec::new(),
+            fix: Vec::new(),
         }
     }
 
-    fn mend(mut self, statement: impl Into<String>) -> Self {
-        self.mend.push(statement.into());
+    fn fix(mut self, statement: impl Into<String>) -> Self {
+        self.fix.push(statement.into());
         self
     }
 }

@@ -20,7 +20,7 @@ impl IntoResponse for CleanupError {
     fn into_response(self) -> Response {
         eprintln!("clean-up: {self}");
         match self {
-            // Before the time-outs, because `is_busy` is true for both.
+            // Before the timeouts, because `is_busy` is true for both.
             Self::Lock(LockError::NotAvailable { .. }) => (
                 StatusCode::CONFLICT,
                 "a clean-up of this address is in progress",

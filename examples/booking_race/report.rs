@@ -26,7 +26,7 @@ pub(crate) fn report(flags: &Flags, without: &Run, with: &Run) -> ExitCode {
         println!("                  bookings  double bookings  waits  seconds");
         println!("without the lock  {without}");
         println!("with the lock     {with}\n");
-        println!("waits: calls seen waiting for their lock in pg_locks, looked at every 5 ms");
+        println!("waits: calls seen waiting for their lock in pg_locks, which is read every 5 ms");
     }
     if without.double_bookings == 0 {
         eprintln!("no double booking without the lock, so this proves nothing: try more --clients");

@@ -92,14 +92,14 @@ impl Database {
     ///
     /// # Panics
     ///
-    /// Never: the builder asks for no time-outs, so it needs no runtime.
+    /// Never: the builder asks for no timeouts, so it needs no runtime.
     #[must_use]
     pub fn deadpool(&self, size: usize) -> deadpool::Pool<AsyncPgConnection> {
         let manager = AsyncDieselConnectionManager::new(&self.url);
         deadpool::Pool::builder(manager)
             .max_size(size)
             .build()
-            .expect("a pool without time-outs")
+            .expect("a pool without timeouts")
     }
 
     /// A pool of at most `size` connections.

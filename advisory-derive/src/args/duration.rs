@@ -96,8 +96,8 @@ pub(crate) const KEEP: Messages = Messages {
 
 /// `poll = …`.
 pub(crate) const POLL: Messages = Messages {
-    of_zero: "write how often to ask, such as `poll = \"250ms\"`",
-    of_too_long: "write how often to ask, such as `poll = \"250ms\"`, and how long to ask as `wait`",
+    of_zero: "write how often to try, such as `poll = \"250ms\"`",
+    of_too_long: "write how often to try, such as `poll = \"250ms\"`, and how long to try as `wait`",
     ..MAX_HOLD
 };
 
@@ -306,7 +306,7 @@ impl Messages {
 #[derive(Clone, Copy)]
 struct Longest(u64, &'static str);
 
-/// The server's time-outs are milliseconds in 31 bits.
+/// The server's timeouts are milliseconds in 31 bits.
 const SERVER_TIMEOUT: Longest = Longest(i32::MAX as u64, "the server's limit of 24 days");
 /// A lease is for work that ends; a lock that never expires is not a lease.
 const LEASE: Longest = Longest(366 * 24 * 3_600_000, "a year");

@@ -26,7 +26,7 @@ pub(crate) fn request(site: &Site, parts: &Parts) -> TokenStream {
 }
 
 /// Method calls: the function's name, for the checks of debug builds, and what differs from the default: an exclusive lock, with the
-/// session's own time-out.
+/// session's own timeout.
 pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
     let args = &site.args;

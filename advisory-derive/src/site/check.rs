@@ -102,7 +102,7 @@ pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
 fn poll(args: &Args, span: Span, errors: &mut Errors) {
     let wait = match &args.wait {
         Some(Wait::Never) => {
-            let wanted = "`wait = \"never\"` asks only once: write a time such as `wait = \"5m\"`, or \
+            let wanted = "`wait = \"never\"` tries only once: write a time such as `wait = \"5m\"`, or \
                           leave `poll` out";
             return errors.at(span, wanted);
         }

@@ -18,7 +18,7 @@ CREATE SEQUENCE public.advisory_lease_token;
 CREATE TABLE public.advisory_lease (
     key_hash pg_catalog.bytea PRIMARY KEY CHECK (pg_catalog.octet_length(key_hash) OPERATOR(pg_catalog.=) 32),
     token pg_catalog.int8 NOT NULL,
-    -- A random number: which grant it is. After a fail-over that forgets grants a token can come twice, this does not.
+    -- A random number: which grant it is. After a failover that forgets grants a token can come twice, this does not.
     grant_id pg_catalog.int8 NOT NULL,
     pattern pg_catalog.text,
     holder pg_catalog.text NOT NULL CHECK (pg_catalog.octet_length(holder) OPERATOR(pg_catalog.<=) 255),

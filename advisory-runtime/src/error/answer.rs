@@ -93,7 +93,7 @@ pub(crate) fn is_deadlock(error: &DieselError) -> bool {
         if answer.details().is_some() && answer.hint().is_some())
 }
 
-/// Whether a lock statement was ended by a time-out or a cancel request: 55P03, 57014. Errors in a statement's text have a position.
+/// Whether a lock statement was ended by a timeout or a cancel request: 55P03, 57014. Errors in a statement's text have a position.
 pub(crate) fn is_interrupted(error: &DieselError) -> bool {
     matches!(error, DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer)
         if answer.details().is_none() && answer.hint().is_none() && answer.statement_position().is_none())

@@ -8,7 +8,7 @@ impl fmt::Display for Error {
         match self {
             Self::NotHeld { lock } => write!(
                 f,
-                "this guard does not hold `{lock}`, or holds it only in shared mode: ask for a lock that its request named, \
+                "this guard does not hold `{lock}` exclusively: ask for a lock that its request named, without `permits`, \
                  and call `holding_shared` for a shared one"
             ),
             Self::NotAvailable { lock, .. } => {

@@ -47,7 +47,7 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
     acquired_at: Instant,
     pub(super) waited: Duration,
     pub(super) max_hold: Option<Duration>,
-    /// SQL that restores the session's own time-outs after a session-level lock with `max_hold`.
+    /// SQL that restores the session's own timeouts after a session-level lock with `max_hold`.
     pub(super) restore_timeouts: Option<String>,
     pub(super) checks: debug::Call,
     pub(super) telemetry: Option<Telemetry>,

@@ -19,7 +19,7 @@ use std::fmt;
 /// It borrows nothing: it can be a field, and be moved to another task or thread. [`conn`](Self::conn) borrows the
 /// connection for queries, `check` asks whether the lock is still held, and `release` gives the connection back.
 ///
-/// Dropping it closes an async connection, which releases the lock: a pool replaces the connection and never gets the lock back. A
+/// Dropping it closes an async connection, which releases the lock; a pool opens another connection. A
 /// blocking connection is rolled back, the lock is released, and the connection goes back to its pool.
 ///
 /// [`session::acquire_owned`](crate::session::acquire_owned) and
@@ -157,7 +157,7 @@ impl<C> OwnedLock<C, diesel_async::AsyncPgConnection> {
     /// when the connection ends.
     ///
     /// The connection's task notices at once that the server has closed it, as after `pg_terminate_backend` or a shutdown. A network
-    /// that drops every packet is noticed when TCP gives up: set `keepalives_idle` in the address. A lock that was released while its
+    /// that drops every packet is noticed when TCP gives up: set `keepalives_idle` in the URL. A lock that was released while its
     /// session goes on, as by `pg_advisory_unlock_all`, is not noticed: see [`check`](Self::check).
     ///
     /// Notifications (`LISTEN`) that arrive on this connection in the meantime are discarded. If you listen on it, read

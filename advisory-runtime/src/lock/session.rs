@@ -25,7 +25,7 @@ pub(super) async fn acquire<O: ?Sized, D: Driver>(
 }
 
 /// Prepares the rare calls. The first one of the process reads the setting `advisory.pooler`, a call on a pooler's connection checks
-/// that its session is its own, and one with `max_hold` saves the time-outs that it changes.
+/// that its session is its own, and one with `max_hold` saves the timeouts that it changes.
 async fn prepare<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
@@ -33,13 +33,16 @@ async fn prepare<O: ?Sized, D: Driver>(
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
     let checked = verify::check_pooler(held.driver()).await;
     checked.map_err(|source| check_refused(held, source))?;
-    if !IS_CHECKED.load(Ordering::Relaxed) || request.max_hold.is_some() {
+    let is_checked = IS_CHECKED.load(Ordering::Relaxed);
+    if !is_checked || request.max_hold.is_some() {
         return Box::pin(async {
-            held.driver()
-                .execute(&session::check_pooler())
-                .await
-                .map_err(|source| check_refused(held, source))?;
-            IS_CHECKED.store(true, Ordering::Relaxed);
+            if !is_checked {
+                held.driver()
+                    .execute(&session::check_pooler())
+                    .await
+                    .map_err(|source| check_refused(held, source))?;
+                IS_CHECKED.store(true, Ordering::Relaxed);
+            }
             if request.max_hold.is_some() {
                 let saved = held.driver().query_text(&session::saved_timeouts()).await;
                 held.restore_timeouts = saved.map_err(|source| check_refused(held, source))?;

@@ -14,7 +14,7 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 pub enum Error {
     /// The connection failed. Nothing was applied.
     Connect(ConnectionError),
-    /// The address is that of a pooler that does not keep its clients' sessions. Nothing was changed.
+    /// The URL is that of a pooler that does not keep its clients' sessions. Nothing was changed.
     Pooler,
     /// Another process held the lock for longer than [`Migrator::wait`](super::Migrator::wait). Nothing was applied.
     #[non_exhaustive]
@@ -110,7 +110,7 @@ impl fmt::Display for Error {
         match self {
             Self::Connect(error) => write!(f, "could not connect to run the migrations: {error}"),
             Self::Pooler => f.write_str(
-                "migrations need a session of their own, but this address is that of a pooler in transaction mode: use the address of \
+                "migrations need a session of their own, but this URL is that of a pooler in transaction mode: use the URL of \
                  the server itself, such as a `DIRECT_DATABASE_URL` beside the application's `DATABASE_URL`",
             ),
             Self::TimedOut { holders, waited } => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Step {
     /// Another session holds the lock. Repeated every second.
     ///
-    /// ``waiting for process 4711 (`booking-service`, since 12 s)``
+    /// ``waiting for process 4711 (`booking-service`, for 12 s)``
     #[non_exhaustive]
     Waiting {
         /// Who holds the lock. Empty if it is a prepared transaction, or was released meanwhile.
@@ -55,7 +55,7 @@ pub enum Step {
 pub struct Holder {
     /// Its process id, as `pg_terminate_backend` takes it.
     pub pid: i32,
-    /// Its `application_name`: empty unless the address sets it (`?application_name=booking-service`).
+    /// Its `application_name`: empty unless the URL sets it (`?application_name=booking-service`).
     pub application: String,
     /// How long this run has seen it hold the lock.
     pub since: Duration,
@@ -86,16 +86,16 @@ impl fmt::Display for Step {
     }
 }
 
-/// ``process 4711 (`booking-service`, since 12 s)``, without the time in the first second.
+/// ``process 4711 (`booking-service`, for 12 s)``, without the time in the first second.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = Duration::from_secs(self.since.as_secs());
         write!(f, "process {}", self.pid)?;
         match (&*self.application, since) {
             ("", Duration::ZERO) => Ok(()),
-            ("", since) => write!(f, " (since {})", took(since)),
+            ("", since) => write!(f, " (for {})", took(since)),
             (application, Duration::ZERO) => write!(f, " (`{application}`)"),
-            (application, since) => write!(f, " (`{application}`, since {})", took(since)),
+            (application, since) => write!(f, " (`{application}`, for {})", took(since)),
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         };
         let waiting = |holders| Step::Waiting { holders }.to_string();
         let both = vec![holder(1, "booking", 12_300), holder(2, "", 999)];
-        let told = "waiting for process 1 (`booking`, since 12 s) and process 2";
+        let told = "waiting for process 1 (`booking`, for 12 s) and process 2";
         assert_eq!(waiting(both), told);
         assert_eq!(waiting(vec![]), "waiting for the lock of the migrations");
         let waited = Duration::ZERO;

@@ -24,7 +24,7 @@ pub struct Backend {
     pub waits_for: Option<String>,
     /// The backends that block it, from `pg_blocking_pids`: holders, and waiters ahead of it. 0 is a prepared transaction.
     pub blocked_by: Vec<i32>,
-    /// When it started, which tells it from a later one with the same process id.
+    /// When it started, which distinguishes it from a later one with the same process id.
     pub(super) started: Option<i64>,
     /// Whether its state is older than the monitor's statement.
     pub(super) is_settled: bool,

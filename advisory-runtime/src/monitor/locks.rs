@@ -49,7 +49,7 @@ pub struct Holder {
     pub id: HolderId,
     /// The mode in which it is held.
     pub mode: Mode,
-    /// How long it is held, if that is known: `pg_locks` does not tell the scopes apart.
+    /// How long it is held, if that is known: `pg_locks` does not distinguish the scopes.
     pub scope: Option<Scope>,
 }
 

@@ -111,8 +111,8 @@ impl Telemetry {
         tracing::warn!(
             parent: &self.span,
             pattern,
-            "idle under a lock: {place} held it for {idle:.1?} without a statement, and a connection and a transaction with it; do what \
-             is slow before the lock, or use `scope = \"lease\"`, `queue`, or a pool of its own for locks (said once for each place)"
+            "idle under a lock: {place} held a lock, a connection and a transaction for {idle:.1?} without a statement; do slow work \
+             before the lock, or use `scope = \"lease\"`, `queue`, or a separate pool for locks (reported once for each place)"
         );
     }
 
@@ -123,7 +123,7 @@ impl Telemetry {
             let (_, pattern) = self.labels[0];
             match error {
                 Error::RolledBack { .. } | Error::TransactionEnded { .. } => {
-                    tracing::warn!(parent: &self.span, pattern, "swallowed error found: {error}");
+                    tracing::warn!(parent: &self.span, pattern, "ignored error: {error}");
                 }
                 Error::LockLost { .. } => {
                     tracing::error!(parent: &self.span, pattern, "lost: {error}");
@@ -173,9 +173,9 @@ impl Drop for Telemetry {
             // Where only warnings are enabled there is no span, so the event has the pattern too.
             let (_, pattern) = self.labels[0];
             let what = if is_held {
-                "leak prevented: the call was dropped, and its lock is released"
+                "the call was dropped, and its lock is released"
             } else {
-                "leak prevented: the call was dropped while it waited"
+                "the call was dropped while it waited"
             };
             tracing::warn!(parent: &self.span, pattern, "{what}");
         }

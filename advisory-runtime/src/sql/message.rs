@@ -92,7 +92,7 @@ impl fmt::Display for TryPermits<'_> {
     }
 }
 
-/// The time-outs that bound the holder of a transaction-level lock whose client has stopped.
+/// The timeouts that bound the holder of a transaction-level lock whose client has stopped.
 pub(super) const XACT_TIMEOUTS: [&str; 2] =
     ["idle_in_transaction_session_timeout", "transaction_timeout"];
 
@@ -154,7 +154,7 @@ impl Message {
         message.finish()
     }
 
-    /// A statement, and the time-outs that bound the holder of a lock that is taken after it.
+    /// A statement, and the timeouts that bound the holder of a lock that is taken after it.
     pub(super) fn bounded(statement: &'static str, request: &Request) -> Cow<'static, str> {
         if request.max_hold.is_none() {
             return statement.into();
@@ -256,7 +256,7 @@ impl Message {
         ));
     }
 
-    /// A column that sets a time-out to `max_hold` and [`GRACE`], unless the session has a shorter one or the server does not know the
+    /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter one or the server does not know the
     /// setting. It sets it to zero first, since a `transaction_timeout` that is already running does not change otherwise.
     pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, local: bool) {
         let bound = milliseconds(max_hold.saturating_add(GRACE));

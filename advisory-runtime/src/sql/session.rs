@@ -70,7 +70,7 @@ pub(crate) fn bound(max_hold: Duration) -> String {
     sql.finish()
 }
 
-/// The time-outs that bound the holder of a session-level lock whose client has stopped.
+/// The timeouts that bound the holder of a session-level lock whose client has stopped.
 const TIMEOUTS: [&str; 3] = [
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
@@ -83,7 +83,7 @@ fn push_timeouts(message: &mut Message, max_hold: Duration) {
     }
 }
 
-/// A query that returns the session's time-outs as SQL that restores them.
+/// A query that returns the session's timeouts as SQL that restores them.
 pub(crate) fn saved_timeouts() -> String {
     let mut sql = String::from(
         "SELECT pg_catalog.string_agg(pg_catalog.format('SELECT pg_catalog.set_config(%L,%L,false)',name,setting),';') \
@@ -125,7 +125,7 @@ pub(crate) fn release(keys: &[Key], mode: Mode) -> String {
 }
 
 /// Releases a key after a wait that timed out, if the session holds it: the server can grant a session-level lock and still report
-/// the time-out.
+/// the timeout.
 pub(crate) fn release_if_held(key: Key, mode: Mode) -> String {
     let mut sql = String::from("SELECT CASE WHEN ");
     push_is_held(&mut sql, key, mode);

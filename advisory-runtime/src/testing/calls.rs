@@ -48,7 +48,7 @@ impl<C: Connection> Observer<C> {
         let mut call = pin!(call);
         self.assert_free(&watched).await;
         let conn = self.conn.pg();
-        run_until(conn, &watched, true, call.as_mut(), self.patience).await;
+        run_until(conn, &watched, true, call.as_mut(), self.timeout).await;
         call.await
     }
 
@@ -67,8 +67,8 @@ impl<C: Connection> Observer<C> {
     /// Cancel safe: the call is dropped, and both connections are closed.
     pub async fn assert_waits<F: Future>(&mut self, key: impl LockKey, call: F) -> F::Output {
         let watched = Watched::new(key);
-        let (mut call, patience) = (pin!(call), self.patience);
-        let request = Request::new(watched.key).wait(patience);
+        let (mut call, timeout) = (pin!(call), self.timeout);
+        let request = Request::new(watched.key).wait(timeout);
         let mut held = match session::acquire(&mut self.conn, request).await {
             Ok(held) => held,
             Err(error) => fail(&format!(
@@ -76,7 +76,7 @@ impl<C: Connection> Observer<C> {
                 watched.name
             )),
         };
-        run_until(held.conn().pg(), &watched, false, call.as_mut(), patience).await;
+        run_until(held.conn().pg(), &watched, false, call.as_mut(), timeout).await;
         if let Err(error) = session::release(held, Ok::<_, crate::Error>(())).await {
             fail(&format!(
                 "the observer could not unlock {}: {error}",
@@ -121,9 +121,9 @@ impl<C: Connection> Observer<C> {
         let watched = Watched::new(key);
         let (mut first, mut second) = (pin!(first), pin!(second));
         self.assert_free(&watched).await;
-        let (conn, patience) = (self.conn.pg(), self.patience);
-        run_until(conn, &watched, true, first.as_mut(), patience).await;
-        run_until(conn, &watched, false, second.as_mut(), patience).await;
+        let (conn, timeout) = (self.conn.pg(), self.timeout);
+        run_until(conn, &watched, true, first.as_mut(), timeout).await;
+        run_until(conn, &watched, false, second.as_mut(), timeout).await;
         let mut of_second = None;
         let of_first = poll_fn(|context| {
             if of_second.is_none()
@@ -156,9 +156,9 @@ async fn run_until<F: Future>(
     watched: &Watched,
     is_granted: bool,
     mut call: Pin<&mut F>,
-    patience: Duration,
+    timeout: Duration,
 ) {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     let state = if is_granted { "hold" } else { "wait for" };
     let name = &watched.name;
     loop {

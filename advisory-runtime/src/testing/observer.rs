@@ -13,12 +13,12 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// Watches the advisory locks of a database on a connection of its own.
 ///
-/// Its methods are assertions: they panic if a state does not come within 10 seconds, or within [`patience`](Self::patience), and if
+/// Its methods are assertions: they panic if a state does not come within 10 seconds, or within [`timeout`](Self::timeout), and if
 /// the server does not answer.
 #[derive(Debug)]
 pub struct Observer<C> {
     pub(super) conn: C,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 /// A key and its name in messages.
@@ -42,14 +42,14 @@ impl Watched {
 impl<C: Connection> Observer<C> {
     /// Makes an observer that uses this connection.
     pub const fn new(conn: C) -> Self {
-        let patience = Duration::from_secs(10);
-        Self { conn, patience }
+        let timeout = Duration::from_secs(10);
+        Self { conn, timeout }
     }
 
     /// Sets how long to wait for a state.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -120,7 +120,7 @@ impl<C: Connection> Observer<C> {
 
     async fn until(&mut self, key: impl LockKey, granted: bool, there: bool, otherwise: &str) {
         let watched = Watched::new(key);
-        let end = Instant::now() + self.patience;
+        let end = Instant::now() + self.timeout;
         while is_seen(self.conn.pg(), watched.key, granted).await != there {
             if Instant::now() >= end {
                 fail(&format!("{otherwise} the advisory lock {}", watched.name));

@@ -9,9 +9,9 @@ pub(super) fn define(command: Command) -> Command {
     command
         .about("Checks what the settings of a server and a role mean for locks, and prints the statements that correct them")
         .long_about(
-            "Asks the server, as the role in the address, what each setting means for locks: fine, advice or a problem, with the statement \
-             that corrects it. Changes nothing. Exits with 1 if there is a problem.\n\nUse the program's own address: timeouts belong to \
-             the role, and a pooler is found only if the address leads through it.",
+            "Asks the server, as the role in the URL, what each setting means for locks: fine, advice or a problem, with the statement \
+             that corrects it. Changes nothing. Exits with 1 if there is a problem.\n\nUse the program's own URL: timeouts belong to \
+             the role, and a pooler is found only if the URL leads through it.",
         )
         .arg(database_url())
         .arg(lease_table())

@@ -32,7 +32,7 @@ pub(super) fn define(command: Command) -> Command {
                 .value_name("TEXT")
                 .help("Only locks, leases and claims with this text in their name or number, or in the name of a session"),
         )
-        .arg(flag("json", "Writes JSON; with `--watch` an object a line"))
+        .arg(flag("json", "Writes JSON; with `--watch` one object per line"))
         .arg(flag("watch", "Refreshes until Ctrl-C"))
         .arg(
             time("interval")

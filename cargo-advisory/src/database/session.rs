@@ -48,12 +48,12 @@ pub(crate) async fn connect(
     let mut config: Config = address.parse().map_err(|error: tokio_postgres::Error| {
         let why = one_line(&chain(&error)).replace("invalid connection string: ", "");
         Failure::Input(format!(
-            "invalid database address: {why}; write `postgres://user@host:5432/database`"
+            "invalid database URL: {why}; write `postgres://user@host:5432/database`"
         ))
     })?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         // libpq would use the directory set at its build.
-        let why = "the database address has no host: write `postgres://user@host:5432/database`, or the folder of a socket, \
+        let why = "the database URL has no host: write `postgres://user@host:5432/database`, or the folder of a socket, \
                        `host=/var/run/postgresql dbname=database`";
         return Err(Failure::Input(why.to_owned()));
     }

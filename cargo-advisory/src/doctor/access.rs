@@ -47,12 +47,8 @@ pub(super) async fn lease_table(
             Level::Fine
         };
         let finding = Finding::new(title, level, message);
-        let mend = format!("Run the migration that `cargo advisory migration lease{flag}` prints.");
-        return Ok(if is_named {
-            finding.mend(mend)
-        } else {
-            finding
-        });
+        let fix = format!("Run the migration that `cargo advisory migration lease{flag}` prints.");
+        return Ok(if is_named { finding.fix(fix) } else { finding });
     };
     let has_columns = COLUMNS
         .split(',')
@@ -63,9 +59,9 @@ pub(super) async fn lease_table(
             one_line(columns),
             text(5).unwrap_or("missing")
         );
-        let mend =
+        let fix =
             format!("Compare it with what `cargo advisory migration lease --table {name}` prints.");
-        return Ok(Finding::new(title, Level::Problem, message).mend(mend));
+        return Ok(Finding::new(title, Level::Problem, message).fix(fix));
     }
     let has = [1, 2, 3, 4, 6].map(|at| text(at) == Some("t"));
     if has.iter().all(|has| *has) {
@@ -83,10 +79,10 @@ pub(super) async fn lease_table(
         facts.role
     );
     Ok(Finding::new(title, level, message)
-        .mend(format!(
+        .fix(format!(
             "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {role};"
         ))
-        .mend(format!("GRANT USAGE ON SEQUENCE {name}_token TO {role};")))
+        .fix(format!("GRANT USAGE ON SEQUENCE {name}_token TO {role};")))
 }
 
 /// Asks for the table's columns, four rights on it, the sequence's cache, and the right on that.
@@ -123,7 +119,7 @@ pub(super) fn live_view(facts: &Facts) -> Finding {
         "role `{role}` sees neither what other roles' sessions do nor the lock names in their queries"
     );
     Finding::new(name, Level::Advice, message)
-        .mend(format!("GRANT pg_monitor TO {};", identifier(role)))
+        .fix(format!("GRANT pg_monitor TO {};", identifier(role)))
 }
 
 /// Sessions that have a transaction open, hold an advisory lock in this database and send nothing; and prepared transactions that do.
@@ -148,7 +144,7 @@ pub(super) async fn idle_sessions(
 ) -> Result<Finding, Failure> {
     let name = "idle_sessions";
     let mut said = Vec::new();
-    let mut mend = Vec::new();
+    let mut fix = Vec::new();
     for row in rows(client, IDLE).await? {
         let age = row.get(2).and_then(|age| age.parse().ok());
         let age = Duration::from_secs(age.unwrap_or_default());
@@ -160,22 +156,22 @@ pub(super) async fn idle_sessions(
             said.push(format!(
                 "{pid} ({who}) has been idle in transaction for {age}"
             ));
-            mend.push(format!("cargo advisory locks terminate {pid}"));
+            fix.push(format!("cargo advisory locks terminate {pid}"));
         } else {
             said.push(format!("'{who}' was prepared {age} ago"));
-            mend.push(format!("ROLLBACK PREPARED '{}';", who.replace('\'', "''")));
+            fix.push(format!("ROLLBACK PREPARED '{}';", who.replace('\'', "''")));
         }
     }
     if !said.is_empty() {
         let message = format!("{}, and holds advisory locks", said.join("; "));
         let finding = Finding::new(name, Level::Problem, message);
-        return Ok(mend.into_iter().fold(finding, Finding::mend));
+        return Ok(fix.into_iter().fold(finding, Finding::fix));
     }
     if !facts.sees_all {
         let message =
             "this role does not see which sessions of other roles are idle in a transaction";
         return Ok(Finding::new(name, Level::Unknown, message)
-            .mend(format!("GRANT pg_monitor TO {};", identifier(&facts.role))));
+            .fix(format!("GRANT pg_monitor TO {};", identifier(&facts.role))));
     }
     let message = format!(
         "no session that holds an advisory lock has been idle in a transaction for {}",

@@ -170,7 +170,7 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
         ),
         Pooler::Transaction => {
             let message = "one in transaction mode: two clients can get the same session-level lock, and it can stay forever";
-            return Finding::new(name, Level::Problem, message).mend(alter_role(
+            return Finding::new(name, Level::Problem, message).fix(alter_role(
                 facts,
                 "\"advisory.pooler\"",
                 "'transaction'",
@@ -179,12 +179,12 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
         Pooler::Statement => {
             let message = "one in statement mode: there are no transactions, and so no locks";
             return Finding::new(name, Level::Problem, message)
-                .mend("Connect to the server itself, or set `pool_mode = transaction`.");
+                .fix("Connect to the server itself, or set `pool_mode = transaction`.");
         }
         Pooler::LocksKeepNobodyOut => {
             let message = "this server accepts advisory locks but excludes nobody";
             return Finding::new(name, Level::Problem, message)
-                .mend("Use leases (`scope = \"lease\"`), which are rows.");
+                .fix("Use leases (`scope = \"lease\"`), which are rows.");
         }
         Pooler::Unknown(why) => {
             return Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"));

@@ -45,7 +45,7 @@ pub(super) fn text(facts: &Facts, findings: &[Finding]) -> String {
             "{style}{level:8}{style:#} {BOLD}{name}{BOLD:#}  {}",
             finding.message
         );
-        for statement in &finding.mend {
+        for statement in &finding.fix {
             let _ = writeln!(text, "         {statement}");
         }
         if finding.level != Level::Fine {
@@ -78,7 +78,7 @@ pub(super) fn json(facts: &Facts, findings: &[Finding]) -> String {
                 "name": finding.name,
                 "level": finding.level.name(),
                 "message": finding.message,
-                "mend": finding.mend,
+                "fix": finding.fix,
                 "page": format!("{PAGE}#{}", finding.name),
             })
         })

@@ -22,7 +22,7 @@ pub(super) fn version(facts: &Facts) -> Finding {
     let end = major + 2012;
     if facts.date >= end * 10_000 + 1115 {
         let message = format!("{version}: no fixes since November {end}");
-        return Finding::new(name, Level::Problem, message).mend(format!(
+        return Finding::new(name, Level::Problem, message).fix(format!(
             "Upgrade the server to PostgreSQL {} or later.",
             (major + 1).max(OLDEST)
         ));
@@ -36,9 +36,8 @@ pub(super) fn standby(facts: &Facts) -> Finding {
     if facts.is_standby {
         let message =
             "a standby: its locks exclude nobody on the primary, and it cannot grant leases";
-        return Finding::new(name, Level::Problem, message).mend(
-            "Connect to the primary: with `target_session_attrs=read-write` in the address.",
-        );
+        return Finding::new(name, Level::Problem, message)
+            .fix("Connect to the primary: with `target_session_attrs=read-write` in the URL.");
     }
     Finding::new(name, Level::Fine, "no: this is the primary")
 }
@@ -77,8 +76,8 @@ pub(super) async fn lock_table(client: &Client, facts: &Facts) -> Result<Finding
         format!("{message}; without them locks fail with 53200, and no session can be opened");
     let double = (facts.number("max_locks_per_transaction") * 2).to_string();
     Ok(Finding::new(name, level, message)
-        .mend(alter_system("max_locks_per_transaction", &double))
-        .mend("Then restart the server."))
+        .fix(alter_system("max_locks_per_transaction", &double))
+        .fix("Then restart the server."))
 }
 
 #[cfg(test)]

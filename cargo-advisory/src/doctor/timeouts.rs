@@ -29,7 +29,7 @@ fn lock_timeout(facts: &Facts) -> Finding {
     let (bound, deadlock) = (facts.time(name), facts.time("deadlock_timeout"));
     if bound.is_zero() {
         let message = "off: a call without `wait` waits for as long as the lock is held";
-        return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'30s'"));
+        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'30s'"));
     }
     let deadlocks = if bound <= deadlock {
         "; so does a deadlock, which is not found before `deadlock_timeout`"
@@ -55,8 +55,8 @@ fn statement_timeout(facts: &Facts) -> Finding {
             "{time}: it ends a wait before `lock_timeout` does, with 57014, as if somebody had cancelled the statement"
         );
         let half = format!("'{}ms'", (bound / 2).as_millis().max(1));
-        let mend = alter_role(facts, "lock_timeout", &half);
-        return Finding::new(name, Level::Advice, message).mend(mend);
+        let fix = alter_role(facts, "lock_timeout", &half);
+        return Finding::new(name, Level::Advice, message).fix(fix);
     }
     let message = format!("{time}: longer than `lock_timeout`, which therefore ends a wait first");
     Finding::new(name, Level::Fine, message)
@@ -68,7 +68,7 @@ fn idle_in_transaction(facts: &Facts) -> Finding {
     if bound.is_zero() {
         let message =
             "off: a client that stops inside a transaction keeps its locks until it is killed";
-        return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'60s'"));
+        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'60s'"));
     }
     let message = format!(
         "{}: a client that stops inside a transaction loses its session, and with it its locks",
@@ -104,7 +104,7 @@ fn idle_session(facts: &Facts) -> Finding {
         "{}: a session that sends nothing for that long is terminated, which releases its session-level locks",
         exact(bound)
     );
-    Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "0"))
+    Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "0"))
 }
 
 fn isolation(facts: &Facts) -> Finding {
@@ -120,7 +120,7 @@ fn isolation(facts: &Facts) -> Finding {
     let message = format!(
         "{level}: behind a lock taken by hand inside a transaction, queries read data from before the wait; locked functions set their own level"
     );
-    Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'read committed'"))
+    Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'read committed'"))
 }
 
 fn log_lock_waits(facts: &Facts) -> Finding {
@@ -132,8 +132,8 @@ fn log_lock_waits(facts: &Facts) -> Finding {
     let message =
         "off: the log has no long waits, so nobody can tell afterwards who waited for whom";
     Finding::new(name, Level::Advice, message)
-        .mend(alter_system(name, "on"))
-        .mend(RELOAD)
+        .fix(alter_system(name, "on"))
+        .fix(RELOAD)
 }
 
 fn deadlock_timeout(facts: &Facts) -> Finding {
@@ -150,8 +150,8 @@ fn deadlock_timeout(facts: &Facts) -> Finding {
         return Finding::new(name, Level::Fine, message);
     };
     Finding::new(name, Level::Advice, format!("{time}: {wrong}"))
-        .mend(alter_system(name, "'1s'"))
-        .mend(RELOAD)
+        .fix(alter_system(name, "'1s'"))
+        .fix(RELOAD)
 }
 
 fn connection_check(facts: &Facts) -> Finding {
@@ -159,7 +159,7 @@ fn connection_check(facts: &Facts) -> Finding {
     let interval = facts.time(name);
     if interval.is_zero() {
         let message = "off: if a client is killed while its session waits or runs a statement, the session goes on";
-        return Finding::new(name, Level::Advice, message).mend(alter_role(facts, name, "'2s'"));
+        return Finding::new(name, Level::Advice, message).fix(alter_role(facts, name, "'2s'"));
     }
     let message = format!(
         "{}: if a client is killed while its session waits, the session leaves the queue within that time",
@@ -188,7 +188,7 @@ fn keepalives(facts: &Facts) -> Finding {
         "{time}: a client whose machine is gone keeps its session, and its locks, for that long"
     );
     Finding::new(name, Level::Advice, message)
-        .mend(alter_role(facts, "tcp_keepalives_idle", "60"))
-        .mend(alter_role(facts, "tcp_keepalives_interval", "10"))
-        .mend(alter_role(facts, "tcp_keepalives_count", "6"))
+        .fix(alter_role(facts, "tcp_keepalives_idle", "60"))
+        .fix(alter_role(facts, "tcp_keepalives_interval", "10"))
+        .fix(alter_role(facts, "tcp_keepalives_count", "6"))
 }

@@ -1,4 +1,4 @@
-//! Does `doctor` say what is so, and do its statements mend it?
+//! Does `doctor` say what is so, and do its statements fix it?
 
 use advisory_runtime::lease::Table;
 use advisory_tests::{Bouncer, Database, left_out, pid_of};
@@ -59,10 +59,10 @@ pub(crate) fn message<'f>(findings: &'f [Value], name: &str) -> &'f str {
 }
 
 /// The statements of a finding that are SQL.
-pub(crate) fn mend(findings: &[Value], name: &str) -> Vec<String> {
-    let mend = found(findings, name)["mend"].as_array().unwrap().iter();
-    let mend = mend.map(|statement| statement.as_str().unwrap().to_owned());
-    mend.filter(|statement| statement.ends_with(';')).collect()
+pub(crate) fn fix(findings: &[Value], name: &str) -> Vec<String> {
+    let fix = found(findings, name)["fix"].as_array().unwrap().iter();
+    let fix = fix.map(|statement| statement.as_str().unwrap().to_owned());
+    fix.filter(|statement| statement.ends_with(';')).collect()
 }
 
 /// A role of a test's own, and its address.
@@ -125,7 +125,7 @@ async fn advice_on_a_roles_settings_is_followed_by_running_its_statements() {
     assert_eq!(problems(&before), [""; 0]);
     for name in advised {
         assert_eq!(level(&before, name), "advice", "{name}");
-        for statement in mend(&before, name) {
+        for statement in fix(&before, name) {
             db.run(&statement).await;
         }
     }
@@ -217,7 +217,7 @@ async fn a_pooler_that_is_named_is_fine() {
         Err(why) => return left_out("pgbouncer", why),
     };
     let before = findings(&bouncer.url(&db), &[]).await;
-    let statement = mend(&before, "pooler").remove(0);
+    let statement = fix(&before, "pooler").remove(0);
     // For this database alone: the role is the server's own, which other tests have too.
     let (_, name) = db.url().rsplit_once('/').unwrap();
     let name = name.split('?').next().unwrap();
@@ -249,11 +249,11 @@ async fn the_lease_table_is_looked_at_with_the_rights_of_the_role() {
     let strange = findings(&role.url, &[]).await;
     assert_eq!(problems(&strange), [""; 0]);
     assert_eq!(level(&strange, "lease_table"), "advice");
-    let grants = mend(&strange, "lease_table");
+    let grants = fix(&strange, "lease_table");
     db.run(&grants[0]).await;
     let half = findings(&role.url, &[]).await;
     assert_eq!(problems(&half), ["lease_table"]);
-    db.run(&mend(&half, "lease_table")[1]).await;
+    db.run(&fix(&half, "lease_table")[1]).await;
     let whole = findings(&role.url, &[]).await;
     assert_eq!(level(&whole, "lease_table"), "fine", "{whole:#?}");
 
@@ -289,7 +289,7 @@ async fn a_session_that_sits_on_a_lock_is_a_problem_and_its_command_ends_it() {
         said.starts_with(&format!("{pid} (sleeper) has been idle")),
         "{said}"
     );
-    let command = found(&seen, "idle_sessions")["mend"][0].as_str().unwrap();
+    let command = found(&seen, "idle_sessions")["fix"][0].as_str().unwrap();
     assert_eq!(command, format!("cargo advisory locks terminate {pid}"));
     let url = db.url().to_owned();
     let pid = pid.to_string();
@@ -304,7 +304,7 @@ async fn a_session_that_sits_on_a_lock_is_a_problem_and_its_command_ends_it() {
     drop(holder(&db, "two-phase", prepare).await);
     let prepared = findings(db.url(), &now).await;
     assert_eq!(problems(&prepared), ["idle_sessions"]);
-    for statement in mend(&prepared, "idle_sessions") {
+    for statement in fix(&prepared, "idle_sessions") {
         db.run(&statement).await;
     }
     let after = findings(db.url(), &now).await;

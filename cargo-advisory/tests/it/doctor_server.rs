@@ -3,7 +3,7 @@
 use advisory_tests::{OwnServer, Standby, left_out, owns_server};
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 
-use crate::doctor::{findings, level, mend, message, problems};
+use crate::doctor::{findings, fix, level, message, problems};
 use crate::locks::does;
 
 /// A server of a test's own with few places for locks, seen from first to last.
@@ -30,7 +30,7 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
     for name in ["deadlock_timeout", "log_lock_waits"] {
         assert_eq!(level(&before, name), "advice", "{name}");
-        for statement in mend(&before, name) {
+        for statement in fix(&before, name) {
             does(&mut admin, &statement).await;
         }
     }
@@ -57,7 +57,7 @@ async fn settings_of_the_whole_server_are_mended_by_their_statements() {
     for name in ["deadlock_timeout", "log_lock_waits"] {
         assert_eq!(level(&half, name), "fine", "{name}");
     }
-    for statement in mend(&half, "lock_table") {
+    for statement in fix(&half, "lock_table") {
         does(&mut admin, &statement).await;
     }
     drop(admin);
@@ -89,7 +89,7 @@ async fn keepalives_are_advised_over_tcp() {
     let said = message(&before, "keepalives");
     assert_eq!(level(&before, "keepalives"), "advice", "{said}");
     let mut admin = AsyncPgConnection::establish(server.url()).await.unwrap();
-    for statement in mend(&before, "keepalives") {
+    for statement in fix(&before, "keepalives") {
         does(&mut admin, &statement).await;
     }
     let after = findings(&address, &[]).await;

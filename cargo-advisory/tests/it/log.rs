@@ -140,7 +140,7 @@ async fn scenario(logs: &Logging) -> Vec<(i32, &'static str)> {
     logs.until_logged(&format!("process {pid} acquired"), 1)
         .await;
 
-    // Waits that are given up: by a time-out, by an administrator, and one that is too short to be logged itself.
+    // Waits that are given up: by a timeout, by an administrator, and one that is too short to be logged itself.
     does(
         &mut holder,
         "SELECT pg_advisory_lock(7, -3), pg_advisory_lock(72707369)",

@@ -1,4 +1,4 @@
-//! Blocking Diesel: calls that ask again and again instead of waiting at the server.
+//! Blocking Diesel: calls that try again and again instead of waiting at the server.
 
 use crate::blocking::{finish, insert, pid_of};
 use crate::bookings::{committed, database, key_of};

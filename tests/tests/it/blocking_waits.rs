@@ -131,7 +131,7 @@ async fn for_ever_is_longer_than_the_sessions_own_time_out() {
     );
     let waiter = spawn_blocking(move || forever(&mut conn, 7));
     db.until_waiting(key_of(7)).await;
-    // Longer than the session's own time-out: that is the point, and the server's clock counts it.
+    // Longer than the session's own timeout: that is the point, and the server's clock counts it.
     db.run("SELECT pg_sleep(0.06)").await;
     finish(held);
     assert_eq!(waiter.await.unwrap().unwrap(), 1);

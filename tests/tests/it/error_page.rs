@@ -45,7 +45,9 @@ fn gallery() -> Vec<Error> {
         Error::InTransaction { lock: lock() },
         Error::Standby { lock: lock() },
         Error::PooledSession { lock: lock() },
-        Error::UnsupportedServer { lock: lock() },
+        Error::UnsupportedServer {
+            lock: "-6042913764051178237".into(),
+        },
         Error::Pool("Timeout occurred while waiting for a slot to become available".into()),
         Error::Deadlock {
             lock: lock(),

@@ -13,6 +13,7 @@ use diesel::result::Error as DieselError;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
+use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 
 macro_rules! page {
@@ -111,8 +112,9 @@ async fn the_steps_of_a_run_of_migrations() {
     let run = tokio::spawn(async move { migrator.run(&url).await });
     // In its first second the holder has no age.
     let waiting = loop {
-        let step = told.recv().await.unwrap();
-        if step.contains("since") {
+        let step = tokio::time::timeout(Duration::from_secs(30), told.recv());
+        let step = step.await.expect("a step each second").unwrap();
+        if step.contains(", for ") {
             break step;
         }
     };

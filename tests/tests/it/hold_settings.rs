@@ -1,4 +1,4 @@
-//! `max_hold` and the session's own time-outs: what the server counts by during the call, and what is there afterwards.
+//! `max_hold` and the session's own timeouts: what the server counts by during the call, and what is there afterwards.
 
 use crate::bookings::{database, execute};
 use crate::waits::setting;

@@ -87,7 +87,7 @@ async fn a_body_that_asks_nothing_for_a_second_is_told_once() {
     let page: Vec<&str> = page.split_whitespace().collect();
     let page = page.join(" ");
     let (_, said) = warning.split_once("without a statement").unwrap();
-    let (said, _) = said.split_once(" (said once").unwrap();
+    let (said, _) = said.split_once(" (reported once").unwrap();
     assert!(page.contains(said), "{said}");
 }
 

@@ -82,7 +82,7 @@ async fn a_lease_that_was_lost_is_not_ok_because_its_release_failed_at_first() {
     let manager = AsyncDieselConnectionManager::new(proxy.url());
     let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
     let mut other = db.connect().await;
-    for forgets in ["a take-over", "a fail-over"] {
+    for forgets in ["a take-over", "a failover"] {
         let held = leases.acquire(Request::text("k")).await.unwrap();
         if forgets == "a take-over" {
             expire(&db).await;

@@ -1,4 +1,4 @@
-//! Leases in sessions of every kind: in test transactions, with few rights, time-outs, read-only, on a standby.
+//! Leases in sessions of every kind: in test transactions, with few rights, timeouts, read-only, on a standby.
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};

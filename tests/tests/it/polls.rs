@@ -1,4 +1,4 @@
-//! Calls that ask again and again instead of waiting at the server: what they get, and what they leave alone meanwhile.
+//! Calls that try again and again instead of waiting at the server: what they get, and what they leave alone meanwhile.
 
 use crate::bookings::{committed, database, execute, finish, insert, key_of};
 use advisory_runtime::monitor::{self, Names};

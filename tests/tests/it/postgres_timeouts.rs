@@ -1,4 +1,4 @@
-//! What the code relies on PostgreSQL itself to do with time-outs: from where each counts, and what it ends.
+//! What the code relies on PostgreSQL itself to do with timeouts: from where each counts, and what it ends.
 
 use crate::postgres::Session;
 use advisory_tests::Database;
@@ -9,7 +9,7 @@ async fn major(session: &Session) -> u32 {
     number[0].parse::<u32>().unwrap() / 10_000
 }
 
-/// Passes a time: where a time-out is the point, there is no state to wait for.
+/// Passes a time: where a timeout is the point, there is no state to wait for.
 async fn pass(time: Duration) {
     let never = std::future::pending::<()>();
     tokio::time::timeout(time, never).await.unwrap_err();

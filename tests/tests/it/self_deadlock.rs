@@ -40,7 +40,7 @@ async fn a_wait_for_its_own_task_that_ends_is_a_wait_like_any_other() {
         assert_eq!(end, Err(AppError::Busy), "{patience:?}");
         assert_eq!(committed(&db, 7).await, 0);
     }
-    // Where the session's own time-out bounds it.
+    // Where the session's own timeout bounds it.
     execute(&mut two, "SET lock_timeout = '30ms'")
         .await
         .unwrap();

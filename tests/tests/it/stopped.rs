@@ -71,7 +71,7 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
             say_held();
             pending::<()>().await;
         }
-        "longer time-outs" => {
+        "longer timeouts" => {
             let longer = "SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN \
                           ('idle_in_transaction_session_timeout', 'transaction_timeout')";
             execute(conn, longer).await.unwrap();
@@ -234,7 +234,7 @@ async fn a_stopped_process_loses_its_session_level_lock_in_a_transaction_of_the_
 /// A `transaction_timeout` that runs already is not made shorter by setting it.
 #[tokio::test]
 async fn a_stopped_process_loses_its_lock_also_where_the_session_has_longer_time_outs() {
-    is_freed_when_stopped("longer time-outs").await;
+    is_freed_when_stopped("longer timeouts").await;
 }
 
 /// Only `transaction_timeout` ends a statement that runs; before PostgreSQL 17 it is waited for.

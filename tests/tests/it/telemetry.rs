@@ -93,11 +93,11 @@ async fn each_lock_is_a_span_with_its_pattern_and_its_outcome() {
         "record outcome=\"done\"",
         "record outcome=\"failed\"",
         "record outcome=\"rolled_back\"",
-        "WARN in 0 message=swallowed error found: the call under advisory lock `watched:<room>`",
+        "WARN in 0 message=ignored error: the call under advisory lock `watched:<room>`",
         "record outcome=\"not_available\"",
         "contention: advisory lock `watched:<room>` is held",
         "record outcome=\"dropped\"",
-        "WARN in 0 message=leak prevented: the call was dropped, and its lock is released",
+        "WARN in 0 message=the call was dropped, and its lock is released",
     ] {
         assert!(
             heard.has(text),

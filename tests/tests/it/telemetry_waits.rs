@@ -70,7 +70,7 @@ async fn a_waiter_that_is_dropped_was_turned_away() {
     ] {
         assert_eq!(counted.count(&name), 1, "{name}");
     }
-    assert!(heard.has("leak prevented: the call was dropped while it waited"));
+    assert!(heard.has("the call was dropped while it waited"));
 }
 
 #[tokio::test]
@@ -145,5 +145,5 @@ async fn a_call_that_polls_is_one_call_however_often_it_asks() {
     ] {
         assert_eq!(counted.count(&name), 1, "{name}");
     }
-    assert!(!heard.has("leak prevented"));
+    assert!(!heard.has("the call was dropped"));
 }

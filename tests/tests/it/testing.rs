@@ -133,7 +133,7 @@ async fn two_calls_meet_where_a_missing_lock_would_show() {
 async fn states_are_waited_for_and_missed() {
     let db = database().await;
     let (mut a, mut b) = (db.connect().await, db.connect().await);
-    let mut observer = observer(&db).await.patience(Duration::from_millis(30));
+    let mut observer = observer(&db).await.timeout(Duration::from_millis(30));
     let told = panic_of(observer.until_held((7, 8))).await;
     assert!(
         told.contains("nobody holds the advisory lock `(7, 8)`"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Whatever is said beside the wait has to be quicker.
 const SHORT: &str = "SET statement_timeout = '250ms'";
 
-/// Takes the time-out away, which it is itself under.
+/// Takes the timeout away, which it is itself under.
 async fn no_longer_short(conn: &mut AsyncPgConnection) {
     while execute(conn, "RESET statement_timeout").await.is_err() {}
 }

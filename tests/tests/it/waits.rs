@@ -94,7 +94,7 @@ async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_b
     db.until_quiet().await;
 }
 
-/// `lock_timeout` counts for each wait: two waits of 1.5 s under a time-out of 2 s would both succeed.
+/// `lock_timeout` counts for each wait: two waits of 1.5 s under a timeout of 2 s would both succeed.
 #[tokio::test]
 async fn the_budget_is_for_all_keys_together() {
     let db = database().await;

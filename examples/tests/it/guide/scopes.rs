@@ -17,7 +17,7 @@ async fn book(conn: &mut AsyncPgConnection, id: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// In none: this could not run inside one.
+/// Outside a transaction: this statement cannot run inside one.
 #[advisory_lock(key = "reindex", scope = "session", wait = "never", on_held = Ok(()))]
 async fn reindex(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     conn.batch_execute("REINDEX INDEX CONCURRENTLY booking_day")
@@ -25,7 +25,7 @@ async fn reindex(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     Ok(())
 }
 
-/// On no connection at all.
+/// Holds no connection while it runs.
 #[advisory_lock(key = "refund:<id>", scope = "lease", pool = pool, ttl = "60s")]
 async fn refund(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     // … call the bank …
