@@ -140,14 +140,15 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
-    /// The connection was lost before the commit was answered: it may or may not have happened. The call is not retried; look for
-    /// the effect of the body before you run it again. A connection that was already lost in the body, such as by
+    /// The connection was lost before the commit was answered, or a cancel request or `statement_timeout` (57014) interrupted it on a
+    /// server that logs durations: it may or may not have happened. The call is not retried; look for the effect of the body before you
+    /// run it again. A connection that was already lost in the body, such as by
     /// `idle_in_transaction_session_timeout`, looks the same. For a lease: at the end of the call the server could not be reached to
     /// say whether the transaction of [`Lease::complete`](crate::lease::Lease::complete) was committed.
     CommitUnknown {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
-        /// How the connection ended.
+        /// The server's answer, or how the connection ended.
         source: DieselError,
     },
     /// The call is inside a REPEATABLE READ or SERIALIZABLE transaction, whose snapshot is older than the lock: the body would not

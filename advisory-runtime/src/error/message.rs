@@ -169,8 +169,8 @@ impl Error {
             ),
             Self::CommitUnknown { lock, .. } => write!(
                 f,
-                "the connection was lost while the call under {} committed: it may or may not be committed, so look for its \
-                 effect before you run it again",
+                "the commit of the call under {} was interrupted: it may or may not be committed, so look for its effect before \
+                 you run it again",
                 Subject(lock)
             ),
             // Said above.

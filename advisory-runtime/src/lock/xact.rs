@@ -3,7 +3,7 @@
 use super::guard::{Held, Phase};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
-use crate::error::{Marker, is_connection_lost};
+use crate::error::{Marker, is_connection_lost, is_interrupted};
 use crate::sql::{self, xact};
 use crate::{Error, Request, debug};
 use diesel::QueryResult;
@@ -81,6 +81,11 @@ async fn commit_refused<O: ?Sized, D: Driver>(
         _ if is_aborted => Error::RolledBack { lock, source },
         // An error aborts an open transaction. This one did not, so none was open.
         Some(Marker::NoTransaction) => Error::TransactionEnded { lock },
+        _ if is_interrupted(&source)
+            && conn.execute(sql::probe::LOGS_NO_COMMITS).await.is_err() =>
+        {
+            Error::CommitUnknown { lock, source }
+        }
         _ => Error::Database(source),
     }
 }

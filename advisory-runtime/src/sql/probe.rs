@@ -8,6 +8,17 @@ use std::num::NonZeroU32;
 /// Fails only in an aborted transaction.
 pub(crate) const ALIVE: &str = "SELECT";
 
+/// Fails if the server writes into its log, or to the client, behind a commit. There it serves a cancel request or a timeout that came
+/// during the commit, and answers 57014 for a transaction that is committed.
+pub(crate) const LOGS_NO_COMMITS: &str = "SELECT CAST(CASE WHEN pg_catalog.current_setting('log_duration') OPERATOR(pg_catalog.=) 'off' \
+     AND pg_catalog.current_setting('log_min_duration_statement') OPERATOR(pg_catalog.=) '-1' \
+     AND pg_catalog.current_setting('log_min_duration_sample') OPERATOR(pg_catalog.=) '-1' \
+     AND pg_catalog.current_setting('log_transaction_sample_rate') OPERATOR(pg_catalog.=) '0' \
+     AND pg_catalog.current_setting('log_statement_stats') OPERATOR(pg_catalog.=) 'off' \
+     AND pg_catalog.strpos(pg_catalog.current_setting('log_min_messages'),'debug') OPERATOR(pg_catalog.=) 0 \
+     AND pg_catalog.strpos(pg_catalog.current_setting('client_min_messages'),'debug') OPERATOR(pg_catalog.=) 0 \
+     THEN '1' ELSE 'logs' END AS pg_catalog.int4)";
+
 /// The session's `lock_timeout` in milliseconds, 0 for none.
 pub(crate) const LOCK_TIMEOUT: &str =
     "SELECT setting FROM pg_catalog.pg_settings WHERE name OPERATOR(pg_catalog.=) 'lock_timeout'";

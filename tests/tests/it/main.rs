@@ -37,6 +37,7 @@ mod claims_run;
 mod claims_table;
 mod closed_connection;
 mod commit;
+mod commit_cancelled;
 mod connections;
 mod cost;
 mod diesel_errors;
