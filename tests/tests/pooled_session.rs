@@ -72,6 +72,12 @@ async fn is_refused(db: &Database, url: &str) {
             conn = *failed.connection;
         }
     }
+    // A try at a stricter level takes a session-level lock first.
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let strict = Request::new(7).isolation(isolation).wait(Wait::Never);
+        let error = xact::begin(&mut conn, strict).await.unwrap_err();
+        assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    }
     let error = report(&mut conn).await.unwrap_err();
     assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
     let nothing = Migrator::new(EmbeddedMigrations::new(&[]));

@@ -1,10 +1,10 @@
 //! Transaction-level locks at REPEATABLE READ and SERIALIZABLE, outside of a transaction.
 
 use super::guard::{Held, Phase};
-use super::refusal;
+use super::{refusal, verify};
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
-use crate::sql::{self, hand_over, session};
+use crate::sql::{self, hand_over};
 use crate::{Error, Request, Wait};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -15,20 +15,47 @@ pub(super) async fn begin<O: ?Sized, D: Driver>(
 ) -> Result<(), Error> {
     held.phase = Phase::Open;
     if held.budget == Wait::Never {
-        let checked = held.driver().execute(&session::check_pooler()).await;
-        if let Err(source) = checked {
-            return Err(refused(held, source).await);
-        }
+        return begin_try(held, request).await;
     }
     match held.send(hand_over::begin(request)).await {
-        Ok(Ok(true)) if held.budget == Wait::Never => match open(held, request).await {
-            Ok(()) => Ok(()),
-            Err(source) => Err(refused(held, source).await),
-        },
-        Ok(Ok(true)) => Ok(()),
-        Ok(Ok(false)) => Err(refusal::missed(held, Ok(()))),
-        Ok(Err(source)) | Err(source) => Err(refused(held, source).await),
+        Ok(_) => Ok(()),
+        Err(source) => Err(refused(held, source).await),
     }
+}
+
+/// The try is a message of its own, so that a miss is not an error. Its session-level lock must be on the session that then opens the
+/// transaction.
+async fn begin_try<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> Result<(), Error> {
+    let mut checked = verify::check_pooler(held.driver()).await;
+    if checked.is_ok() {
+        checked = held.driver().execute(&hand_over::check_try()).await;
+    }
+    if let Err(source) = checked {
+        return Err(refused(held, source).await);
+    }
+    let source = match held.send(hand_over::begin(request)).await {
+        Ok(Ok(false)) => return Err(refusal::missed(held, Ok(()))),
+        Ok(Ok(true)) => match open(held, request).await {
+            Ok(()) => return Ok(()),
+            Err(source) => source,
+        },
+        Ok(Err(source)) | Err(source) => source,
+    };
+    if is_connection_lost(&source) {
+        return Err(refused(held, source).await);
+    }
+    // The session may hold the keys.
+    let is_foreign = Marker::of(&source) == Some(Marker::IsolationLevel);
+    held.close().await;
+    Err(if is_foreign {
+        let lock = held.name.text();
+        Error::ForeignTransaction { lock }
+    } else {
+        Error::Database(source)
+    })
 }
 
 /// Opens the transaction after a try.

@@ -72,13 +72,24 @@ async fn refused<O: ?Sized, D: Driver>(
     outer: NonZeroU32,
     sent: QueryResult<QueryResult<bool>>,
 ) -> Error {
-    let undo = nested::rollback(outer);
     let source = match sent {
         Ok(Ok(_)) => return refusal::missed(held, Ok(())),
         Ok(Err(source)) | Err(source) => source,
     };
+    // A drop in the middle closes the connection, so that nobody takes the open transaction for its own.
+    held.phase = Phase::Finishing;
+    let error = undo(held, outer, source).await;
     held.phase = Phase::Idle;
+    error
+}
+
+async fn undo<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    outer: NonZeroU32,
+    source: DieselError,
+) -> Error {
     let conn = held.driver();
+    let undo = nested::rollback(outer);
     if is_connection_lost(&source) || conn.execute(&undo).await.is_err() {
         // The transaction had already failed, and Diesel's own ROLLBACK ends it; or there is none, though Diesel counts one.
         match refusal::probe(conn, &source).await {

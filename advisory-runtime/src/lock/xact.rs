@@ -5,7 +5,7 @@ use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost, is_interrupted};
 use crate::sql::{self, xact};
-use crate::{Error, Request, debug};
+use crate::{Error, Request, Wait, debug};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
@@ -42,7 +42,13 @@ async fn refused<O: ?Sized, D: Driver>(
         _ => match refusal::probe(held.driver(), &source).await {
             refusal::State::Lost => Error::Database(source),
             // A transaction that had already failed refuses everything.
-            refusal::State::Aborted => Error::ForeignTransaction { lock },
+            refusal::State::Aborted => {
+                if held.budget == Wait::Never {
+                    // Or the begin of the try was interrupted, behind its `BEGIN`.
+                    drop(held.driver().execute(sql::ROLLBACK).await);
+                }
+                Error::ForeignTransaction { lock }
+            }
             refusal::State::Alive => refusal::classify(held, source).await,
         },
     }

@@ -35,6 +35,15 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
     message.finish().into()
 }
 
+/// Precedes a try: fails as the setting `advisory.pooler` says, and inside a transaction that Diesel does not know of and that has run
+/// a query.
+pub(crate) fn check_try() -> String {
+    let mut message = Message::empty();
+    message.statement("SET TRANSACTION NOT DEFERRABLE");
+    select_pooler_check(&mut message);
+    message.finish()
+}
+
 /// Opens the transaction after a try that took the keys for the session.
 pub(crate) fn open(request: &Request) -> String {
     let mut message = Message::new(request);

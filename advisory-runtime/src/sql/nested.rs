@@ -13,10 +13,11 @@ use std::num::NonZeroU32;
 /// What is required of the outer transaction's snapshot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Snapshot {
-    /// The transaction must be READ COMMITTED. `SET TRANSACTION` does nothing there, and is refused at the stricter levels (25001),
+    /// The transaction must be READ COMMITTED. `SET TRANSACTION` does nothing there, and is refused at other levels (25001),
     /// whose snapshot is older than the lock: the body would not see what earlier holders wrote.
     Fresh,
-    /// At a stricter level, this transaction has held the keys since before its snapshot.
+    /// At another level, this transaction has held the keys since before its snapshot, or the level is READ UNCOMMITTED, which
+    /// PostgreSQL treats as READ COMMITTED.
     HeldBefore,
 }
 
@@ -67,7 +68,8 @@ fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
             }
             message.select();
             message.column(format_args!(
-                "CAST(CASE WHEN {held} THEN '1' ELSE '{}' END AS pg_catalog.int4)",
+                "CAST(CASE WHEN pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read uncommitted' \
+                 OR ({held}) THEN '1' ELSE '{}' END AS pg_catalog.int4)",
                 Marker::StaleSnapshot.text()
             ));
         }

@@ -27,6 +27,7 @@ const MODULES: &[&str] = &[
     "every_poll::",
     "every_poll_pools::",
     "exclusion::",
+    "foreign_transaction::",
     "hold::",
     "hold_black_hole::",
     "hold_settings::",

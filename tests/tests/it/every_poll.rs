@@ -8,7 +8,7 @@ use crate::dropped_call::{
     Bystanders, SCOPES, Scope, WAITS, ask_for_the_pooler, assert_closed, call, call_noting,
     goes_on, is_ready_within, until_ended,
 };
-use advisory_runtime::{Error, Wait, session, xact};
+use advisory_runtime::{Error, Request, Wait, session, xact};
 use advisory_tests::{Database, debug_checks_are_on, pid_of};
 use diesel_async::AsyncPgConnection;
 use std::cell::Cell;
@@ -116,6 +116,42 @@ async fn a_nested_call_that_is_dropped_takes_the_outer_one_with_it() {
             }
         }
     }
+    db.until_quiet().await;
+}
+
+/// Dropped from when it asks for a lock that is held to when its refusal is undone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nested_call_that_is_dropped_while_it_is_refused_takes_the_outer_one_with_it() {
+    let db = database().await;
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let mut was_closed = false;
+    for polls in 1.. {
+        let after = format!("dropped after poll {polls}");
+        let mut conn = db.connect().await;
+        let pid = pid_of(&mut conn).await;
+        let mut outer = xact::begin(&mut conn, 99).await.unwrap();
+        insert(outer.conn(), 2, "outer").await.unwrap();
+        let call = xact::begin(
+            outer.conn(),
+            Request::new(7).wait(Duration::from_millis(20)),
+        );
+        let is_ready = is_ready_within(polls, call).await;
+        let is_closed = execute(outer.conn(), "SELECT 1").await.is_err();
+        let end = xact::finish(outer, Ok::<_, Error>(())).await;
+        assert_eq!(end.is_ok(), !is_closed, "{after}: {end:?}");
+        if is_ready {
+            assert!(!is_closed, "{after}");
+            break;
+        }
+        assert!(is_closed || !was_closed && debug_checks_are_on(), "{after}");
+        was_closed = is_closed;
+        if is_closed {
+            until_ended(&db, pid, &after).await;
+        }
+    }
+    assert!(was_closed);
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
