@@ -75,3 +75,24 @@ async fn nor_does_a_blocking_call() {
         }
     }
 }
+
+/// The begin of a try with `max_hold` is a `BEGIN` and a `SELECT`. What fails in the second must not leave the first behind.
+#[tokio::test]
+async fn a_begin_that_is_interrupted_halfway_leaves_no_transaction() {
+    let db = Database::create().await;
+    let (mut conn, mut holder) = (db.connect().await, db.connect().await);
+    execute(&mut conn, "SET lock_timeout = '20ms'")
+        .await
+        .unwrap();
+    execute(&mut holder, "BEGIN").await.unwrap();
+    // No session finds a function that it has not called before.
+    execute(&mut holder, "LOCK TABLE pg_catalog.pg_proc")
+        .await
+        .unwrap();
+    let bounded = Request::new(7).max_hold(Duration::from_secs(5));
+    xact::begin(&mut conn, bounded.wait(Wait::Never))
+        .await
+        .unwrap_err();
+    execute(&mut holder, "ROLLBACK").await.unwrap();
+    execute(&mut conn, "SELECT 1").await.unwrap();
+}
