@@ -36,7 +36,7 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 /// [`Error::SelfDeadlock`], [`Error::StaleSnapshot`], [`Error::InTransaction`], [`Error::ForeignTransaction`],
 /// [`Error::Standby`], [`Error::PooledSession`], [`Error::NoKeys`], [`Error::BrokenConnection`], and [`Error::Database`] for
 /// every other answer. After an error no lock of this call is held. An outer transaction goes on, unless it had failed or ended
-/// before; one that Diesel does not know of can only be rolled back.
+/// before; one that Diesel does not know of can only be rolled back, and if it had failed, the connection is closed.
 ///
 /// # Cancel safety
 ///

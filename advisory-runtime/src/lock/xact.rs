@@ -5,7 +5,7 @@ use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost, is_interrupted};
 use crate::sql::{self, xact};
-use crate::{Error, Request, Wait, debug};
+use crate::{Error, Request, debug};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
@@ -41,12 +41,10 @@ async fn refused<O: ?Sized, D: Driver>(
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
         _ => match refusal::probe(held.driver(), &source).await {
             refusal::State::Lost => Error::Database(source),
-            // A transaction that had already failed refuses everything.
+            // A transaction that had already failed refuses everything; or the message was interrupted behind its `BEGIN`. Closed, so
+            // that no pool keeps it, and no later statement runs as if there had been no transaction.
             refusal::State::Aborted => {
-                if held.budget == Wait::Never {
-                    // Or the begin of the try was interrupted, behind its `BEGIN`.
-                    drop(held.driver().execute(sql::ROLLBACK).await);
-                }
+                held.driver().close(false);
                 Error::ForeignTransaction { lock }
             }
             refusal::State::Alive => refusal::classify(held, source).await,

@@ -1,6 +1,7 @@
 //! A call on a connection with a transaction that Diesel does not know of: it is refused, and leaves no lock on the session.
 
 use crate::bookings::execute;
+use crate::dropped_call::assert_closed;
 use advisory_runtime::{Error, Isolation, Request, Wait, blocking, xact};
 use advisory_tests::Database;
 use diesel::connection::SimpleConnection as _;
@@ -78,7 +79,7 @@ async fn nor_does_a_blocking_call() {
 
 /// The begin of a try with `max_hold` is a `BEGIN` and a `SELECT`. What fails in the second must not leave the first behind.
 #[tokio::test]
-async fn a_begin_that_is_interrupted_halfway_leaves_no_transaction() {
+async fn a_begin_that_is_interrupted_halfway_closes_the_connection() {
     let db = Database::create().await;
     let (mut conn, mut holder) = (db.connect().await, db.connect().await);
     execute(&mut conn, "SET lock_timeout = '20ms'")
@@ -94,5 +95,5 @@ async fn a_begin_that_is_interrupted_halfway_leaves_no_transaction() {
         .await
         .unwrap_err();
     execute(&mut holder, "ROLLBACK").await.unwrap();
-    execute(&mut conn, "SELECT 1").await.unwrap();
+    assert_closed(&mut conn, "interrupted").await;
 }
