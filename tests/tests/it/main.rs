@@ -16,6 +16,7 @@ mod as_released;
 mod blocking;
 mod blocking_commit;
 mod blocking_hold;
+mod blocking_hold_settings;
 mod blocking_in_async;
 mod blocking_isolation;
 mod blocking_nesting;
