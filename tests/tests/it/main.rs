@@ -85,6 +85,7 @@ mod migrations;
 mod migrations_failed;
 mod migrations_waits;
 mod monitor;
+mod monitor_claims;
 mod monitor_comments;
 mod monitor_names;
 mod monitor_roles;
