@@ -141,6 +141,10 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             name: self.name,
             keys: self.keys.clone(),
             permit: self.permit,
+            permits: match self.permit {
+                Some(_) => Vec::new(),
+                None => self.permits.clone(),
+            },
             mode: self.mode,
             waited: self.waited,
         }
@@ -268,6 +272,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             permit,
             mode,
             waited,
+            permits: _,
         } = locks.acquired;
         Self {
             owner,

@@ -98,6 +98,7 @@ mod order_held;
 mod order_leases;
 mod owned;
 mod permits;
+mod permits_by_text;
 mod permits_exclusion;
 mod pgpool;
 mod polls;
