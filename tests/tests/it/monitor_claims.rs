@@ -26,7 +26,7 @@ fn is_the_row(rows: &[ClaimedRow]) -> bool {
 async fn a_tables_name_is_a_name_whatever_it_contains_and_however_the_session_reads_strings() {
     let db = Database::create().await;
     let names = [
-        (r#"a\'b"#, r#""a\'b""#),
+        (r"a\'b", r#""a\'b""#),
         (r#"a"b\"#, r#""a""b\""#),
         ("pub'lic.Jobs", r#""pub'lic"."Jobs""#),
         (r"pub'lic.\' OR 1=1 --", r#""pub'lic"."\' OR 1=1 --""#),
