@@ -19,7 +19,6 @@ pub(crate) use blocking_pg::answered;
 #[cfg(feature = "diesel-async")]
 pub(crate) use worker::within;
 
-use crate::{Key, Mode};
 use diesel::QueryResult;
 #[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
@@ -102,12 +101,11 @@ pub trait Driver: Send + Sized {
         reason = "an async connection is closed, a blocking one rolled back"
     )
 )]
-pub struct Unfinished<'k> {
+pub struct Unfinished<'m> {
     /// The depth of the outer transaction.
     pub(crate) outer: Option<NonZeroU32>,
-    /// Session-level locks that are held; empty for a transaction-level lock.
-    pub(crate) session_keys: &'k [Key],
-    pub(crate) mode: Mode,
+    /// The message that releases session-level locks; `None` for a transaction-level lock.
+    pub(crate) release: Option<&'m str>,
     /// Whether a running statement should be cancelled: any but the end of the call itself.
     pub(crate) is_cancellable: bool,
 }

@@ -84,14 +84,13 @@ impl Driver for PgConnection {
     fn abandon(&mut self, call: &Unfinished<'_>) {
         let undone = match call.outer {
             // A test's transaction, which the session-level locks are not part of.
-            Some(_) if !call.session_keys.is_empty() => Ok(()),
+            Some(_) if call.release.is_some() => Ok(()),
             Some(outer) => self.batch_execute(&sql::nested::rollback(outer)),
             None => self.batch_execute(sql::ROLLBACK),
         };
-        let released = match call.session_keys {
-            [] => Ok(()),
-            keys => self.batch_execute(&sql::session::release(keys, call.mode)),
-        };
+        let released = call
+            .release
+            .map_or(Ok(()), |release| self.batch_execute(release));
         if undone.is_ok() && released.is_ok() && self.status().transaction_depth().is_ok() {
             mark_transaction_closed(self, call.outer);
         } else {

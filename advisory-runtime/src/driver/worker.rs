@@ -1,59 +1,211 @@
 //! A thread for work that must not depend on the caller's runtime, which may be about to end, or have no timer.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
-use std::sync::LazyLock;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::task::Poll;
-use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 pub(super) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+static WORKER: Worker = Worker::new(|| Builder::new_current_thread().enable_all().build());
+
 /// Waits for a future, until a time has passed.
-pub(crate) async fn within<F: Future>(time: Duration, future: F) -> Option<F::Output> {
-    if time.is_zero() {
-        let mut future = pin!(future);
-        return poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending => Poll::Ready(None),
-        })
-        .await;
-    }
-    let (mut wake, woken) = oneshot::channel::<()>();
-    run(Box::pin(async move {
-        // Until then, or until the receiver is dropped.
-        drop(tokio::time::timeout(time, wake.closed()).await);
-    }));
-    let (mut woken, mut future) = (pin!(woken), pin!(future));
-    poll_fn(|context| {
-        if let Poll::Ready(value) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(value));
-        }
-        woken.as_mut().poll(context).map(|_| None)
-    })
-    .await
+pub(crate) fn within<F: Future>(
+    time: Duration,
+    future: F,
+) -> impl Future<Output = Option<F::Output>> {
+    WORKER.within(time, future)
 }
 
-/// Runs a job on the thread, which the first job starts.
+/// Runs a job on the thread. If the thread cannot start, the job is dropped: then a session ends after the statement that it runs.
 pub(super) fn run(job: Job) {
-    static WORKER: LazyLock<mpsc::UnboundedSender<Job>> = LazyLock::new(|| {
-        let (sender, mut jobs) = mpsc::unbounded_channel::<Job>();
-        let work = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            if let Ok(runtime) = runtime {
-                runtime.block_on(async {
-                    while let Some(job) = jobs.recv().await {
-                        drop(tokio::spawn(job));
-                    }
-                });
+    WORKER.run(job);
+}
+
+struct Worker {
+    /// Of the thread, which the first job starts. A later job tries again if it could not start.
+    runtime: Mutex<Option<Handle>>,
+    build: fn() -> io::Result<Runtime>,
+}
+
+impl Worker {
+    const fn new(build: fn() -> io::Result<Runtime>) -> Self {
+        Self {
+            runtime: Mutex::new(None),
+            build,
+        }
+    }
+
+    fn run(&self, job: Job) {
+        let runtime = {
+            let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+            if runtime.is_none() {
+                *runtime = start(self.build);
             }
+            runtime.clone()
         };
-        let thread = std::thread::Builder::new().name("advisory".to_owned());
-        // Without a thread the jobs are dropped: then a session ends after the statement that it runs.
-        drop(thread.spawn(work));
-        sender
-    });
-    drop(WORKER.send(job));
+        if let Some(runtime) = runtime {
+            drop(runtime.spawn(job));
+        }
+    }
+
+    async fn within<F: Future>(&self, time: Duration, future: F) -> Option<F::Output> {
+        let started = Instant::now();
+        let mut future = pin!(future);
+        loop {
+            let left = time.saturating_sub(started.elapsed());
+            let mut woken = pin!((!left.is_zero()).then(|| self.wake_after(left)));
+            let ended = poll_fn(|context| {
+                if let Poll::Ready(value) = future.as_mut().poll(context) {
+                    return Poll::Ready(Ok(value));
+                }
+                match woken.as_mut().as_pin_mut() {
+                    Some(woken) => woken.poll(context).map(Err),
+                    None => Poll::Ready(Err(Ok(()))),
+                }
+            });
+            match ended.await {
+                Ok(value) => return Some(value),
+                Err(Ok(())) => return None,
+                Err(Err(_no_thread)) => rest().await,
+            }
+        }
+    }
+
+    /// Answers after a time. It is an error if there is no thread to do it.
+    fn wake_after(&self, time: Duration) -> oneshot::Receiver<()> {
+        let (mut wake, woken) = oneshot::channel();
+        self.run(Box::pin(async move {
+            // Until then, or until the receiver is dropped.
+            if tokio::time::timeout(time, wake.closed()).await.is_err() {
+                let _: Result<(), ()> = wake.send(());
+            }
+        }));
+        woken
+    }
+}
+
+/// Starts the thread. The process may have no thread or no file left for it.
+fn start(build: fn() -> io::Result<Runtime>) -> Option<Handle> {
+    let (started, runtime) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("advisory".to_owned());
+    drop(thread.spawn(move || {
+        if let Ok(runtime) = build() {
+            drop(started.send(runtime.handle().clone()));
+            runtime.block_on(pending::<()>());
+        }
+    }));
+    runtime.recv().ok()
+}
+
+/// Waits without a timer: there is no thread for one, and the caller's runtime may not have one. The caller's own thread stops for a
+/// moment, so that it does not try to start the thread all the time.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "not a test: there is no timer to wait for"
+)]
+async fn rest() {
+    std::thread::sleep(RESTING);
+    yield_now().await;
+}
+
+const RESTING: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::{Worker, start};
+    use std::future::pending;
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::yield_now;
+
+    const AN_HOUR: Duration = Duration::from_secs(3600);
+
+    fn build() -> io::Result<Runtime> {
+        Builder::new_current_thread().enable_all().build()
+    }
+
+    /// As in a process that has no file left.
+    fn fail() -> io::Result<Runtime> {
+        Err(io::Error::other("too many open files"))
+    }
+
+    /// Runs a future without a timer, on this thread.
+    fn answer<T>(future: impl Future<Output = T>) -> T {
+        let runtime = Builder::new_current_thread().build();
+        runtime.unwrap().block_on(future)
+    }
+
+    async fn slow() -> u8 {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        7
+    }
+
+    #[test]
+    fn a_future_ends_before_its_bound_with_a_thread_and_without() {
+        assert!(start(fail).is_none());
+        for build in [build, fail] {
+            let worker = Worker::new(build);
+            assert_eq!(answer(worker.within(AN_HOUR, slow())), Some(7));
+            assert_eq!(answer(worker.within(Duration::MAX, slow())), Some(7));
+        }
+    }
+
+    #[test]
+    fn a_bound_is_over_when_its_time_has_passed_with_a_thread_and_without() {
+        for build in [build, fail] {
+            let worker = Worker::new(build);
+            let started = Instant::now();
+            let bound = Duration::from_millis(30);
+            assert_eq!(answer(worker.within(bound, pending::<u8>())), None);
+            assert!(started.elapsed() >= bound, "{:?}", started.elapsed());
+        }
+    }
+
+    #[test]
+    fn no_time_is_one_poll_and_no_thread() {
+        let worker = Worker::new(|| unreachable!("no thread is needed"));
+        assert_eq!(answer(worker.within(Duration::ZERO, async { 7 })), Some(7));
+        assert_eq!(answer(worker.within(Duration::ZERO, slow())), None);
+        assert!(worker.runtime.lock().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_thread_that_could_not_start_is_started_again_and_one_that_runs_is_kept() {
+        static STARTS: AtomicUsize = AtomicUsize::new(0);
+        let worker = Worker::new(|| match STARTS.fetch_add(1, Ordering::AcqRel) {
+            0 | 1 => fail(),
+            _ => build(),
+        });
+        let ran = [(); 5].map(|()| {
+            let (sender, receiver) = channel();
+            worker.run(Box::pin(async move { sender.send(()).unwrap() }));
+            receiver.recv().is_ok()
+        });
+        assert_eq!(ran, [false, false, true, true, true]);
+        assert_eq!(STARTS.load(Ordering::Acquire), 3);
+    }
+
+    #[test]
+    fn a_bound_is_kept_by_a_thread_that_starts_later() {
+        static STARTS: AtomicUsize = AtomicUsize::new(0);
+        let worker = Worker::new(|| match STARTS.fetch_add(1, Ordering::AcqRel) {
+            0 => fail(),
+            _ => build(),
+        });
+        let bound = Duration::from_millis(30);
+        assert_eq!(answer(worker.within(bound, pending::<u8>())), None);
+        assert_eq!(answer(worker.within(AN_HOUR, slow())), Some(7));
+        assert_eq!(STARTS.load(Ordering::Acquire), 2);
+    }
 }

@@ -12,6 +12,8 @@ pub struct Acquired {
     pub(crate) keys: Keys,
     /// Of a lock with permits, the key of the permit that is held.
     pub(crate) permit: Option<Key>,
+    /// Of a lock with permits, all of them if the server did not say which one is held.
+    pub(crate) permits: Vec<Key>,
     pub(crate) mode: Mode,
     pub(crate) waited: Duration,
 }

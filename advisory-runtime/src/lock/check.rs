@@ -8,7 +8,10 @@ use crate::{Error, sql};
 
 /// Asks the server.
 pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Result<(), Error> {
-    let message = sql::session::check(acquired.held(), acquired.mode);
+    let message = match &acquired.permits[..] {
+        [] => sql::session::check(acquired.held(), acquired.mode),
+        permits => sql::check_permit(permits, acquired.mode),
+    };
     let Err(source) = conn.execute(&message).await else {
         return Ok(());
     };
@@ -32,6 +35,8 @@ impl Acquired {
     /// # Locking
     ///
     /// One round trip: a `SELECT` of `pg_locks` that fails unless this session holds every key in the lock's mode.
+    /// With [permits](crate::Request::permits) the key is that of the permit that was taken. Behind a pooler that does not track
+    /// prepared statements it can be that of any permit of the lock.
     ///
     /// # Errors
     ///

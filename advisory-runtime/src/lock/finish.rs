@@ -102,8 +102,8 @@ async fn undo<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, limit: Option<Dur
     let message = match (held.scope, outer) {
         (Scope::Xact, Some(outer)) => sql::nested::rollback(outer),
         (Scope::Xact, None) => sql::ROLLBACK.to_owned(),
-        (Scope::Session, None) => format!("{};{}", sql::ROLLBACK, session::release_message(held)),
-        (Scope::Session, Some(_)) => session::release_message(held),
+        (Scope::Session, None) => format!("{};{}", sql::ROLLBACK, held.release_message()),
+        (Scope::Session, Some(_)) => held.release_message(),
     };
     let undone = match limit {
         Some(limit) => held.driver().execute_within(limit, &message).await,

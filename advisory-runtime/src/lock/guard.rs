@@ -9,7 +9,7 @@ use crate::driver::{Driver, Unfinished};
 use crate::error::{BusyLock, LockName, is_interrupted};
 use crate::observe::Telemetry;
 use crate::request::Keys;
-use crate::sql::session::Around;
+use crate::sql::session::{self, Around};
 use crate::sql::{Acquisition, Question};
 use crate::{Error, Isolation, Key, Mode, Request, Wait, debug};
 use diesel::QueryResult;
@@ -141,6 +141,10 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             name: self.name,
             keys: self.keys.clone(),
             permit: self.permit,
+            permits: match self.permit {
+                Some(_) => Vec::new(),
+                None => self.permits.clone(),
+            },
             mode: self.mode,
             waited: self.waited,
         }
@@ -268,6 +272,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             permit,
             mode,
             waited,
+            permits: _,
         } = locks.acquired;
         Self {
             owner,
@@ -299,25 +304,30 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         last.is_some()
     }
 
-    /// The keys that the session holds under a session-level lock.
-    pub(super) fn session_keys(&self) -> &[Key] {
-        match &self.permit {
+    /// Releases session-level locks, and restores the session's own timeouts.
+    pub(super) fn release_message(&self) -> String {
+        let keys = match &self.permit {
             Some(permit) => std::slice::from_ref(permit),
             None => &self.keys,
+        };
+        let mut message = session::release(keys, self.mode);
+        if let Some(restore) = &self.restore_timeouts {
+            message.push(';');
+            message.push_str(restore);
         }
+        message
     }
 
     /// Leaves the call before its end. See [`Driver::abandon`].
     pub(super) fn abandon(&mut self) {
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
-        let keys = match self.scope {
+        let release = match self.scope {
             Scope::Xact => None,
-            Scope::Session => Some(self.session_keys().to_vec()),
+            Scope::Session => Some(self.release_message()),
         };
         let call = Unfinished {
             outer: self.outer,
-            session_keys: keys.as_deref().unwrap_or_default(),
-            mode: self.mode,
+            release: release.as_deref(),
             is_cancellable: phase == Phase::Open,
         };
         self.driver().abandon(&call);

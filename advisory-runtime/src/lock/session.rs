@@ -133,7 +133,7 @@ async fn release_if_held<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, key: K
 
 /// Releases the locks, and checks the answer.
 pub(super) async fn release<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
-    let message = release_message(held);
+    let message = held.release_message();
     let outer = held.outer;
     let mut released = debug::check_no_transaction(held.driver(), outer).await;
     if released.is_ok() {
@@ -143,15 +143,6 @@ pub(super) async fn release<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> 
         Ok(()) => Ok(()),
         Err(source) => Err(Box::pin(release_refused(held, &message, source)).await),
     }
-}
-
-pub(super) fn release_message<O: ?Sized, D: Driver>(held: &Held<'_, O, D>) -> String {
-    let mut message = session::release(held.session_keys(), held.mode);
-    if let Some(restore) = &held.restore_timeouts {
-        message.push(';');
-        message.push_str(restore);
-    }
-    message
 }
 
 async fn release_refused<O: ?Sized, D: Driver>(

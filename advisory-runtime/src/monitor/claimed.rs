@@ -13,7 +13,8 @@ pub struct ClaimedRow {
     pub key: String,
     /// The worker's name, `#`, and a UUID of this claim.
     pub locked_by: String,
-    /// How long the claim lasts unless it is renewed; zero if it has expired and nobody has taken it over.
+    /// How long the claim lasts unless it is renewed; zero if it has expired and nobody has taken it over, [`Duration::MAX`] if
+    /// `locked_until` is `infinity`.
     pub remaining: Duration,
 }
 
@@ -24,8 +25,9 @@ struct Answer {
     key: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     locked_by: Option<String>,
-    #[diesel(sql_type = BigInt)]
-    remaining: i64,
+    /// In microseconds; `NULL` is forever.
+    #[diesel(sql_type = Nullable<BigInt>)]
+    remaining: Option<i64>,
 }
 
 /// Lists the claimed rows of a table, `table` or `schema.table`, soonest to expire first, at most a thousand. The table has the
@@ -45,23 +47,27 @@ pub async fn claimed_rows<C: Connection>(
     let quoted = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
     let parts: Vec<String> = table.splitn(2, '.').map(quoted).collect();
     let table = parts.join(".");
-    let literal = table.replace('\'', "''");
     // A user's operator that comes first on the `search_path` must not change the answer.
     let query = diesel::sql_query(format!(
         "SELECT (SELECT pg_catalog.string_agg(pg_catalog.jsonb_extract_path_text(pg_catalog.to_jsonb(t),CAST(a.attname AS pg_catalog.text)),\
          ', ' ORDER BY k.n) FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum,n) \
          JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum \
-         WHERE i.indisprimary AND i.indrelid OPERATOR(pg_catalog.=) CAST('{literal}' AS pg_catalog.regclass)) AS key,locked_by,\
-         CAST(pg_catalog.date_part('epoch',locked_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
-         OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8) AS remaining \
+         WHERE i.indisprimary AND i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)) AS key,locked_by,\
+         CASE WHEN pg_catalog.isfinite(locked_until) THEN CAST(pg_catalog.date_part('epoch',\
+         locked_until OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
+         OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8) \
+         WHEN locked_until OPERATOR(pg_catalog.<) pg_catalog.clock_timestamp() THEN 0 END AS remaining \
          FROM {table} AS t WHERE locked_until IS NOT NULL ORDER BY locked_until LIMIT 1000"
     ));
+    let query = query.bind::<Text, _>(&table);
     let rows: Result<Vec<Answer>, _> = query.load(conn.pg()).await;
     let rows = rows.map_err(Error::Database)?.into_iter();
     let rows = rows.map(|row| ClaimedRow {
         key: row.key.unwrap_or_default(),
         locked_by: row.locked_by.unwrap_or_default(),
-        remaining: Duration::from_micros(u64::try_from(row.remaining).unwrap_or(0)),
+        remaining: row.remaining.map_or(Duration::MAX, |remaining| {
+            Duration::from_micros(u64::try_from(remaining).unwrap_or(0))
+        }),
     });
     Ok(rows.collect())
 }

@@ -1,6 +1,7 @@
 //! What is in the cells of the tables of live locks, leases and claims?
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use advisory_runtime::monitor::{
     Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Locks, Name, Scope, State,
@@ -200,7 +201,10 @@ pub(super) fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
         one_line(&row.key),
         one_line(&row.locked_by),
         state.to_owned(),
-        short(row.remaining),
+        match row.remaining {
+            Duration::MAX => "forever".to_owned(),
+            remaining => short(remaining),
+        },
     ]
 }
 

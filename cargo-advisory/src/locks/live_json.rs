@@ -201,7 +201,7 @@ fn claim(table: &str, row: &ClaimedRow) -> Value {
         "table": table,
         "row": row.key,
         "locked_by": row.locked_by,
-        "remaining_ms": millis(row.remaining),
+        "remaining_ms": (row.remaining < Duration::MAX).then(|| millis(row.remaining)),
     })
 }
 

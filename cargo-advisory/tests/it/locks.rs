@@ -135,7 +135,7 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
     db.run(
         "CREATE TABLE jobs (tenant int, no int, locked_until timestamptz, locked_by text, PRIMARY KEY (tenant, no)); \
          INSERT INTO jobs VALUES (1, 7, clock_timestamp() + interval '1 hour', 'one#u'), \
-         (1, 8, clock_timestamp() - interval '1 hour', 'two#u'), (1, 9, NULL, NULL)",
+         (1, 8, clock_timestamp() - interval '1 hour', 'two#u'), (1, 9, NULL, NULL), (1, 10, 'infinity', 'three#u')",
     )
     .await;
     let shown = locks(&db, &["--claims", "public.jobs"]).await.out;
@@ -144,12 +144,17 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
         ["report:<month>", "worker-7", "kept"],
         ["public.jobs", "1, 7", "running"],
         ["public.jobs", "1, 8", "expired"],
+        ["public.jobs", "1, 10", "forever"],
     ] {
         let has = |line: &str| row.iter().all(|part| line.contains(part));
         assert!(shown.lines().any(has), "{row:?}: {shown}");
     }
     assert!(!shown.contains("2026"), "values: {shown}");
     assert!(!shown.contains("1, 9"), "{shown}");
+    let value = json(&db, &["--claims", "public.jobs"]).await;
+    let forever = &value["claims"][2];
+    assert_eq!(forever["row"], "1, 10");
+    assert!(forever["remaining_ms"].is_null(), "{forever}");
     let found = advisory(&["key", "report:2026-10"]).out;
     let (_, query) = found.rsplit_once("its row:\n").unwrap();
     let row = diesel_async::RunQueryDsl::execute(diesel::sql_query(query), &mut conn);

@@ -8,9 +8,9 @@ use advisory_runtime::monitor::{self, Certainty, Names};
 use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
-use advisory_tests::{Database, LockedKey, Proxy, pid_of};
+use advisory_tests::{Database, LockedKey, pid_of};
 use diesel::pg::PgConnection;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -18,10 +18,10 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_millis(2);
 
 /// The three permits of key 42, as every release has them.
-const PERMITS: [i64; 3] = [42, -1_895_220_358_444_740_834, -1_987_569_500_528_109_462];
+pub(crate) const PERMITS: [i64; 3] = [42, -1_895_220_358_444_740_834, -1_987_569_500_528_109_462];
 
 /// The keys that are held, in the order of [`PERMITS`].
-async fn held(db: &Database) -> Vec<i64> {
+pub(crate) async fn held(db: &Database) -> Vec<i64> {
     let locks = db.locks().await;
     let keys: HashSet<_> = locks.iter().map(|lock| lock.key).collect();
     let is_held = |key: &i64| keys.contains(&LockedKey::Bigint(*key));
@@ -179,55 +179,6 @@ async fn a_permit_is_no_witness_and_is_for_one_key() {
         xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
     }
     db.until_quiet().await;
-}
-
-/// Behind a pooler a question cannot always be prepared: another program's can have its name.
-#[tokio::test]
-async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
-    let db = Database::create().await;
-    let proxy = Proxy::start(&db).await;
-    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
-    let request = Request::new(42).permits(3).wait(Wait::Never);
-    for (others, key) in PERMITS.into_iter().map(Some).chain([None]).enumerate() {
-        loop {
-            take_names(&mut conn).await;
-            proxy.reset();
-            let begun = xact::begin(&mut conn, request.clone()).await;
-            let queries = proxy.queries();
-            if others < PERMITS.len() {
-                let guard = begun.unwrap();
-                assert_eq!(held(&db).await.len(), others + 1);
-                xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
-            } else {
-                let error = begun.map(drop).unwrap_err();
-                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
-            }
-            let is_by_text =
-                |query: &String| query.contains("EXISTS(SELECT 1 FROM pg_catalog.generate_series");
-            // Other tests of this process can have used all of the names meanwhile.
-            if queries.iter().any(is_by_text) {
-                break;
-            }
-        }
-        if let Some(key) = key {
-            db.run(&format!("SELECT pg_advisory_lock({key})")).await;
-        }
-    }
-}
-
-/// Takes the names that this process gives to its next statements, on all of its connections.
-async fn take_names(conn: &mut AsyncPgConnection) {
-    conn.batch_execute("DEALLOCATE ALL").await.unwrap();
-    let name = diesel::dsl::sql::<diesel::sql_types::Text>(
-        "SELECT name FROM pg_prepared_statements ORDER BY prepare_time DESC LIMIT 1",
-    );
-    let name: String = name.get_result(conn).await.unwrap();
-    let last: usize = name.trim_start_matches('s').parse().unwrap();
-    let names = last + 1..last + 500;
-    let taken: Vec<String> = names
-        .map(|next| format!("PREPARE s{next} AS SELECT 1"))
-        .collect();
-    conn.batch_execute(&taken.join(";")).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,84 @@
+//! Permits where the question for one cannot be prepared, as behind a pooler that does not track prepared statements.
+
+use crate::permits::{PERMITS, held};
+use advisory_runtime::{Error, Request, Wait, xact};
+use advisory_tests::{Database, Proxy};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+
+/// Another program's statement can have its name.
+#[tokio::test]
+async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    let request = Request::new(42).permits(3).wait(Wait::Never);
+    for (others, key) in PERMITS.into_iter().map(Some).chain([None]).enumerate() {
+        loop {
+            take_names(&mut conn).await;
+            proxy.reset();
+            let begun = xact::begin(&mut conn, request.clone()).await;
+            if others < PERMITS.len() {
+                let guard = begun.unwrap();
+                assert_eq!(held(&db).await.len(), others + 1);
+                xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+            } else {
+                let error = begun.map(drop).unwrap_err();
+                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+            }
+            if is_by_text(&proxy) {
+                break;
+            }
+        }
+        if let Some(key) = key {
+            db.run(&format!("SELECT pg_advisory_lock({key})")).await;
+        }
+    }
+}
+
+/// The server does not say which permit it is, and other sessions hold the other ones.
+#[tokio::test]
+async fn a_check_finds_the_permit_that_was_taken_by_text_and_only_that() {
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+    let request = Request::new(42).permits(3).wait(Wait::Never);
+    for other in PERMITS {
+        loop {
+            take_names(&mut conn).await;
+            proxy.reset();
+            let mut guard = xact::begin(&mut conn, request.clone()).await.unwrap();
+            let acquired = guard.acquired();
+            acquired.check(guard.conn()).await.unwrap();
+            guard.conn().batch_execute("ROLLBACK").await.unwrap();
+            let error = acquired.check(guard.conn()).await.unwrap_err();
+            assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+            let error = xact::finish(guard, Ok::<_, Error>(())).await.unwrap_err();
+            assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
+            if is_by_text(&proxy) {
+                break;
+            }
+        }
+        db.run(&format!("SELECT pg_advisory_lock({other})")).await;
+    }
+}
+
+/// Whether the last try asked by text. Other tests of this process can have used all of the names meanwhile.
+fn is_by_text(proxy: &Proxy) -> bool {
+    let asks = "EXISTS(SELECT 1 FROM pg_catalog.generate_series";
+    proxy.queries().iter().any(|query| query.contains(asks))
+}
+
+/// Takes the names that this process gives to its next statements, on all of its connections.
+async fn take_names(conn: &mut AsyncPgConnection) {
+    conn.batch_execute("DEALLOCATE ALL").await.unwrap();
+    let name = diesel::dsl::sql::<diesel::sql_types::Text>(
+        "SELECT name FROM pg_prepared_statements ORDER BY prepare_time DESC LIMIT 1",
+    );
+    let name: String = name.get_result(conn).await.unwrap();
+    let last: usize = name.trim_start_matches('s').parse().unwrap();
+    let names = last + 1..last + 500;
+    let taken: Vec<String> = names
+        .map(|next| format!("PREPARE s{next} AS SELECT 1"))
+        .collect();
+    conn.batch_execute(&taken.join(";")).await.unwrap();
+}
