@@ -23,7 +23,6 @@ pub(crate) mod session;
 pub(crate) mod xact;
 
 use crate::error::Marker;
-use crate::{Key, Mode};
 use std::borrow::Cow;
 
 /// A message, and perhaps a question, that takes locks.
@@ -71,19 +70,6 @@ impl Question {
         let keys = keys.unwrap_or(select);
         Some(format!("{comment}/*{keys}*/;{undo}"))
     }
-}
-
-/// Fails with [`Marker::LockLost`] unless the session holds one of the permits. For a permit that was asked for
-/// [by text](Question::by_text), where the rows that say which one it is are not read.
-pub(crate) fn check_permit(permits: &[Key], mode: Mode) -> String {
-    let mut sql = String::from("SELECT CAST(CASE WHEN false");
-    for permit in permits {
-        sql.push_str(" OR ");
-        held::push_is_held(&mut sql, *permit, mode);
-    }
-    let lost = Marker::LockLost.text();
-    put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
-    sql
 }
 
 /// How many keys a missed try shows at most.

@@ -10,7 +10,7 @@ use crate::{Error, sql};
 pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Result<(), Error> {
     let message = match &acquired.permits[..] {
         [] => sql::session::check(acquired.held(), acquired.mode),
-        permits => sql::check_permit(permits, acquired.mode),
+        permits => sql::session::check_permit(permits, acquired.mode),
     };
     let Err(source) = conn.execute(&message).await else {
         return Ok(());

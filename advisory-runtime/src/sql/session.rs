@@ -153,6 +153,19 @@ pub(crate) fn check(keys: &[Key], mode: Mode) -> String {
     sql
 }
 
+/// Fails with [`Marker::LockLost`] unless the session holds one of the permits. For a permit that was asked for
+/// [by text](super::Question::by_text), where the rows that say which one it is are not read.
+pub(crate) fn check_permit(permits: &[Key], mode: Mode) -> String {
+    let mut sql = String::from("SELECT CAST(CASE WHEN false");
+    for permit in permits {
+        sql.push_str(" OR ");
+        push_is_held(&mut sql, *permit, mode);
+    }
+    let lost = Marker::LockLost.text();
+    put!(sql, " THEN '1' ELSE '{lost}' END AS pg_catalog.int4)");
+    sql
+}
+
 /// Fails with [`Marker::PooledSession`] if the setting `advisory.pooler` is `transaction`.
 pub(crate) fn check_pooler() -> String {
     let mut message = Message::empty();
