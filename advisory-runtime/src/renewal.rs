@@ -9,6 +9,7 @@ mod round_trip;
 mod task;
 mod watch;
 
+pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use hold::{End, Hold};
 pub(crate) use round_trip::{Borrowed, Dedicated, Step, UNANSWERED, round_trip};
 pub(crate) use task::{Renew, renew_until_lost};

@@ -2,7 +2,7 @@
 
 use super::table::{Claim, ttl};
 use crate::Error;
-use crate::renewal::{End, Hold};
+use crate::renewal::{End, Expiry, Hold, Sent};
 use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
@@ -26,13 +26,13 @@ struct Shared<T> {
 }
 
 impl<T: Claim> Claimed<T> {
-    pub(super) fn new(returned: Returned<T>, sent: Instant) -> Self {
+    pub(super) fn new(returned: Returned<T>, sent: Sent) -> Self {
         let ttl = ttl::<T>();
         Self(Arc::new(Shared {
             row: returned.row,
             locked_by: returned.locked_by,
             ttl,
-            hold: Hold::new(sent.into(), ttl),
+            hold: Hold::new(Expiry::after(sent, ttl), ttl),
         }))
     }
 

@@ -5,12 +5,12 @@ use super::retry::Retries;
 use super::sql::{Changes, How, Statement, text};
 use super::table::{Claim, Fails, KeyValue};
 use crate::driver::depth;
+use crate::renewal::Sent;
 use crate::{Connection, Error};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
-use tokio::time::Instant;
 
 /// Renews the claim: it lasts for its whole ttl from now.
 ///
@@ -45,7 +45,7 @@ pub(super) async fn renew_on<T: Claim>(
     job: &Claimed<T>,
 ) -> Result<bool, Error> {
     let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
-    let sent = Instant::now();
+    let sent = Sent::now();
     let is_held = change(conn, &statement).await?;
     if is_held {
         job.hold().renewed(sent, job.ttl());

@@ -4,11 +4,11 @@ use super::claimed::{Claimed, Returned};
 use super::retry::Retries;
 use super::sql::Statement;
 use super::table::{Claim, KeyValue};
+use crate::renewal::Sent;
 use crate::{Connection, Error};
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use std::time::Instant;
 
 /// Claims the first row that is available or expired, in the order of `#[claim(order = …)]`.
 ///
@@ -110,7 +110,7 @@ async fn take<T: Claim, K: QueryFragment<Pg> + Send + Sync>(
     conn: &mut AsyncPgConnection,
     statement: &Statement<'_, T, K>,
 ) -> Result<Vec<Claimed<T>>, Error> {
-    let (sent, mut retries) = (Instant::now(), Retries::on(conn));
+    let (sent, mut retries) = (Sent::now(), Retries::on(conn));
     loop {
         let rows: Result<Vec<Returned<T>>, _> = RunQueryDsl::load(statement, conn).await;
         match rows {

@@ -3,6 +3,23 @@
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
+/// When a statement was sent, on the clocks of an [`Expiry`]. Both are read before the machine can sleep during the wait for the
+/// answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    steady: Instant,
+    wall: SystemTime,
+}
+
+impl Sent {
+    pub(crate) fn now() -> Self {
+        Self {
+            steady: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+}
+
 /// An expiry on two clocks: the steady clock stops while the machine sleeps, and the wall clock can be set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
@@ -12,11 +29,10 @@ pub(crate) struct Expiry {
 
 impl Expiry {
     /// `ttl` after the statement was sent. The server counts from a later moment.
-    pub(crate) fn after(sent: Instant, ttl: Duration) -> Self {
-        let passed = sent.elapsed();
+    pub(crate) fn after(sent: Sent, ttl: Duration) -> Self {
         Self {
-            steady: sent + ttl,
-            wall: SystemTime::now() + ttl.saturating_sub(passed),
+            steady: sent.steady + ttl,
+            wall: sent.wall + ttl,
         }
     }
 
@@ -47,7 +63,7 @@ mod tests {
         let Some(earlier) = Instant::now().checked_sub(MINUTE * 2) else {
             return;
         };
-        let later = Expiry::after(Instant::now(), MINUTE);
+        let later = Expiry::after(Sent::now(), MINUTE);
         assert!(!later.is_over_within(Duration::ZERO));
         assert!(later.is_over_within(MINUTE));
         // The steady clock stopped while the machine slept.
@@ -59,5 +75,15 @@ mod tests {
         assert!(set_back.is_over_within(Duration::ZERO));
         set_back.extend(later);
         assert_eq!(set_back.steady(), later.steady());
+    }
+
+    #[test]
+    fn a_sleep_before_the_answer_counts() {
+        let wall = SystemTime::now() - MINUTE;
+        let sent = Sent {
+            wall,
+            ..Sent::now()
+        };
+        assert!(Expiry::after(sent, MINUTE).is_over_within(Duration::ZERO));
     }
 }

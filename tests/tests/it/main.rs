@@ -66,6 +66,7 @@ mod lease_busy;
 mod lease_complete;
 mod lease_crash;
 mod lease_fence;
+mod lease_found_again;
 mod lease_held;
 mod lease_lead;
 mod lease_locked_row;
