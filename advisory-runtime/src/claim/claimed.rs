@@ -112,6 +112,15 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
+/// The `locked_by` of the claim that holds a row.
+pub(super) struct Holder(pub(super) String);
+
+impl QueryableByName<Pg> for Holder {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        Ok(Self(row.get_value::<Text, _, _>(0)?))
+    }
+}
+
 /// A row of the answer: `locked_by`, then the claimed row.
 pub(super) struct Returned<T> {
     locked_by: String,

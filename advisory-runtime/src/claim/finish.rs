@@ -1,7 +1,7 @@
 //! How is a claim renewed, and how does it end?
 
-use super::claimed::Claimed;
-use super::retry::Retries;
+use super::claimed::{Claimed, Holder};
+use super::retry::{Retries, load};
 use super::sql::{Changes, How, Statement, text};
 use super::table::{Claim, Fails, KeyValue};
 use crate::driver::depth;
@@ -51,6 +51,19 @@ pub(super) async fn renew_on<T: Claim>(
         job.hold().renewed(sent, job.ttl());
     }
     Ok(is_held)
+}
+
+/// Whether the claim is open after the end of a transaction that ended it: that transaction was rolled back.
+pub(super) async fn is_open_on<T: Claim>(
+    conn: &mut AsyncPgConnection,
+    job: &Claimed<T>,
+) -> Result<bool, Error> {
+    let statement = Statement::<T, _>::holder((**job).key().bound());
+    let holder: Vec<Holder> = load(conn, &statement).await?;
+    Ok(holder.iter().any(|Holder(by)| {
+        // Before the expiry another worker could claim the row only after a commit.
+        by == job.locked_by() || job.hold().is_expired()
+    }))
 }
 
 /// Completes the job: ends the claim, and sets `completed_at` if the table has such a column.

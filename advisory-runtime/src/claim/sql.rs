@@ -89,6 +89,15 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
         Self::new(text, key, locked_by.into())
     }
 
+    /// Reads which claim holds the row, if any. It waits for a transaction that has changed the row.
+    pub(super) fn holder(key: K) -> Self {
+        let names = Names::of::<T>();
+        let (table, by, is_key) = (&names.table, &names.by, names.is_key::<T>("\0k"));
+        let text =
+            format!("SELECT {by} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE");
+        Self::new(text, key, "".into())
+    }
+
     /// Ends a claim.
     pub(super) fn finish(
         locked_by: &'a str,

@@ -13,9 +13,7 @@ pub(crate) trait Renew: Send + Sync {
     fn renew(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Waits for the end of the transaction that ended the hold, and tells whether it was committed.
-    fn is_ended(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send {
-        async move { Ok(!self.renew(left).await?) }
-    }
+    fn is_ended(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Is called for a failed renewal, which is tried again.
     fn failed(&self, _: &Error) {}

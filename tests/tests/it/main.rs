@@ -33,6 +33,7 @@ mod claims_end;
 mod claims_exclusion;
 mod claims_plan;
 mod claims_pooler;
+mod claims_rolled_back;
 mod claims_run;
 mod claims_table;
 mod closed_connection;
