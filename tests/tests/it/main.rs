@@ -130,6 +130,7 @@ mod telemetry_waits;
 mod test_transactions;
 mod testing;
 mod testing_leases;
+mod unanswered;
 mod wait_ends;
 mod waits;
 mod written_migrations;
