@@ -28,6 +28,13 @@ pub(crate) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchron
      ANY (CAST('{off,local,remote_write}' AS pg_catalog.text[])) \
      THEN pg_catalog.set_config('synchronous_commit','on',true) END";
 
+/// A time or an interval as whole microseconds.
+pub(crate) fn micros(time: &str) -> String {
+    format!(
+        "CAST(pg_catalog.date_part('epoch',{time}) OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
+    )
+}
+
 /// How long before the expiry work is stopped.
 pub(crate) fn margin(ttl: Duration) -> Duration {
     (ttl / 10).min(Duration::from_secs(1))

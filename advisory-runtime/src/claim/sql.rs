@@ -7,7 +7,7 @@
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 
 use super::table::{Claim, KeyColumns, MaybeColumn, ttl};
-use crate::renewal::DURABLE;
+use crate::renewal::{DURABLE, micros};
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text, Untyped};
@@ -232,7 +232,12 @@ impl Names {
             quoted(T::LockedBy::NAME)
         );
         let updated = self.update::<T>(rows, &set);
-        format!("{updated} RETURNING {}, \0s", self.by)
+        // The wait for the row does not count.
+        let lasts = micros(&format!(
+            "{} OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp()",
+            self.until
+        ));
+        format!("{updated} RETURNING {}, {lasts}, \0s", self.by)
     }
 
     /// Changes the row of a held claim. It is checked again after the wait for the row.

@@ -84,7 +84,7 @@ where
 /// # Locking
 ///
 /// The statement of [`next`], with a condition on the key instead of the order. It waits for a row that an open transaction has
-/// locked, at most for the session's `lock_timeout`, and then decides whether the row can be claimed.
+/// locked, at most for the session's `lock_timeout`, and then decides whether the row can be claimed. The ttl begins after the wait.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@
 //! sequence, so two grants of one key draw one after the other. Without the lock, a session could draw a number, be stopped, and
 //! insert it after a larger one.
 
-use crate::renewal::DURABLE;
+use crate::renewal::{DURABLE, micros};
 
 /// Does not wait for the disk: after a crash that loses a release, the lease expires.
 const FORGETTABLE: &str = "pg_catalog.set_config('synchronous_commit','off',true)";
@@ -29,13 +29,6 @@ fn after(milliseconds: &str) -> String {
     format!(
         "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST('1 ms' AS pg_catalog.interval) OPERATOR(pg_catalog.*) \
          CAST(CAST({milliseconds} AS pg_catalog.int8) AS pg_catalog.float8))"
-    )
-}
-
-/// A time or an interval as whole microseconds.
-fn micros(time: &str) -> String {
-    format!(
-        "CAST(pg_catalog.date_part('epoch',{time}) OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
     )
 }
 

@@ -18,6 +18,16 @@ impl Sent {
             wall: SystemTime::now(),
         }
     }
+
+    /// The moment when the statement had waited at the server for this time. It is not later than now, although the server's clock
+    /// can have been set meanwhile.
+    pub(crate) fn after_wait(self, waited: Duration) -> Self {
+        let passed = self.wall.elapsed().unwrap_or_default();
+        Self {
+            steady: self.steady + waited.min(self.steady.elapsed()),
+            wall: self.wall + waited.min(passed),
+        }
+    }
 }
 
 /// An expiry on two clocks: the steady clock stops while the machine sleeps, and the wall clock can be set.
@@ -75,6 +85,13 @@ mod tests {
         assert!(set_back.is_over_within(Duration::ZERO));
         set_back.extend(later);
         assert_eq!(set_back.steady(), later.steady());
+    }
+
+    #[test]
+    fn a_wait_at_the_server_counts_for_no_longer_than_the_answer_took() {
+        let sent = Sent::now();
+        let expiry = Expiry::after(sent.after_wait(MINUTE), MINUTE);
+        assert!(expiry.is_over_within(MINUTE));
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod claims_pooler;
 mod claims_rolled_back;
 mod claims_run;
 mod claims_table;
+mod claims_waits;
 mod closed_connection;
 mod commit;
 mod connections;
