@@ -9,6 +9,7 @@ mod round_trip;
 mod task;
 mod watch;
 
+pub(crate) use expiry::{Expiry, Sent};
 pub(crate) use hold::{End, Hold};
 pub(crate) use round_trip::{Borrowed, Dedicated, Step, UNANSWERED, round_trip};
 pub(crate) use task::{Renew, renew_until_lost};
@@ -26,6 +27,13 @@ pub(crate) const SHORTEST_TTL: Duration = Duration::from_millis(100);
 pub(crate) const DURABLE: &str = "CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) \
      ANY (CAST('{off,local,remote_write}' AS pg_catalog.text[])) \
      THEN pg_catalog.set_config('synchronous_commit','on',true) END";
+
+/// A time or an interval as whole microseconds.
+pub(crate) fn micros(time: &str) -> String {
+    format!(
+        "CAST(pg_catalog.date_part('epoch',{time}) OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
+    )
+}
 
 /// How long before the expiry work is stopped.
 pub(crate) fn margin(ttl: Duration) -> Duration {

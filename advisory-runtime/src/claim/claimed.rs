@@ -2,13 +2,13 @@
 
 use super::table::{Claim, ttl};
 use crate::Error;
-use crate::renewal::{End, Hold};
+use crate::renewal::{End, Expiry, Hold, Sent};
 use diesel::deserialize;
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::row::NamedRow;
-use diesel::sql_types::Text;
+use diesel::sql_types::{BigInt, Text};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,13 +26,14 @@ struct Shared<T> {
 }
 
 impl<T: Claim> Claimed<T> {
-    pub(super) fn new(returned: Returned<T>, sent: Instant) -> Self {
+    pub(super) fn new(returned: Returned<T>, sent: Sent) -> Self {
         let ttl = ttl::<T>();
+        let sent = sent.after_wait(returned.lasts.saturating_sub(ttl));
         Self(Arc::new(Shared {
             row: returned.row,
             locked_by: returned.locked_by,
             ttl,
-            hold: Hold::new(sent.into(), ttl),
+            hold: Hold::new(Expiry::after(sent, ttl), ttl),
         }))
     }
 
@@ -49,7 +50,8 @@ impl<T: Claim> Claimed<T> {
     }
 
     /// When the work must have stopped, by this process's clock: a tenth of the ttl, at most a second, before the claim expires. The
-    /// expiry counts from when the claim or its last renewal was *sent*, so on the server it is later.
+    /// expiry counts from when the claim or its last renewal was *sent*, so on the server it is later. A wait of [`by_key`](super::by_key)
+    /// for the row does not count.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.0.hold.deadline().into_std()
@@ -112,17 +114,29 @@ impl<T: std::fmt::Debug> std::fmt::Debug for Claimed<T> {
     }
 }
 
-/// A row of the answer: `locked_by`, then the claimed row.
+/// The `locked_by` of the claim that holds a row.
+pub(super) struct Holder(pub(super) String);
+
+impl QueryableByName<Pg> for Holder {
+    fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        Ok(Self(row.get_value::<Text, _, _>(0)?))
+    }
+}
+
+/// A row of the answer: `locked_by`, the time from the statement's start to the expiry, and the claimed row.
 pub(super) struct Returned<T> {
     locked_by: String,
+    lasts: Duration,
     row: T,
 }
 
 impl<T: Claim> QueryableByName<Pg> for Returned<T> {
     fn build<'a>(row: &impl NamedRow<'a, Pg>) -> deserialize::Result<Self> {
+        let lasts: i64 = row.get_value::<BigInt, _, _>(1)?;
         Ok(Self {
             locked_by: row.get_value::<Text, _, _>(0)?,
-            row: T::from_row(&row.partial_row(1..row.field_count()))?,
+            lasts: Duration::from_micros(u64::try_from(lasts).unwrap_or(0)),
+            row: T::from_row(&row.partial_row(2..row.field_count()))?,
         })
     }
 }

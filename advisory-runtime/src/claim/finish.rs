@@ -1,16 +1,16 @@
 //! How is a claim renewed, and how does it end?
 
-use super::claimed::Claimed;
-use super::retry::Retries;
+use super::claimed::{Claimed, Holder};
+use super::retry::{Retries, load};
 use super::sql::{Changes, How, Statement, text};
 use super::table::{Claim, Fails, KeyValue};
 use crate::driver::depth;
+use crate::renewal::Sent;
 use crate::{Connection, Error};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
-use tokio::time::Instant;
 
 /// Renews the claim: it lasts for its whole ttl from now.
 ///
@@ -45,12 +45,25 @@ pub(super) async fn renew_on<T: Claim>(
     job: &Claimed<T>,
 ) -> Result<bool, Error> {
     let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
-    let sent = Instant::now();
+    let sent = Sent::now();
     let is_held = change(conn, &statement).await?;
     if is_held {
         job.hold().renewed(sent, job.ttl());
     }
     Ok(is_held)
+}
+
+/// Whether the claim is open after the end of a transaction that ended it: that transaction was rolled back.
+pub(super) async fn is_open_on<T: Claim>(
+    conn: &mut AsyncPgConnection,
+    job: &Claimed<T>,
+) -> Result<bool, Error> {
+    let statement = Statement::<T, _>::holder((**job).key().bound());
+    let holder: Vec<Holder> = load(conn, &statement).await?;
+    Ok(holder.iter().any(|Holder(by)| {
+        // Before the expiry another worker could claim the row only after a commit.
+        by == job.locked_by() || job.hold().is_expired()
+    }))
 }
 
 /// Completes the job: ends the claim, and sets `completed_at` if the table has such a column.

@@ -1,9 +1,15 @@
 //! Which statements are sent again after a conflict?
 
+use super::sql::Statement;
+use super::table::Claim;
+use crate::Error;
 use crate::driver::depth;
 use crate::renewal::is_conflict;
+use diesel::deserialize::QueryableByName;
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment;
 use diesel::result::Error as DieselError;
-use diesel_async::AsyncPgConnection;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 
 /// The tries left after conflicts under a stricter isolation level. Each conflict means that another statement succeeded.
 pub(super) struct Retries(usize);
@@ -20,5 +26,25 @@ impl Retries {
         let is_left = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
         is_left && is_conflict(error)
+    }
+}
+
+/// Sends a statement that returns rows.
+pub(super) async fn load<T, K, R>(
+    conn: &mut AsyncPgConnection,
+    statement: &Statement<'_, T, K>,
+) -> Result<Vec<R>, Error>
+where
+    T: Claim,
+    K: QueryFragment<Pg> + Send + Sync,
+    R: QueryableByName<Pg> + Send + 'static,
+{
+    let mut retries = Retries::on(conn);
+    loop {
+        match RunQueryDsl::load(statement, conn).await {
+            Ok(rows) => return Ok(rows),
+            Err(error) if retries.retry(&error) => {}
+            Err(error) => return Err(Error::Database(error)),
+        }
     }
 }

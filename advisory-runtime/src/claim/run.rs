@@ -2,7 +2,7 @@
 
 use super::claimed::{Claimed, no_answer};
 use super::ending::end;
-use super::finish::renew_on;
+use super::finish::{is_open_on, renew_on};
 use super::sql::{How, text};
 use super::table::{Claim, MaybeColumn};
 use crate::renewal::{self, Dedicated, End, Hold, Renew, Step, Stop};
@@ -90,15 +90,18 @@ where
 
 /// Works under a claim as [`run`] does, but leaves it to the work or the caller to finish the job.
 ///
-/// Once the job is finished through `job`, the work is not dropped any more, unless the transaction that finished it is rolled back.
+/// Once the job is finished through `job`, the work is not dropped any more, unless the transaction that finished it is rolled back
+/// and the claim has expired.
 ///
 /// # Locking
 ///
-/// The renewals of [`run`].
+/// The renewals of [`run`]. If the job was finished inside a transaction, `SELECT … FOR SHARE` on its row instead, which waits for the
+/// end of the transaction and reads whether it was committed.
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired.
+/// [`Error::LockLost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired. The same if a
+/// transaction that finished the job lasted longer than the claim and another worker has claimed the row since.
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the job. What the work returns is
 /// inside the `Ok`.
 ///
@@ -184,11 +187,26 @@ impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
     async fn renew(&self, left: Duration) -> Result<bool, Error> {
         renewal::round_trip(&self.pool, self, Dedicated::Doubted, T::RENEW, left).await
     }
+
+    async fn is_ended(&self, left: Duration) -> Result<bool, Error> {
+        let step = IsOpen(&self.job);
+        let is_open = renewal::round_trip(&self.pool, &step, Dedicated::Doubted, T::RENEW, left);
+        Ok(!is_open.await?)
+    }
 }
 
 impl<T: Claim, P: Pool + Send + Sync> Step for Row<T, P> {
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
         renew_on(conn, &self.job).await
+    }
+}
+
+/// Asks how the transaction that ended the claim has ended.
+struct IsOpen<'j, T>(&'j Claimed<T>);
+
+impl<T: Claim> Step for IsOpen<'_, T> {
+    async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
+        is_open_on(conn, self.0).await
     }
 }
 

@@ -7,7 +7,7 @@
 //! The condition for pending rows has no parameters, so a generic plan can use the partial index.
 
 use super::table::{Claim, KeyColumns, MaybeColumn, ttl};
-use crate::renewal::DURABLE;
+use crate::renewal::{DURABLE, micros};
 use diesel::pg::{Pg, PgQueryBuilder};
 use diesel::query_builder::{AstPass, Query, QueryBuilder, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Text, Untyped};
@@ -87,6 +87,15 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
     pub(super) fn renew(locked_by: &'a str, key: K) -> Self {
         let text = Names::of::<T>().change::<T>(NOW_AND_TTL);
         Self::new(text, key, locked_by.into())
+    }
+
+    /// Reads which claim holds the row, if any. It waits for a transaction that has changed the row.
+    pub(super) fn holder(key: K) -> Self {
+        let names = Names::of::<T>();
+        let (table, by, is_key) = (&names.table, &names.by, names.is_key::<T>("\0k"));
+        let text =
+            format!("SELECT {by} FROM {table} WHERE {is_key} AND {by} IS NOT NULL FOR SHARE");
+        Self::new(text, key, "".into())
     }
 
     /// Ends a claim.
@@ -223,7 +232,12 @@ impl Names {
             quoted(T::LockedBy::NAME)
         );
         let updated = self.update::<T>(rows, &set);
-        format!("{updated} RETURNING {}, \0s", self.by)
+        // The wait for the row does not count.
+        let lasts = micros(&format!(
+            "{} OPERATOR(pg_catalog.-) pg_catalog.statement_timestamp()",
+            self.until
+        ));
+        format!("{updated} RETURNING {}, {lasts}, \0s", self.by)
     }
 
     /// Changes the row of a held claim. It is checked again after the wait for the row.

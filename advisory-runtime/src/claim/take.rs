@@ -1,14 +1,14 @@
 //! How is a row claimed: the first one, or the one with a key?
 
 use super::claimed::{Claimed, Returned};
-use super::retry::Retries;
+use super::retry::load;
 use super::sql::Statement;
 use super::table::{Claim, KeyValue};
+use crate::renewal::Sent;
 use crate::{Connection, Error};
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use std::time::Instant;
+use diesel_async::AsyncPgConnection;
 
 /// Claims the first row that is available or expired, in the order of `#[claim(order = …)]`.
 ///
@@ -84,7 +84,7 @@ where
 /// # Locking
 ///
 /// The statement of [`next`], with a condition on the key instead of the order. It waits for a row that an open transaction has
-/// locked, at most for the session's `lock_timeout`, and then decides whether the row can be claimed.
+/// locked, at most for the session's `lock_timeout`, and then decides whether the row can be claimed. The ttl begins after the wait.
 ///
 /// # Errors
 ///
@@ -110,16 +110,8 @@ async fn take<T: Claim, K: QueryFragment<Pg> + Send + Sync>(
     conn: &mut AsyncPgConnection,
     statement: &Statement<'_, T, K>,
 ) -> Result<Vec<Claimed<T>>, Error> {
-    let (sent, mut retries) = (Instant::now(), Retries::on(conn));
-    loop {
-        let rows: Result<Vec<Returned<T>>, _> = RunQueryDsl::load(statement, conn).await;
-        match rows {
-            Ok(rows) => {
-                let claimed = rows.into_iter().map(|row| Claimed::new(row, sent));
-                return Ok(claimed.collect());
-            }
-            Err(error) if retries.retry(&error) => {}
-            Err(error) => return Err(Error::Database(error)),
-        }
-    }
+    let sent = Sent::now();
+    let rows: Vec<Returned<T>> = load(conn, statement).await?;
+    let claimed = rows.into_iter().map(|row| Claimed::new(row, sent));
+    Ok(claimed.collect())
 }

@@ -2,7 +2,7 @@
 
 use super::statement::Value;
 use super::{Request, Table};
-use crate::renewal::{End, Hold, Stop, watch};
+use crate::renewal::{End, Expiry, Hold, Stop, watch};
 use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
@@ -55,7 +55,7 @@ impl Lease {
         request: &Request,
         grant_id: i64,
         token: FencingToken,
-        sent: Instant,
+        until: Expiry,
     ) -> Self {
         Self {
             table: table.clone(),
@@ -66,7 +66,7 @@ impl Lease {
             waited: Duration::ZERO,
             keep: request.keep,
             is_test: false,
-            hold: Arc::new(Hold::new(sent, request.ttl)),
+            hold: Arc::new(Hold::new(until, request.ttl)),
         }
     }
 

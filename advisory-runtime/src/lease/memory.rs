@@ -4,6 +4,7 @@ use super::backoff::Refusal;
 use super::store::{Acquisition, Step, Store};
 use super::{FencingToken, Lease, Leases, Row, Table};
 use crate::Error;
+use crate::renewal::{Expiry, Sent};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -108,12 +109,13 @@ impl Store for InMemory {
         acquisition: &Acquisition,
         _: Option<Duration>,
     ) -> Result<Result<Lease, Refusal>, Error> {
-        let (request, sent) = (&acquisition.request, Instant::now());
+        let (request, sent) = (&acquisition.request, Sent::now());
+        let until = Expiry::after(sent, request.ttl);
         let key_hash = request.key_hash();
         let mut rows = self.rows();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
             return Ok(Err(Refusal::Held {
-                left: entry.until - sent,
+                left: entry.until.saturating_duration_since(Instant::now()),
                 lock_timeout: None,
             }));
         }
@@ -125,7 +127,7 @@ impl Store for InMemory {
             pattern: request.lock,
             holder: Arc::clone(&table.holder),
             since: SystemTime::now(),
-            until: sent + request.ttl,
+            until: until.steady(),
         };
         let token = FencingToken(entry.token);
         rows.by_key.insert(key_hash, entry);
@@ -134,7 +136,7 @@ impl Store for InMemory {
             request,
             acquisition.grant_id,
             token,
-            sent,
+            until,
         )))
     }
 
@@ -145,7 +147,7 @@ impl Store for InMemory {
         _: Duration,
         _: Duration,
     ) -> Result<bool, Error> {
-        let now = Instant::now();
+        let (sent, now) = (Sent::now(), Instant::now());
         let done = self.change(lease, |entry| {
             let (is_valid, was_kept) = (entry.is_valid(), entry.is_kept);
             match step {
@@ -160,7 +162,7 @@ impl Store for InMemory {
             true
         });
         match step {
-            Step::Renew(ttl) if done => lease.hold.renewed(now, ttl),
+            Step::Renew(ttl) if done => lease.hold.renewed(sent, ttl),
             Step::IsKept => {}
             _ => lease.hold.lose(),
         }

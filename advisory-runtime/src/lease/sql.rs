@@ -6,7 +6,7 @@
 //! sequence, so two grants of one key draw one after the other. Without the lock, a session could draw a number, be stopped, and
 //! insert it after a larger one.
 
-use crate::renewal::DURABLE;
+use crate::renewal::{DURABLE, micros};
 
 /// Does not wait for the disk: after a crash that loses a release, the lease expires.
 const FORGETTABLE: &str = "pg_catalog.set_config('synchronous_commit','off',true)";
@@ -29,13 +29,6 @@ fn after(milliseconds: &str) -> String {
     format!(
         "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST('1 ms' AS pg_catalog.interval) OPERATOR(pg_catalog.*) \
          CAST(CAST({milliseconds} AS pg_catalog.int8) AS pg_catalog.float8))"
-    )
-}
-
-/// A time or an interval as whole microseconds.
-fn micros(time: &str) -> String {
-    format!(
-        "CAST(pg_catalog.date_part('epoch',{time}) OPERATOR(pg_catalog.*) CAST(1000000 AS pg_catalog.float8) AS pg_catalog.int8)"
     )
 }
 
@@ -119,11 +112,15 @@ impl Texts {
 
 /// Grants a free key: updates its row, or inserts one. A refused try writes nothing.
 ///
+/// The answer is the token, if the key is this grant's; the time left of a lease from before this statement, and zero for a new
+/// grant; and the session's `lock_timeout`. The token and the time left of an earlier try's grant come from one reading of its row.
+///
 /// An insertion also looks at eight rows from a random place of the index (`$8`) and removes those that have expired. If every key is
 /// used once, expired rows settle at a seventh of the others: then each insertion removes one on average.
 fn acquire(table: &str, sequence: &str) -> String {
     let token = format!("pg_catalog.nextval('{sequence}')");
     let expires = after("$6");
+    let zero = "CAST(0 AS pg_catalog.int8)";
     // An unused column would not be evaluated, so the setting is made part of the token's expression.
     let granted = format!(
         "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
@@ -147,10 +144,12 @@ fn acquire(table: &str, sequence: &str) -> String {
          WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM (SELECT ctid,expires_at FROM {table} \
          WHERE (SELECT true FROM made) AND key_hash OPERATOR(pg_catalog.>=) CAST($8 AS pg_catalog.bytea) \
          ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED})) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
-         SELECT COALESCE((SELECT token FROM taken),(SELECT token FROM made),(SELECT token FROM {table} WHERE {GRANT} AND {VALID})),\
-         COALESCE((SELECT {} FROM {table} WHERE {KEY} AND {VALID}),CAST(0 AS pg_catalog.int8)),{}",
-        left(),
-        micros(&setting("lock_timeout"))
+         SELECT COALESCE((SELECT token FROM taken),(SELECT token FROM made),found.token),\
+         COALESCE((SELECT {zero} FROM taken),(SELECT {zero} FROM made),found.time_left,{zero}),{} \
+         FROM (SELECT) AS once LEFT JOIN (SELECT CASE WHEN {GRANT} THEN token END AS token,\
+         GREATEST(CAST(1 AS pg_catalog.int8),{}) AS time_left FROM {table} WHERE {KEY} AND {VALID}) AS found ON true",
+        micros(&setting("lock_timeout")),
+        left()
     )
 }
 

@@ -6,13 +6,12 @@ use super::row::micros;
 use super::statement::{GrantColumns, Statement, Value, count};
 use super::{FencingToken, Lease, Request, Table, body_leases};
 use crate::driver::{Driver, depth};
-use crate::renewal::is_conflict;
+use crate::renewal::{Expiry, Sent, is_conflict};
 use crate::{Connection, Error};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::time::Duration;
-use tokio::time::Instant;
 
 impl Table {
     /// Acquires a lease on the caller's connection, without renewing it.
@@ -84,7 +83,7 @@ impl Table {
         if !is_test {
             swept_from[..8].copy_from_slice(&random().to_be_bytes());
         }
-        let sent = Instant::now();
+        let sent = Sent::now();
         let values = [
             Value::Hash(key_hash),
             Value::Number(grant_id),
@@ -99,9 +98,15 @@ impl Table {
         let answer: Result<(Option<i64>, i64, i64), _> =
             RunQueryDsl::get_result(statement, conn).await;
         match answer {
-            Ok((Some(token), ..)) => {
+            Ok((Some(token), left, _)) => {
                 let token = FencingToken(token);
-                let lease = Lease::new(self, request, grant_id, token, sent);
+                // The grant of an earlier try is not a whole ttl away from its expiry.
+                let ttl = match micros(left) {
+                    Duration::ZERO => request.ttl,
+                    left => left.min(request.ttl),
+                };
+                let until = Expiry::after(sent, ttl);
+                let lease = Lease::new(self, request, grant_id, token, until);
                 Ok(Ok(Lease { is_test, ..lease }))
             }
             Ok((None, left, lock_timeout)) => Ok(Err(Refusal::Held {
@@ -137,7 +142,7 @@ impl Table {
         ttl: Duration,
     ) -> Result<bool, Error> {
         require_no_transaction(conn.pg(), || lease.name())?;
-        let sent = Instant::now();
+        let sent = Sent::now();
         let text = &self.named.texts.renew;
         let is_held = self.change(conn.pg(), lease, text, ttl).await?;
         if is_held {

@@ -7,7 +7,7 @@ use super::steps::random;
 use super::store::{Acquisition, Step, Store, is_unreachable};
 use super::{Event, FencingToken, Lease, Leases, Request};
 use crate::Error;
-use crate::renewal::{Hold, Renew, UNANSWERED, renew_until_lost};
+use crate::renewal::{Expiry, Hold, Renew, Sent, UNANSWERED, renew_until_lost};
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,8 +54,9 @@ pub(super) async fn run<S: Store>(
             if is_unanswered {
                 // The server may have granted it.
                 let (grant_id, token) = (acquisition.grant_id, FencingToken(0));
-                let (table, sent) = (&leases.table, Instant::now());
-                let lease = Lease::new(table, &acquisition.request, grant_id, token, sent);
+                let (table, request) = (&leases.table, &acquisition.request);
+                let until = Expiry::after(Sent::now(), request.ttl);
+                let lease = Lease::new(table, request, grant_id, token, until);
                 end(&leases, &lease, None, None).await;
             }
             return;

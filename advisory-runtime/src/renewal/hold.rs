@@ -1,7 +1,6 @@
 //! Is the row still held, as far as this process knows?
 
-use super::expiry::Expiry;
-use super::margin;
+use super::{Expiry, Sent, margin};
 use crate::Error;
 use diesel::result::Error as DieselError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,11 +38,11 @@ pub(crate) enum End {
 }
 
 impl Hold {
-    /// A hold that counts from when the grant was `sent` for.
-    pub(crate) fn new(sent: Instant, ttl: Duration) -> Self {
+    /// A hold until then, whose renewals last for `ttl`.
+    pub(crate) fn new(until: Expiry, ttl: Duration) -> Self {
         Self {
             state: Mutex::new(State {
-                until: Expiry::after(sent, ttl),
+                until,
                 is_lost: false,
                 end: End::Open,
                 reason: None,
@@ -58,7 +57,7 @@ impl Hold {
     }
 
     /// Records a renewal. It never shortens the hold.
-    pub(crate) fn renewed(&self, sent: Instant, ttl: Duration) {
+    pub(crate) fn renewed(&self, sent: Sent, ttl: Duration) {
         self.state().until.extend(Expiry::after(sent, ttl));
     }
 

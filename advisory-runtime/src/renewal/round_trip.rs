@@ -2,7 +2,7 @@
 
 use crate::driver::Driver;
 use crate::pool::Pool;
-use crate::{Connection, Error, cancel};
+use crate::{Connection, Error};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -83,7 +83,7 @@ async fn send<C: Connection>(conn: C, step: &impl Step) -> Result<bool, Error> {
 }
 
 /// A connection that waits for an answer. If it is dropped before the answer, it cancels the statement, so that the session does not
-/// go on waiting for a row, and marks the connection broken, so that its pool closes it.
+/// continue to wait for a row, and ends the session, so that a late cancel request cannot reach another statement.
 pub(crate) struct Borrowed<C: Connection> {
     conn: C,
     is_answered: bool,
@@ -107,9 +107,7 @@ impl<C: Connection> Borrowed<C> {
 impl<C: Connection> Drop for Borrowed<C> {
     fn drop(&mut self) {
         if !self.is_answered {
-            let conn = self.conn.pg();
-            conn.status().set_in_error();
-            cancel::send(conn.cancel_token());
+            self.conn.pg().close(true);
         }
     }
 }

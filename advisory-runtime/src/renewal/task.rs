@@ -13,9 +13,7 @@ pub(crate) trait Renew: Send + Sync {
     fn renew(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Waits for the end of the transaction that ended the hold, and tells whether it was committed.
-    fn is_ended(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send {
-        async move { Ok(!self.renew(left).await?) }
-    }
+    fn is_ended(&self, left: Duration) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Is called for a failed renewal, which is tried again.
     fn failed(&self, _: &Error) {}
@@ -26,7 +24,9 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
     let hold = row.hold();
     // Allows several tries before the expiry.
     let pause = (every / 4).clamp(Duration::from_millis(5), Duration::from_secs(1));
-    let mut next = Instant::now() + every;
+    // Of a grant whose answer was lost, and of a row that was claimed long ago, less than a whole ttl is left.
+    let left = hold.deadline().saturating_duration_since(Instant::now());
+    let mut next = Instant::now() + every.min(left / 2);
     loop {
         sleep_until(next).await;
         let sent = Instant::now();

@@ -30,13 +30,13 @@ pub(crate) async fn expire(db: &Database) {
         .await;
 }
 
-/// Waits until somebody has been refused a lease, on a server of a test's own: a try is prepared, sent, and sent again.
+/// Waits until another session of this database has been refused a lease: a try is prepared, sent, and sent again.
 pub(crate) async fn until_refused(conn: &mut AsyncPgConnection) {
     use diesel::dsl::sql;
     use diesel::sql_types::BigInt;
     use diesel_async::RunQueryDsl;
     let started = "SELECT (extract(epoch FROM query_start) * 1000000)::int8 FROM pg_stat_activity \
-                   WHERE query LIKE 'WITH free AS%' AND pid <> pg_backend_pid()";
+                   WHERE query LIKE 'WITH free AS%' AND pid <> pg_backend_pid() AND datname = current_database()";
     let mut tries = std::collections::BTreeSet::new();
     let mut pause = tokio::time::interval(Duration::from_millis(2));
     while tries.len() < 4 {

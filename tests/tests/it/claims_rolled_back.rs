@@ -1,0 +1,120 @@
+//! Which transaction has ended a claim, if it lasts for longer than the claim: one that was committed, or one that was rolled back?
+
+use crate::claims::{SyncJob, database, state_of};
+use advisory_runtime::Error;
+use advisory_runtime::claim::{self, Claim, Claimed, State};
+use advisory_tests::{Database, Proxy};
+use diesel::prelude::*;
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::future::pending;
+use std::time::Duration;
+use tokio::time::timeout;
+
+const GENEROUS: Duration = Duration::from_secs(60);
+
+/// Lasts for longer than a busy machine stalls.
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = crate::claims::sync_jobs)]
+#[claim(ttl = "4s", renew = "100ms")]
+struct Brief {
+    id: i64,
+}
+
+async fn brief(conn: &mut AsyncPgConnection) -> Claimed<Brief> {
+    let job: Claimed<Brief> = claim::next(conn, "worker").await.unwrap().unwrap();
+    assert_eq!(job.id, 1);
+    job
+}
+
+/// Waits until the claim has expired, as others see it.
+async fn until_expired(db: &Database) {
+    let left = "SELECT locked_until FROM sync_jobs WHERE locked_until > clock_timestamp()";
+    db.until_empty(GENEROUS, "the expiry", left).await;
+}
+
+async fn until(db: &Database, what: &str, condition: &str) {
+    let sql =
+        format!("SELECT 'not yet' WHERE NOT EXISTS (SELECT FROM sync_jobs WHERE {condition})");
+    db.until_empty(GENEROUS, what, &sql).await;
+}
+
+fn rolled_back() -> Error {
+    Error::Database(diesel::result::Error::RollbackTransaction)
+}
+
+#[tokio::test]
+async fn work_whose_completion_is_rolled_back_past_the_expiry_is_dropped() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
+    for commits in [false, true] {
+        let job = brief(&mut conn).await;
+        let mut own = db.connect().await;
+        let work = claim::keep(&pool, &job, async {
+            let ended = own.transaction(async |conn| {
+                claim::complete(conn, &job).await?;
+                until_expired(&db).await;
+                if commits { Ok(()) } else { Err(rolled_back()) }
+            });
+            assert_eq!(ended.await.is_ok(), commits);
+            if !commits {
+                pending::<()>().await;
+            }
+        });
+        let kept = timeout(GENEROUS, work).await;
+        let kept = kept.expect("the work continues under a claim that has expired");
+        if commits {
+            kept.unwrap();
+            assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+        } else {
+            assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+            assert_eq!(state_of(&mut conn, 1).await, State::Expired);
+        }
+    }
+}
+
+#[tokio::test]
+async fn work_whose_completion_is_rolled_back_is_dropped_also_if_another_claim_is_seen_first() {
+    let db = database(1).await;
+    let proxy = Proxy::start(&db).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = bb8::Pool::builder().max_size(3).build(manager).await;
+    let (pool, mut conn, mut own) = (pool.unwrap(), db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let work = claim::keep(&pool, &job, async {
+        let undone = own.transaction(async |conn| {
+            claim::complete(conn, &job).await?;
+            // From here on no renewal arrives.
+            proxy.stop_forwarding();
+            until_expired(&db).await;
+            Err::<(), _>(rolled_back())
+        });
+        undone.await.unwrap_err();
+        let other = crate::claims::next(&mut conn).await;
+        proxy.resume_forwarding();
+        pending::<()>().await;
+        drop(other);
+    });
+    let kept = timeout(GENEROUS, work).await;
+    let kept = kept.expect("the work continues under another worker's claim");
+    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+}
+
+#[tokio::test]
+async fn work_that_has_released_its_job_is_not_dropped_because_another_worker_claims_it() {
+    let db = database(1).await;
+    let (pool, mut conn, mut own) = (db.bb8(3).await, db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let kept = claim::keep(&pool, &job, async {
+        own.transaction(async |conn| claim::release(conn, &job).await)
+            .await
+            .unwrap();
+        let other: Claimed<SyncJob> = crate::claims::next(&mut conn).await;
+        // Its five minutes began longer ago than the first claim lasts.
+        let later = "locked_until < clock_timestamp() + interval '295 seconds'";
+        until(&db, "more time than the ttl", later).await;
+        drop(other);
+        7
+    });
+    assert_eq!(kept.await.unwrap(), 7);
+}

@@ -1,0 +1,47 @@
+//! A claim that has waited for its row counts from the end of the wait.
+
+use crate::claims::{database, state_of};
+use advisory_runtime::Error;
+use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
+use diesel::prelude::*;
+use diesel_async::SimpleAsyncConnection;
+use std::time::{Duration, Instant};
+
+const GENEROUS: Duration = Duration::from_secs(60);
+/// How long before the expiry work is stopped.
+const MARGIN: Duration = Duration::from_millis(300);
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = crate::claims::sync_jobs)]
+#[claim(ttl = "3s")]
+struct Brief {
+    id: i64,
+}
+
+#[tokio::test]
+async fn a_claim_that_has_waited_for_its_row_for_longer_than_its_ttl_lasts_for_its_ttl() {
+    let db = database(1).await;
+    let (pool, mut conn, mut other) = (db.bb8(1).await, db.connect().await, db.connect().await);
+    other
+        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
+        .await
+        .unwrap();
+    let freed = async {
+        let early = "SELECT 'too early' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
+             WHERE datname = current_database() AND wait_event_type = 'Lock' \
+             AND query_start < clock_timestamp() - interval '3500 milliseconds')";
+        db.until_empty(GENEROUS, "a wait longer than the ttl", early)
+            .await;
+        other.batch_execute("ROLLBACK").await.unwrap();
+    };
+    let (job, ()) = tokio::join!(claim::by_key(&mut conn, "worker", 1_i64), freed);
+    let job: Claimed<Brief> = job.unwrap().unwrap();
+    let left = "SELECT (extract(epoch FROM locked_until - clock_timestamp()) * 1000000)::int8 FROM sync_jobs";
+    let left = Duration::from_micros(db.count(left).await.try_into().unwrap());
+    let local = job.deadline().saturating_duration_since(Instant::now()) + MARGIN;
+    assert!(local <= left, "{local:?} here, {left:?} at the server");
+    let result: Result<i64, Error> =
+        claim::run(&pool, &job, OnErr::Fail, async { Ok(job.id) }).await;
+    assert_eq!(result.unwrap(), 1);
+    assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+}

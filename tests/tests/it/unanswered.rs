@@ -1,0 +1,58 @@
+//! A session that did not answer a renewal in time ends, so no later statement on it is cancelled, whatever its pool does with it.
+
+use crate::claims::database;
+use advisory_runtime::Error;
+use advisory_runtime::claim::{self, Claim, Claimed};
+use advisory_tests::pid_of;
+use diesel::prelude::*;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::future::pending;
+use std::time::Duration;
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = crate::claims::sync_jobs)]
+#[claim(ttl = "2s", renew = "100ms")]
+struct Brief {
+    id: i64,
+}
+
+/// A manager that takes every connection for a good one.
+struct Trusting(String);
+
+impl bb8::ManageConnection for Trusting {
+    type Connection = AsyncPgConnection;
+    type Error = ConnectionError;
+
+    async fn connect(&self) -> Result<AsyncPgConnection, ConnectionError> {
+        AsyncPgConnection::establish(&self.0).await
+    }
+
+    async fn is_valid(&self, _: &mut AsyncPgConnection) -> Result<(), ConnectionError> {
+        Ok(())
+    }
+
+    fn has_broken(&self, _: &mut AsyncPgConnection) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_has_not_answered_ends_also_if_its_pool_keeps_the_connection() {
+    let db = database(1).await;
+    let pool = bb8::Pool::builder().max_size(1);
+    let pool: bb8::Pool<Trusting> = pool.build(Trusting(db.url().to_owned())).await.unwrap();
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let job: Claimed<Brief> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
+    assert_eq!(job.id, 1);
+    let pid = pid_of(&mut pool.get().await.unwrap()).await;
+    other
+        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
+        .await
+        .unwrap();
+    let kept = claim::keep(&pool, &job, pending::<()>()).await;
+    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    let session = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
+    db.until_empty(Duration::from_secs(15), "the session's end", &session)
+        .await;
+    drop(other);
+}
