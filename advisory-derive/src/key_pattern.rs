@@ -196,6 +196,8 @@ impl KeyPattern {
         let shape = placeholder.rendered_shape(|placeholder| names.shape(placeholder));
         // Every value renders as some text, so the compiler has nothing to confirm.
         let is_text = shape == Shape::Text;
+        // `<x: raw>` is another spelling of `<x|raw>`.
+        let is_raw = shape == Shape::Raw && !placeholder.filters.contains(&Filter::Raw);
         let shape = Ident::new(shape.variant(), at);
         let value = if placeholder.slice {
             quote_spanned!(at=> element)
@@ -212,6 +214,7 @@ impl KeyPattern {
             .filters
             .iter()
             .filter(|filter| **filter != Filter::Display)
+            .chain(is_raw.then_some(&Filter::Raw))
             .map(|filter| Ident::new(filter.variant(), at))
             .collect();
         if !filters.is_empty() {

@@ -36,10 +36,14 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
         let successors = from[ends[edge].1].iter().copied();
         successors.filter(move |next| !(edges[edge].asked.is_shared && edges[*next].held.is_shared))
     };
+    let gates: Vec<BTreeSet<&String>> = edges
+        .iter()
+        .map(|edge| edge.gates.iter().collect())
+        .collect();
     let mut lock_cycles = BTreeSet::new();
     let mut cycles = Vec::new();
     for start in 0..edges.len() {
-        let Some(cycle) = shortest_cycle(start, edges, &next) else {
+        let Some(cycle) = shortest_cycle(start, &gates, &next) else {
             continue;
         };
         // The same locks in the same order are one cycle, wherever it begins.
@@ -54,15 +58,29 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
     cycles
 }
 
-/// The shortest cycle through `start`, as the indices of its edges.
+/// How many states are searched for one cycle, beside one for each edge: their number can double with each lock that is taken.
+const MOST_STATES: usize = 1_000;
+
+/// The shortest cycle through `start`, as the indices of its edges. If there are too many ways to search, one that gates may rule out.
 fn shortest_cycle<I: Iterator<Item = usize>>(
     start: usize,
-    edges: &[Edge],
+    gates: &[BTreeSet<&String>],
     next: &impl Fn(usize) -> I,
 ) -> Option<Vec<usize>> {
+    let none = vec![BTreeSet::new(); gates.len()];
+    // Most edges are in no cycle at all.
+    let possible = search(start, &none, next).ok()??;
+    search(start, gates, next).unwrap_or(Some(possible))
+}
+
+/// It is an error if there are too many ways.
+fn search<I: Iterator<Item = usize>>(
+    start: usize,
+    gates: &[BTreeSet<&String>],
+    next: &impl Fn(usize) -> I,
+) -> Result<Option<Vec<usize>>, TooMany> {
     // What can follow depends on the last edge and the gates of all, so each edge is visited once for each set of gates.
-    let gates = |edge: usize| edges[edge].gates.iter().collect::<BTreeSet<_>>();
-    let first = (start, gates(start));
+    let first = (start, gates[start].clone());
     let mut before = BTreeMap::from([(first.clone(), None)]);
     let mut queue = VecDeque::from([first]);
     while let Some(state) = queue.pop_front() {
@@ -75,21 +93,26 @@ fn shortest_cycle<I: Iterator<Item = usize>>(
                     cycle.push(step.0);
                 }
                 cycle.reverse();
-                return Some(cycle);
+                return Ok(Some(cycle));
             }
-            let own = gates(successor);
-            if successor == start || !state.1.is_disjoint(&own) {
+            let own = &gates[successor];
+            if successor == start || !state.1.is_disjoint(own) {
                 continue;
             }
-            let reached = (successor, &state.1 | &own);
+            let reached = (successor, &state.1 | own);
             if !before.contains_key(&reached) {
+                if before.len() == gates.len() + MOST_STATES {
+                    return Err(TooMany);
+                }
                 before.insert(reached.clone(), Some(state.clone()));
                 queue.push_back(reached);
             }
         }
     }
-    None
+    Ok(None)
 }
+
+struct TooMany;
 
 /// Describes a cycle and each of its edges.
 #[must_use]
@@ -233,6 +256,32 @@ mod tests {
             behind(&["g"], edge("c", "a")),
         ];
         assert_eq!(cycles(&edges), [[0, 2, 3, 4]]);
+    }
+
+    #[test]
+    fn locks_that_are_taken_one_under_another_are_searched_in_no_time() {
+        let lock = |number: usize| format!("lock-{number}");
+        let mut edges = Vec::new();
+        for asked in 0..60 {
+            for held in 0..asked {
+                let gates: Vec<String> = (0..asked).map(lock).collect();
+                let gates: Vec<&str> = gates.iter().map(String::as_str).collect();
+                edges.push(behind(&gates, edge(&lock(held), &lock(asked))));
+            }
+        }
+        assert!(cycles(&edges).is_empty());
+        // Too many ways to rule it out.
+        let taken_alone = |gate: &str, held: usize, asked: usize| {
+            behind(&[gate], edge(&lock(held), &lock(asked)))
+        };
+        let mut edges: Vec<Edge> = (0..20)
+            .flat_map(|at| {
+                let gates = [lock(at), lock(at + 100)];
+                gates.map(|gate| taken_alone(&gate, at, at + 1))
+            })
+            .collect();
+        edges.push(edge(&lock(20), &lock(0)));
+        assert!(!cycles(&edges).is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::edge::Edge;
 use crate::parse::parse;
-use crate::pattern::Part;
+use crate::pattern::{Filter, Part};
 use crate::shape::Shape;
 use std::collections::BTreeMap;
 
@@ -71,13 +71,18 @@ fn read(lock: &str) -> (String, Vec<Option<Shape>>) {
         Part::Text(text) => text.replace('<', "<<"),
         Part::Placeholder(placeholder) => {
             let mut filters = placeholder.filters.clone();
+            // `|raw` is another spelling of the shape.
+            filters.retain(|filter| *filter != Filter::Raw);
             filters.sort_unstable();
             let filters = filters.iter().map(|filter| format!("|{}", filter.name()));
             format!("<{}>", filters.collect::<String>())
         }
     };
     let text = pattern.parts.iter().map(text).collect();
-    let shapes = pattern.placeholders().map(|placeholder| placeholder.shape);
+    let shapes = pattern.placeholders().map(|placeholder| {
+        let is_raw = placeholder.filters.contains(&Filter::Raw);
+        is_raw.then_some(Shape::Raw).or(placeholder.shape)
+    });
     (text, shapes.collect())
 }
 
@@ -97,5 +102,7 @@ mod tests {
         assert!(!is_same("a:<x>", "b:<x>"));
         assert!(!is_same("a<<b", "a<b>"));
         assert!(is_same("not <closed", "not <closed"));
+        assert!(is_same("a:<x|raw>", "a:<y: raw>"));
+        assert!(!is_same("a:<x>", "a:<y: raw>"));
     }
 }

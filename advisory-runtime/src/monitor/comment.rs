@@ -21,6 +21,9 @@ const LOCK_FUNCTIONS: [&str; 8] = [
     "pg_try_advisory_xact_lock_shared",
 ];
 
+/// The longest arguments that are read; two numbers with casts have 80 characters.
+const LONGEST_ARGUMENTS: usize = 256;
+
 /// The comment by which a locked call names its lock in front of its query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -120,7 +123,7 @@ impl KeyText<'_> {
 }
 
 /// Finds the keys that statements give to `pg_advisory_lock` and its variants, in the text that the server's log and `pg_stat_activity`
-/// show. A call with a parameter, such as `$1`, or one that is cut off, yields none.
+/// show. A call with a parameter, such as `$1`, one that is cut off, or one with more than 256 characters of arguments yields none.
 #[must_use]
 pub fn keys_of(statements: &str) -> Vec<Key> {
     let mut keys: Vec<Key> = statements
@@ -140,7 +143,9 @@ pub fn keys_of(statements: &str) -> Vec<Key> {
 /// The text before the bracket that closes a call.
 fn arguments(text: &str) -> Option<&str> {
     let mut depth = 1;
-    let end = text.find(|letter| {
+    // A log can have any number of calls that are never closed.
+    let mut letters = text.char_indices().take(LONGEST_ARGUMENTS);
+    let (end, _) = letters.find(|(_, letter)| {
         match letter {
             '(' => depth += 1,
             ')' => depth -= 1,

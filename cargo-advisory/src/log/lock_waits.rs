@@ -25,7 +25,7 @@ pub(super) struct LockWaits {
 
 impl LockWaits {
     pub(super) fn end(&mut self, waited: Duration) {
-        self.total += waited;
+        self.total = self.total.saturating_add(waited);
         self.longest = self.longest.max(waited);
     }
 }
@@ -44,6 +44,6 @@ impl OpenWait {
             .zip(self.at.as_ref())
             .map(|(now, then)| now.millis - then.millis);
         let passed = u64::try_from(passed.unwrap_or_default()).unwrap_or_default();
-        self.waited + Duration::from_millis(passed)
+        self.waited.saturating_add(Duration::from_millis(passed))
     }
 }

@@ -7,6 +7,15 @@ use std::process::Stdio;
 use crate::log::{log, spawn};
 use crate::programs::file;
 
+/// Whoever may write a message into the log may write any.
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_that_add_up_to_more_than_time_are_summed_up() {
+    let longest = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 10000000000000000000000.000 ms\n";
+    let said = log(&[&file("endless.log", longest.repeat(3))]).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("\n42    3 "), "{}", said.out);
+}
+
 /// Piped input is the same as a file. Input that is not a log is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_standard_input_is_a_log_and_a_program_is_none() {

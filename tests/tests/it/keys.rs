@@ -46,6 +46,8 @@ async fn the_key_is_the_rendered_pattern() {
     key!("kh:<on>:<c>", (on: bool = true, c: char = ':') "kh:true:%3A");
     key!("ki:<a>:<b>", (a: &str = "x:y%", b: String = "z".to_owned()) "ki:x%3Ay%25:z");
     key!("kj:<a|raw>", (a: &str = "x:y%") "kj:x:y%");
+    key!("kr:<a: raw>", (a: &str = "x:y%") "kr:x:y%");
+    key!("ks:<a: raw|lower>", (a: &str = "X:y%") "ks:x:y%");
     key!("kk:<email|trim|lower>", (email: &str = "  User@Example.com ") "kk:user@example.com");
     key!("kl:<email|trim>", (email: &str = "  a  b  ") "kl:a  b");
     key!("km:<a|display>", (a: std::net::Ipv4Addr = std::net::Ipv4Addr::LOCALHOST) "km:127.0.0.1");

@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::monitor::{backend, lock, look, look_with, waits};
 use crate::monitor_names::{BOOKING, called, names, pattern, send, take, take_as};
-use advisory_runtime::monitor::{Activity, Certainty, HolderId, Names};
+use advisory_runtime::monitor::{Activity, Certainty, HolderId, Names, keys_of};
 use advisory_runtime::{Error, Key, LockKey, session};
 use advisory_tests::{Database, pid_of};
 
@@ -273,4 +273,13 @@ async fn text_that_is_cut_and_can_be_two_patterns_has_both_names() {
     let seen = look(&db).await;
     let shown = format!("{}…", &long[..197]);
     assert_eq!(called(lock(&seen, 5)), [(Certainty::Likely, &*shown)]);
+}
+
+#[test]
+fn arguments_that_are_longer_than_any_key_are_not_read() {
+    let call = |spaces: usize| format!("SELECT pg_advisory_lock({}7)", " ".repeat(spaces));
+    assert_eq!(keys_of(&call(200)), [Key::BigInt(7)]);
+    assert_eq!(keys_of(&call(300)), []);
+    let open = "pg_advisory_lock(".repeat(3);
+    assert_eq!(keys_of(&format!("{open}1")), []);
 }
