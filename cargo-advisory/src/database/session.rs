@@ -58,9 +58,15 @@ pub(crate) async fn connect(
         return Err(Failure::Input(why.to_owned()));
     }
     let (mode, connector) = tls.connector()?;
-    // As with libpq, a Unix-domain socket is not encrypted.
+    if config.get_hosts().is_empty() {
+        // The certificate is checked for the address.
+        for address in config.get_hostaddrs().to_vec() {
+            config.host(address.to_string());
+        }
+    }
+    // As with libpq, a Unix-domain socket is not encrypted. With a `hostaddr`, the folder of a socket is not used.
     let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
-    let is_remote = config.get_hosts().iter().any(is_remote);
+    let is_remote = !config.get_hostaddrs().is_empty() || config.get_hosts().iter().any(is_remote);
     config.ssl_mode(if is_remote { mode } else { SslMode::Disable });
     config.application_name(crate::cli::NAME);
     if config.get_connect_timeout().is_none() {
