@@ -43,51 +43,86 @@ fn unreadable(error: &dotenvy::Error) -> Failure {
     Failure::Input(format!("`.env`: {why}"))
 }
 
+/// Whether the address is a URL, and not a key-value string.
+pub(crate) fn is_url(address: &str) -> bool {
+    let schemes = ["postgres://", "postgresql://"];
+    schemes.iter().any(|scheme| address.starts_with(scheme))
+}
+
 /// Takes the TLS settings out of an address: tokio-postgres does not know all those of libpq.
 pub(crate) fn split(address: &str) -> (String, Tls) {
+    if is_url(address) {
+        split_url(address)
+    } else {
+        split_words(address)
+    }
+}
+
+fn split_url(url: &str) -> (String, Tls) {
     let mut tls = Tls::default();
-    let mut rest = Vec::new();
-    let (before, settings, separator) = match address.split_once("://") {
-        Some(_) => match address.split_once('?') {
-            Some((before, query)) => (format!("{before}?"), query.split('&').collect(), "&"),
-            None => return (address.to_owned(), tls),
-        },
-        None => (String::new(), words(address), " "),
+    let is_query = |text: &str| {
+        let path = text
+            .split_once("://")
+            .and_then(|(_, rest)| rest.split_once('/'));
+        path.is_some_and(|(_, path)| path.contains('?'))
     };
-    let settings: Vec<&str> = settings;
-    for setting in settings {
-        let value = |value: &str| match separator {
-            "&" => decoded(value),
-            _ => value.trim_matches('\'').to_owned(),
-        };
-        match setting.split_once('=') {
-            Some(("sslmode", mode)) => tls.mode = Some(value(mode)),
-            Some(("sslrootcert", file)) => tls.authorities = Some(value(file)),
-            _ => rest.push(setting),
+    // A `?` in front of the `@` is part of the password, unless the `@` is part of the query.
+    let (credentials, rest) = match url.split_once('@') {
+        Some((credentials, rest)) if !is_query(credentials) => (format!("{credentials}@"), rest),
+        _ => (String::new(), url),
+    };
+    let Some((place, query)) = rest.split_once('?') else {
+        return (url.to_owned(), tls);
+    };
+    let is_other = |setting: &&str| {
+        let pair = setting.split_once('=');
+        !pair.is_some_and(|(name, value)| tls.set(&decoded(name), decoded(value)))
+    };
+    let query: Vec<&str> = query.split('&').filter(is_other).collect();
+    // tokio-postgres looks for the end of the password in the query too.
+    let query = query.join("&").replace('@', "%40");
+    (format!("{credentials}{place}?{query}"), tls)
+}
+
+fn split_words(words: &str) -> (String, Tls) {
+    let mut tls = Tls::default();
+    let mut others = Vec::new();
+    let mut words = words.trim_start();
+    while let Some((name, value, rest)) = setting(words) {
+        if !tls.set(name, value) {
+            others.extend(words.strip_suffix(rest));
+        }
+        words = rest.trim_start();
+    }
+    if !words.is_empty() {
+        // tokio-postgres says why this is not a setting.
+        others.push(words);
+    }
+    (others.join(" "), tls)
+}
+
+/// The name and the value of the first setting of a key-value string, and the text behind it; `None` if the text does not start with one.
+fn setting(text: &str) -> Option<(&str, String, &str)> {
+    let (name, rest) = text.split_at(text.find(|c: char| c.is_whitespace() || c == '=')?);
+    let rest = rest.trim_start().strip_prefix('=')?.trim_start();
+    let quoted = rest.strip_prefix('\'');
+    let mut letters = quoted.unwrap_or(rest).chars();
+    let mut value = String::new();
+    loop {
+        let rest = letters.as_str();
+        match letters.next() {
+            Some('\\') => value.extend(letters.next()),
+            Some('\'') if quoted.is_some() => return Some((name, value, letters.as_str())),
+            Some(letter) if quoted.is_none() && letter.is_whitespace() => {
+                return Some((name, value, rest));
+            }
+            Some(letter) => value.push(letter),
+            None => return quoted.is_none().then_some((name, value, rest)),
         }
     }
-    (format!("{before}{}", rest.join(separator)), tls)
 }
 
-/// The settings of a key-value string: a value in quotes can contain spaces.
-fn words(address: &str) -> Vec<&str> {
-    let (mut is_quoted, mut is_escaped) = (false, false);
-    let words = address.split(|letter: char| {
-        if is_escaped {
-            is_escaped = false;
-            return false;
-        }
-        match letter {
-            '\\' => is_escaped = true,
-            '\'' => is_quoted = !is_quoted,
-            _ => return letter.is_whitespace() && !is_quoted,
-        }
-        false
-    });
-    words.filter(|word| !word.is_empty()).collect()
-}
-
-/// Decodes a value of a URL: `%2F` is `/`.
+/// Decodes a name or a value of a URL: `%2F` is `/`.
 fn decoded(value: &str) -> String {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value;
@@ -136,6 +171,42 @@ mod tests {
                 "host=h sslmode='disable' user=me",
                 "host=h user=me",
                 Some("disable"),
+                None,
+            ),
+            (
+                "postgres://me:a?b@h/d?sslmode=require&application_name=a@b",
+                "postgres://me:a?b@h/d?application_name=a%40b",
+                Some("require"),
+                None,
+            ),
+            (
+                "postgresql://h/d?ssl%6Dode=require&user=me@h",
+                "postgresql://h/d?user=me%40h",
+                Some("require"),
+                None,
+            ),
+            (
+                "host=h sslmode = require sslrootcert='/my \\'ca\\'.pem'user=me",
+                "host=h user=me",
+                Some("require"),
+                Some("/my 'ca'.pem"),
+            ),
+            (
+                "host=h password=a://b?c sslmode=r\\equire",
+                "host=h password=a://b?c",
+                Some("require"),
+                None,
+            ),
+            (
+                "host=h password='a sslmode=require",
+                "host=h password='a sslmode=require",
+                None,
+                None,
+            ),
+            (
+                " host=h password=a\\  sslmode=require password=b\\ ",
+                "host=h password=a\\  password=b\\ ",
+                Some("require"),
                 None,
             ),
             (

@@ -44,11 +44,11 @@ type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 pub(crate) async fn connect(
     address: &str,
 ) -> Result<(Client, Connection<Socket, Stream>), Failure> {
-    let (address, tls) = address::split(address);
-    let mut config: Config = address.parse().map_err(|error: tokio_postgres::Error| {
-        let why = one_line(&chain(&error)).replace("invalid connection string: ", "");
+    let (rest, tls) = address::split(address);
+    let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
         Failure::Input(format!(
-            "invalid database URL: {why}; write `postgres://user@host:5432/database`"
+            "invalid database URL: {}; write `postgres://user@host:5432/database`",
+            refusal(&chain(&error))
         ))
     })?;
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -58,9 +58,15 @@ pub(crate) async fn connect(
         return Err(Failure::Input(why.to_owned()));
     }
     let (mode, connector) = tls.connector()?;
-    // As with libpq, a Unix-domain socket is not encrypted.
+    if config.get_hosts().is_empty() {
+        // The certificate is checked for the address.
+        for address in config.get_hostaddrs().to_vec() {
+            config.host(address.to_string());
+        }
+    }
+    // As with libpq, a Unix-domain socket is not encrypted. With a `hostaddr`, the folder of a socket is not used.
     let is_remote = |host: &Host| matches!(host, Host::Tcp(_));
-    let is_remote = config.get_hosts().iter().any(is_remote);
+    let is_remote = !config.get_hostaddrs().is_empty() || config.get_hosts().iter().any(is_remote);
     config.ssl_mode(if is_remote { mode } else { SslMode::Disable });
     config.application_name(crate::cli::NAME);
     if config.get_connect_timeout().is_none() {
@@ -77,15 +83,67 @@ pub(crate) async fn connect(
             // The prefixes add nothing here.
             let why = one_line(&chain(&error)).replace("db error: ", "");
             let why = why.replace("error connecting to server: ", "");
-            Failure::Input(format!("cannot connect to {}: {why}", description(&config)))
+            Failure::Input(format!(
+                "cannot connect to {}: {why}",
+                description(address, &config)
+            ))
         })
 }
 
-/// The name and the hosts of the database, without the password. The hosts are also omitted if one contains an `@`: then an `@` in
-/// the password was not written as `%40`, and the rest of the password was parsed as part of the host.
-fn description(config: &Config) -> String {
-    let is_cut = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
-    if config.get_hosts().iter().any(is_cut) {
+/// The options of libpq that tokio-postgres does not know.
+const OTHER_OPTIONS: &[&str] = &[
+    "client_encoding",
+    "fallback_application_name",
+    "gssdelegation",
+    "gssencmode",
+    "gsslib",
+    "krbsrvname",
+    "max_protocol_version",
+    "min_protocol_version",
+    "oauth_client_id",
+    "oauth_client_secret",
+    "oauth_issuer",
+    "oauth_scope",
+    "passfile",
+    "replication",
+    "require_auth",
+    "requirepeer",
+    "requiressl",
+    "scram_client_key",
+    "scram_server_key",
+    "service",
+    "servicefile",
+    "ssl_max_protocol_version",
+    "ssl_min_protocol_version",
+    "sslcert",
+    "sslcertmode",
+    "sslcompression",
+    "sslcrl",
+    "sslcrldir",
+    "sslkey",
+    "sslkeylogfile",
+    "sslpassword",
+    "sslsni",
+];
+
+/// Why tokio-postgres refuses an address, without what can be a part of a password: an unknown option, or the character that it got.
+fn refusal(error: &str) -> String {
+    let why = error.replace("invalid connection string: ", "");
+    let option = why.strip_prefix("unknown option `");
+    if let Some(option) = option.and_then(|option| option.strip_suffix('`'))
+        && !OTHER_OPTIONS.contains(&option)
+    {
+        return "unknown option".to_owned();
+    }
+    let why = why.split_once(" but got ").map_or(&*why, |(why, _)| why);
+    one_line(why)
+}
+
+/// The name and the hosts of the database, without the password. They are also omitted if an `@` is where none belongs: then an `@`
+/// in the password was perhaps not written as `%40`, and the rest of the password was parsed as part of the host, the name or an option.
+fn description(address: &str, config: &Config) -> String {
+    let is_cut = address::is_url(address) && address.matches('@').count() > 1;
+    if is_cut || config.get_dbname().is_some_and(|name| name.contains('@')) {
         return "the database".to_owned();
     }
     let mut text = config.get_dbname().map_or_else(
@@ -130,4 +188,42 @@ pub(crate) fn chain(error: &dyn Error) -> String {
         next = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::Config;
+
+    use super::{chain, description, refusal};
+
+    #[test]
+    fn no_message_has_a_part_of_a_password() {
+        for address in [
+            "postgres://me:se@cret/word@127.0.0.1:1/db",
+            "postgres://me:se@cret@127.0.0.1:1/db",
+            "postgres://me:p@cret?application_name=word@h/db",
+            "host=h dbname=postgres://me:secretword@h/db",
+        ] {
+            let config: Config = address.parse().unwrap();
+            assert_eq!(description(address, &config), "the database", "{address}");
+        }
+        let address = "host=h password=a@b@c dbname=shop";
+        let config: Config = address.parse().unwrap();
+        assert_eq!(
+            description(address, &config),
+            "the database `shop` at `h:5432`"
+        );
+        for (address, why) in [
+            ("password=my secretword=1", "unknown option"),
+            ("postgres://me:p@ss?secretword=x@h/db", "unknown option"),
+            ("host=h sslcert=me.pem", "unknown option `sslcert`"),
+            (
+                "password=my secret word",
+                "unexpected character at byte 19: expected `=`",
+            ),
+        ] {
+            let error = address.parse::<Config>().unwrap_err();
+            assert_eq!(refusal(&chain(&error)), why, "{address}");
+        }
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! `prefer`, the default, and `require` encrypt without checking the certificate. `verify-ca` requires a certificate of a trusted
 //! authority, and `verify-full` also checks that it contains the host's name. The authorities are those of the system, or of the file
-//! in `sslrootcert`; with such a file `require` means `verify-ca`.
+//! in `sslrootcert`; with such a file `require` means `verify-ca`. With `sslrootcert=system`, `verify-full` is the default and the only
+//! mode: anybody can get a certificate of such an authority for another name.
 
 use std::sync::Arc;
 
@@ -35,13 +36,29 @@ enum Trust {
 }
 
 impl Tls {
+    /// Takes over a setting of an address; returns whether it is one of TLS.
+    pub(super) fn set(&mut self, name: &str, value: String) -> bool {
+        match name {
+            "sslmode" => self.mode = Some(value),
+            "sslrootcert" => self.authorities = Some(value),
+            _ => return false,
+        }
+        true
+    }
+
     /// The mode, and the connector that encrypts the connection.
     pub(crate) fn connector(&self) -> Result<(SslMode, MakeRustlsConnect), Failure> {
-        let has_file = self
-            .authorities
-            .as_ref()
-            .is_some_and(|file| file != "system");
+        let is_system = self.authorities.as_deref() == Some("system");
+        let has_file = self.authorities.is_some();
         let (mode, trust) = match self.mode.as_deref() {
+            None if is_system => (SslMode::Require, Trust::Host),
+            Some(mode @ ("disable" | "allow" | "prefer" | "require" | "verify-ca"))
+                if is_system =>
+            {
+                return Err(Failure::Input(format!(
+                    "`sslmode={mode}` cannot be used with `sslrootcert=system`: write `sslmode=verify-full`"
+                )));
+            }
             Some("disable") => (SslMode::Disable, Trust::Anybody),
             // libpq's `allow` tries without TLS first; `prefer` works with the same servers.
             None | Some("allow" | "prefer") => (SslMode::Prefer, Trust::Anybody),

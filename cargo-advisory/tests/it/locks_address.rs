@@ -94,3 +94,18 @@ async fn the_database_is_found_as_diesels_command_finds_it() {
         assert!(err.contains("host=/var/run/postgresql"), "{err}");
     }
 }
+
+/// An `@`, a `/`, a `?` or a space of the password that is not encoded ends it for the parser.
+#[test]
+fn no_message_has_a_part_of_the_password() {
+    for url in [
+        "postgres://me:se@cret/word@127.0.0.1:1/db",
+        "postgres://me:p@ss?secretword=x@h/db",
+        "password=my secretword=1",
+    ] {
+        let said = crate::programs::run(&["locks"], &[("DATABASE_URL", url)]);
+        assert_eq!((said.code, &*said.out), (Some(2), ""), "{url}");
+        assert!(!said.err.contains("cret"), "{url}: {}", said.err);
+        assert!(!said.err.contains("word="), "{url}: {}", said.err);
+    }
+}

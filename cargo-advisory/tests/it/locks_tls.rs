@@ -37,12 +37,18 @@ fn refusal(message: &str) -> Vec<u8> {
     bytes
 }
 
-fn refuse(mut client: TcpStream, config: Arc<ServerConfig>) -> std::io::Result<()> {
+/// Without a configuration the server does not speak TLS.
+fn refuse(mut client: TcpStream, config: Option<Arc<ServerConfig>>) -> std::io::Result<()> {
     let mut asked = [0; 8];
     client.read_exact(&mut asked)?;
     if asked != SSL_REQUEST {
         return client.write_all(&refusal("in the clear"));
     }
+    let Some(config) = config else {
+        client.write_all(b"N")?;
+        client.read_exact(&mut asked)?;
+        return client.write_all(&refusal("in the clear"));
+    };
     client.write_all(b"S")?;
     let connection = ServerConnection::new(config).map_err(std::io::Error::other)?;
     let mut stream = StreamOwned::new(connection, client);
@@ -52,7 +58,7 @@ fn refuse(mut client: TcpStream, config: Arc<ServerConfig>) -> std::io::Result<(
     stream.flush()
 }
 
-fn serve(folder: &str) -> u16 {
+fn configuration(folder: &str) -> Arc<ServerConfig> {
     let certificate = CertificateDer::from_pem_file(format!("{folder}/server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(format!("{folder}/server.key")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -62,16 +68,83 @@ fn serve(folder: &str) -> u16 {
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
         .unwrap();
-    let config = Arc::new(config);
+    Arc::new(config)
+}
+
+fn serve(config: Option<Arc<ServerConfig>>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for client in listener.incoming().flatten() {
             // A client that does not trust us ends the handshake.
-            drop(refuse(client, Arc::clone(&config)));
+            drop(refuse(client, config.clone()));
         }
     });
     port
+}
+
+/// What the command says of an address.
+fn refused(url: &str) -> String {
+    let said = run(&["locks"], &[("DATABASE_URL", url)]);
+    assert_eq!((said.code, &*said.out), (Some(2), ""), "{url}");
+    assert!(!said.err.contains("secret"), "{}", said.err);
+    said.err
+}
+
+#[test]
+fn no_form_of_an_address_weakens_its_sslmode() {
+    let port = serve(None);
+    let (clear, encrypted) = ("in the clear", "server does not support TLS");
+    let system = "with `sslrootcert=system`: write `sslmode=verify-full`";
+    for (address, word) in [
+        (format!("postgres://me:secret@localhost:{port}/d"), clear),
+        (format!("hostaddr=127.0.0.1 port={port} user=me"), clear),
+        (
+            format!("hostaddr=127.0.0.1 port={port} user=me password=secret sslmode=verify-full"),
+            encrypted,
+        ),
+        (
+            format!("postgres:///d?hostaddr=127.0.0.1&port={port}&user=me&sslmode=verify-full"),
+            encrypted,
+        ),
+        (
+            format!("host=/tmp hostaddr=127.0.0.1 port={port} user=me sslmode=require"),
+            encrypted,
+        ),
+        (
+            format!("postgres://me:secret?x@localhost:{port}/d?sslmode=require"),
+            encrypted,
+        ),
+        (
+            format!("postgres://me@localhost:{port}/d?ssl%6Dode=require"),
+            encrypted,
+        ),
+        (
+            format!("postgres://localhost:{port}/d?sslmode=require&user=me@shop"),
+            encrypted,
+        ),
+        (
+            format!("host=localhost port={port} user=me sslmode = require"),
+            encrypted,
+        ),
+        (
+            format!("host=localhost port={port} user=me password=a://secret sslmode=require"),
+            encrypted,
+        ),
+        (
+            format!("postgres://me@localhost:{port}/d?sslrootcert=system"),
+            encrypted,
+        ),
+        (
+            format!("postgres://me@localhost:{port}/d?sslrootcert=system&sslmode=require"),
+            system,
+        ),
+    ] {
+        let err = refused(&address);
+        // Where the system has no authorities at all, that is the answer.
+        let has_none = word == encrypted && err.contains("no trusted authorities");
+        assert!(err.contains(word) || has_none, "{address}: {err}");
+    }
 }
 
 #[test]
@@ -89,13 +162,10 @@ fn sslmode_means_what_it_does_for_libpq() {
             "there is no `openssl` on this system that makes certificates",
         );
     }
-    let port = serve(&folder);
+    let port = serve(Some(configuration(&folder)));
     let said = |host: &str, query: &str| {
         let url = format!("postgres://me:secret@{host}:{port}/shop?{query}");
-        let said = run(&["locks"], &[("DATABASE_URL", &url)]);
-        assert_eq!((said.code, &*said.out), (Some(2), ""), "{query}");
-        assert!(!said.err.contains("secret"), "{}", said.err);
-        said.err
+        refused(&url)
     };
     let trusted = format!("sslrootcert={folder}/ca.pem").replace('/', "%2F");
     let (encrypted, clear) = ("it is encrypted", "in the clear");
@@ -127,6 +197,12 @@ fn sslmode_means_what_it_does_for_libpq() {
             &format!("sslmode=require&{trusted}"),
             encrypted,
         ),
+        (
+            "127.0.0.1",
+            &format!("hostaddr=127.0.0.1&sslmode=verify-full&{trusted}"),
+            elsewhere,
+        ),
+        ("localhost", "sslrootcert=system", stranger),
         ("localhost", "sslmode=yes", "write `disable`"),
         (
             "localhost",
