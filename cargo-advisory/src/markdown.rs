@@ -3,14 +3,13 @@
 //! The document contains nothing that differs between runs or machines: no date, no absolute path, no version.
 
 mod collision_odds;
-mod declared_locks;
 
 use std::fmt::Write;
 
 use advisory_pattern::{LockedKey, Part, Record};
 
+use crate::declared_locks::DeclaredLocks;
 use crate::inventory::{Inventory, Key, file_line, keys, path};
-use declared_locks::DeclaredLocks;
 
 /// Writes the document, with the odds of a collision among `key_count` keys.
 pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
@@ -90,9 +89,7 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
     let mut rows = Vec::new();
     for site in &inventory.sites {
         for key in keys(site) {
-            let lock = declared.named(key.written).filter(|_| key.known.is_none());
-            let lock = lock.and_then(|lock| Some((lock, keys(lock).pop()?)));
-            let Some((lock, pattern)) = lock else {
+            let Some((lock, pattern)) = declared.key(&key) else {
                 rows.push((site.clone(), key));
                 continue;
             };
@@ -111,7 +108,7 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
                 },
                 ..site.clone()
             };
-            rows.push((site, pattern.in_scope_of(&key)));
+            rows.push((site, pattern));
         }
     }
     rows
