@@ -301,17 +301,28 @@ fn table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; 
     }
 }
 
-/// Text of a doc comment or an argument, which is Markdown. Escapes `|`, which would end the cell.
+/// Text of a doc comment or an argument, which is Markdown. Escapes each `|` that would end the cell.
 fn plain(text: &str) -> String {
-    text.replace('|', "\\|")
+    let mut escaped = String::with_capacity(text.len());
+    let mut is_escaped = false;
+    for character in text.chars() {
+        if character == '|' && !is_escaped {
+            escaped.push('\\');
+        }
+        is_escaped = character == '\\' && !is_escaped;
+        escaped.push(character);
+    }
+    escaped
 }
 
-/// A code span for a text that can contain backticks.
+/// A code span for a text that can contain backticks: its fence is longer than any of them in a row.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
-    let fence = if text.contains('`') { "``" } else { "`" };
-    let space = if text.contains('`') { " " } else { "" };
+    let runs = text.split(|character| character != '`').map(str::len);
+    let longest = runs.max().unwrap_or_default();
+    let fence = "`".repeat(longest + 1);
+    let space = if longest > 0 { " " } else { "" };
     format!("{fence}{space}{}{space}{fence}", plain(text))
 }

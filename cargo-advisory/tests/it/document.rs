@@ -133,3 +133,15 @@ fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
         assert!(checked.err.contains(told), "{checked:?}");
     }
 }
+
+#[test]
+fn no_text_leaves_its_cell_or_its_code_span() {
+    let keys = ["hash(\"a``<img src=x>\") | 1"];
+    let sites = [Record {
+        purpose: Some("Either a \\| b, a | b, or a \\\\| b".into()),
+        ..site("bank", "audit", 40, &keys, &["?"])
+    }];
+    let document = dump("document-cells.rmeta", &sites);
+    let row = "| ``` hash(\"a``<img src=x>\") \\| 1 ``` | Either a \\| b, a \\| b, or a \\\\\\| b | Per key |";
+    assert!(document.contains(row), "{document}");
+}
