@@ -14,6 +14,7 @@ mod cli;
 mod columns;
 mod command;
 mod database;
+mod declared_locks;
 mod doctor;
 mod dump;
 mod duration;

@@ -3,14 +3,13 @@
 //! The document contains nothing that differs between runs or machines: no date, no absolute path, no version.
 
 mod collision_odds;
-mod declared_locks;
 
 use std::fmt::Write;
 
 use advisory_pattern::{LockedKey, Part, Record};
 
+use crate::declared_locks::DeclaredLocks;
 use crate::inventory::{Inventory, Key, file_line, keys, path};
-use declared_locks::DeclaredLocks;
 
 /// Writes the document, with the odds of a collision among `key_count` keys.
 pub(crate) fn write(inventory: &Inventory, key_count: u64) -> String {
@@ -90,9 +89,7 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
     let mut rows = Vec::new();
     for site in &inventory.sites {
         for key in keys(site) {
-            let lock = declared.named(key.written).filter(|_| key.known.is_none());
-            let lock = lock.and_then(|lock| Some((lock, keys(lock).pop()?)));
-            let Some((lock, pattern)) = lock else {
+            let Some((lock, pattern)) = declared.key(&key) else {
                 rows.push((site.clone(), key));
                 continue;
             };
@@ -111,7 +108,7 @@ fn rows(inventory: &Inventory) -> Vec<(Record, Key<'_>)> {
                 },
                 ..site.clone()
             };
-            rows.push((site, pattern.in_scope_of(&key)));
+            rows.push((site, pattern));
         }
     }
     rows
@@ -304,17 +301,28 @@ fn table<const N: usize>(text: &mut String, heads: &[&str; N], rows: &[[String; 
     }
 }
 
-/// Text of a doc comment or an argument, which is Markdown. Escapes `|`, which would end the cell.
+/// Text of a doc comment or an argument, which is Markdown. Escapes each `|` that would end the cell.
 fn plain(text: &str) -> String {
-    text.replace('|', "\\|")
+    let mut escaped = String::with_capacity(text.len());
+    let mut is_escaped = false;
+    for character in text.chars() {
+        if character == '|' && !is_escaped {
+            escaped.push('\\');
+        }
+        is_escaped = character == '\\' && !is_escaped;
+        escaped.push(character);
+    }
+    escaped
 }
 
-/// A code span for a text that can contain backticks.
+/// A code span for a text that can contain backticks: its fence is longer than any of them in a row.
 fn code(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
-    let fence = if text.contains('`') { "``" } else { "`" };
-    let space = if text.contains('`') { " " } else { "" };
+    let runs = text.split(|character| character != '`').map(str::len);
+    let longest = runs.max().unwrap_or_default();
+    let fence = "`".repeat(longest + 1);
+    let space = if longest > 0 { " " } else { "" };
     format!("{fence}{space}{}{space}{fence}", plain(text))
 }

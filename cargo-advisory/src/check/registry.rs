@@ -2,6 +2,7 @@
 //!
 //! Line numbers are not compared, because every edit would fail a build.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -32,21 +33,6 @@ pub(crate) fn compare(
 }
 
 fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> Vec<Finding> {
-    let without_place = |site: &Record| Record {
-        line: 0,
-        version: String::new(),
-        ..site.clone()
-    };
-    let unmatched = |sites: &Inventory, others: &Inventory| -> Vec<Record> {
-        let is_missing = |site: &Record| {
-            !others
-                .sites
-                .iter()
-                .any(|other| without_place(other) == without_place(site))
-        };
-        let unmatched = sites.sites.iter().filter(|site| is_missing(site));
-        unmatched.cloned().collect()
-    };
     let new = unmatched(inventory, committed);
     let mut old = unmatched(committed, inventory);
     let finding = |message: String, place: Place, notes: Vec<String>| Finding {
@@ -57,7 +43,7 @@ fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> V
         help: help(file, "json"),
     };
     let mut findings = Vec::new();
-    for site in &new {
+    for site in new {
         let (name, place) = (path(site), Place::site(site, None, ""));
         let Some(at) = old.iter().position(|other| path(other) == name) else {
             let message = format!("`{}` lacks the lock site {name}", file.display());
@@ -68,9 +54,9 @@ fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> V
             "the lock site {name} has changed since `{}`",
             file.display()
         );
-        findings.push(finding(message, place, changes(&old.remove(at), site)));
+        findings.push(finding(message, place, changes(old.remove(at), site)));
     }
-    for site in &old {
+    for site in old {
         let message = format!("the program lacks the lock site {}", path(site));
         findings.push(finding(
             message,
@@ -79,6 +65,30 @@ fn compare_sites(inventory: &Inventory, committed: &Inventory, file: &Path) -> V
         ));
     }
     findings
+}
+
+/// The sites that the other inventory lacks. Methods of several types can be equal sites, so each is matched with one.
+fn unmatched<'a>(inventory: &'a Inventory, others: &Inventory) -> Vec<&'a Record> {
+    let mut counts: BTreeMap<Record, usize> = BTreeMap::new();
+    for other in &others.sites {
+        *counts.entry(without_place(other)).or_default() += 1;
+    }
+    let is_unmatched = |site: &&Record| match counts.get_mut(&without_place(site)) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    };
+    inventory.sites.iter().filter(is_unmatched).collect()
+}
+
+fn without_place(site: &Record) -> Record {
+    Record {
+        line: 0,
+        version: String::new(),
+        ..site.clone()
+    }
 }
 
 /// The members that differ, with both values.

@@ -2,28 +2,9 @@
 
 use advisory_pattern::Record;
 
-use crate::programs::{advisory, file};
+use crate::programs::{advisory, file, program_of, site};
 
-fn site(krate: &str, function: &str, line: u32, written: &[&str], keys: &[&str]) -> Record {
-    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    Record {
-        kind: "fn".into(),
-        written: owned(written),
-        keys: owned(keys),
-        derivation: "sha256".into(),
-        scope: "xact".into(),
-        mode: "exclusive".into(),
-        module: krate.into(),
-        function: function.into(),
-        file: "src/lib.rs".into(),
-        line,
-        krate: krate.into(),
-        version: "1.0.0".into(),
-        ..Record::default()
-    }
-}
-
-fn declared(krate: &str, name: &str, pattern: &str) -> Record {
+pub(crate) fn declared(krate: &str, name: &str, pattern: &str) -> Record {
     Record {
         kind: "struct".into(),
         scope: "none".into(),
@@ -44,8 +25,7 @@ fn transfer(line: u32) -> Record {
 }
 
 fn dump(name: &str, sites: &[Record]) -> String {
-    let records: String = sites.iter().map(Record::encode).collect();
-    let program = file(name, format!("rust{records}"));
+    let program = program_of(name, sites);
     let said = advisory(&["dump", "--format", "markdown", "--artifact", &program]);
     assert_eq!(said.code, Some(0), "{said:?}");
     said.out
@@ -117,8 +97,7 @@ fn a_function_that_moves_within_its_file_is_no_drift() {
         "document-before.md",
         dump("document-before.rmeta", &sites(5, 20)),
     );
-    let records: String = sites(50, 20).iter().map(Record::encode).collect();
-    let program = file("document-moved.rmeta", format!("rust{records}"));
+    let program = program_of("document-moved.rmeta", &sites(50, 20));
     let said = advisory(&["check", "--artifact", &program, "--registry", &document]);
     assert_eq!(said.code, Some(0), "{said:?}");
 }
@@ -135,7 +114,7 @@ fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
     let wanted =
         "Transaction (`pg_try_advisory_xact_lock`), waits 10m, asks every 1s, at most 3 at once";
     assert!(document.contains(wanted), "{document}");
-    let program = file("polled-json", format!("rust{}", export.encode()));
+    let program = program_of("polled-json", &[export]);
     let said = advisory(&["dump", "--format", "json", "--artifact", &program]);
     let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(json["sites"][0]["poll"], "1s");
@@ -153,4 +132,16 @@ fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
         assert_eq!(checked.code, Some(code), "{checked:?}");
         assert!(checked.err.contains(told), "{checked:?}");
     }
+}
+
+#[test]
+fn no_text_leaves_its_cell_or_its_code_span() {
+    let keys = ["hash(\"a``<img src=x>\") | 1"];
+    let sites = [Record {
+        purpose: Some("Either a \\| b, a | b, or a \\\\| b".into()),
+        ..site("bank", "audit", 40, &keys, &["?"])
+    }];
+    let document = dump("document-cells.rmeta", &sites);
+    let row = "| ``` hash(\"a``<img src=x>\") \\| 1 ``` | Either a \\| b, a \\| b, or a \\\\\\| b | Per key |";
+    assert!(document.contains(row), "{document}");
 }

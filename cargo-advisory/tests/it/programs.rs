@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
+use advisory_pattern::Record;
+
 /// What a run of the command said.
 #[derive(Debug)]
 pub(crate) struct Said {
@@ -97,6 +99,38 @@ pub(crate) fn file(name: &str, content: impl AsRef<[u8]>) -> String {
 /// The booking service's inventory, as JSON.
 pub(crate) fn inventory() -> String {
     advisory(&["dump", "--format", "json", "--artifact", &booking_service()]).out
+}
+
+/// A file with these lock sites, as a program has them.
+pub(crate) fn program_of(name: &str, sites: &[Record]) -> String {
+    let records: String = sites.iter().map(Record::encode).collect();
+    file(name, format!("rust{records}"))
+}
+
+/// A lock site with these keys.
+pub(crate) fn site(
+    krate: &str,
+    function: &str,
+    line: u32,
+    written: &[&str],
+    keys: &[&str],
+) -> Record {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    Record {
+        kind: "fn".into(),
+        written: owned(written),
+        keys: owned(keys),
+        derivation: "sha256".into(),
+        scope: "xact".into(),
+        mode: "exclusive".into(),
+        module: krate.into(),
+        function: function.into(),
+        file: "src/lib.rs".into(),
+        line,
+        krate: krate.into(),
+        version: "1.0.0".into(),
+        ..Record::default()
+    }
 }
 
 fn program(name: &str) -> String {

@@ -1,6 +1,8 @@
 //! Is it found out when the committed document no longer says what the program holds?
 
-use crate::programs::{Said, advisory, booking_service, file, inventory};
+use advisory_pattern::Record;
+
+use crate::programs::{Said, advisory, booking_service, file, inventory, program_of, site};
 
 const DOCUMENT: &str = include_str!("booking-service.md");
 
@@ -82,4 +84,42 @@ fn a_site_is_missing_on_either_side() {
         "{}",
         said.out
     );
+}
+
+/// Methods of two types have one path.
+#[test]
+fn one_of_two_equal_sites_is_missing_on_either_side() {
+    let book = |line| Record {
+        name: Some("slot".into()),
+        ..site(
+            "bookings",
+            "book",
+            line,
+            &["slot:<id>"],
+            &["pattern slot:<id: int>"],
+        )
+    };
+    let (one, two) = (
+        program_of("registry-one.rmeta", &[book(7)]),
+        program_of("registry-two.rmeta", &[book(7), book(9)]),
+    );
+    let dump = |program| advisory(&["dump", "--format", "json", "--artifact", program]).out;
+    let of_one = file("registry-one.json", dump(&one));
+    let of_two = file("registry-two.json", dump(&two));
+    let check =
+        |program, registry| advisory(&["check", "--artifact", program, "--registry", registry]);
+    for (program, registry, message) in [
+        (&two, &of_one, "` lacks the lock site bookings::book"),
+        (
+            &one,
+            &of_two,
+            "the program lacks the lock site bookings::book",
+        ),
+    ] {
+        let said = check(program, registry);
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.out.contains(message), "{}", said.out);
+        assert!(said.out.contains("error: 1 finding;"), "{}", said.out);
+    }
+    assert_eq!(check(&two, &of_two).code, Some(0));
 }

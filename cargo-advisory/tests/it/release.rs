@@ -1,8 +1,10 @@
 //! Is a key that changed between two releases found?
 
+use advisory_pattern::Record;
 use serde_json::Value;
 
-use crate::programs::{Said, advisory, booking_service, file, inventory};
+use crate::document::declared;
+use crate::programs::{Said, advisory, booking_service, file, inventory, program_of, site};
 
 fn against(name: &str, previous: &str, more: &[&str]) -> Said {
     let (program, previous) = (booking_service(), file(name, previous));
@@ -96,4 +98,124 @@ fn methods_of_one_path_are_told_apart_by_their_keys() {
     // A method that is gone took its key along; the one that is left has its own.
     let said = against("against-removed.json", &previous.to_string(), &[]);
     assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+/// `check` of a program with the sites `new`, against one with the sites `old`.
+fn between(name: &str, old: &[Record], new: &[Record]) -> Said {
+    let old = program_of(&format!("{name}-old.rmeta"), old);
+    let dump = advisory(&["dump", "--format", "json", "--artifact", &old]);
+    let released = file(&format!("{name}.json"), dump.out);
+    let new = program_of(&format!("{name}-new.rmeta"), new);
+    advisory(&["check", "--artifact", &new, "--against", &released])
+}
+
+fn function(name: &str, key: &str) -> Record {
+    site("bookings", name, 7, &[key], &[&format!("pattern {key}")])
+}
+
+fn expression(name: &str, key: &str) -> Record {
+    site("bookings", name, 7, &[key], &["?"])
+}
+
+fn named(name: &str, record: Record) -> Record {
+    Record {
+        name: Some(name.into()),
+        ..record
+    }
+}
+
+#[track_caller]
+fn changed(said: &Said, identity: &str, was: &str, is: &str) {
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let message = format!(
+        "the key of advisory lock `{identity}` has changed from `{was}` by sha256 to `{is}`"
+    );
+    assert!(said.out.contains(&message), "{}", said.out);
+    assert!(said.out.contains("error: 1 finding;"), "{}", said.out);
+}
+
+#[test]
+fn a_function_that_leaves_its_lock_for_another_is_a_change_of_the_function() {
+    let book = named("slot", function("book", "slot:<id: int>"));
+    let old = [
+        book.clone(),
+        named("slot", function("shift", "slot:<id: int>")),
+    ];
+    let new = [book, named("move", function("shift", "move:<id: int>"))];
+    let said = between("against-left", &old, &new);
+    let (was, is) = ("slot:<id: int>", "move:<id: int>");
+    changed(&said, "bookings::shift", was, is);
+}
+
+#[test]
+fn a_change_of_a_name_is_reported_once_for_all_its_functions() {
+    let sites = |key| ["book", "shift"].map(|name| named("slot", function(name, key)));
+    let (was, is) = ("slot:<id: int>", "place:<id: int>");
+    let said = between("against-once", &sites(was), &sites(is));
+    changed(&said, "slot", was, is);
+}
+
+fn lock(name: &str, pattern: &str) -> Record {
+    Record {
+        derivation: "sha256".into(),
+        ..declared("bookings", name, pattern)
+    }
+}
+
+#[test]
+fn the_key_of_a_declared_lock_is_compared_where_it_is_used() {
+    let (was, is) = ("slot:<id: int>", "slot2:<id: int>");
+    let old = [lock("SlotLock", was), expression("book", "SlotLock { id }")];
+    let new = [lock("SlotV2", is), expression("book", "SlotV2 { id }")];
+    let said = between("against-declared", &old, &new);
+    changed(&said, "bookings::book", was, is);
+    // A change of the declaration is reported there.
+    let new = [lock("SlotLock", is), expression("book", "SlotLock { id }")];
+    let said = between("against-declaration", &old, &new);
+    changed(&said, "bookings::SlotLock", was, is);
+}
+
+#[test]
+fn a_pattern_that_becomes_a_declared_lock_is_no_change() {
+    let old = [function("book", "slot:<id: int>")];
+    let new = [
+        lock("SlotLock", "slot:<slot: int>"),
+        expression("book", "SlotLock { slot }"),
+    ];
+    let said = between("against-declared-now", &old, &new);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn a_key_that_becomes_an_expression_is_not_compared_except_for_its_scope() {
+    let old = [function("book", "slot:<id: int>")];
+    let new = [expression("book", "slot.key()")];
+    let said = between("against-expression", &old, &new);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let new = new.map(|site| Record {
+        scope: "lease".into(),
+        ..site
+    });
+    let said = between("against-expression-lease", &old, &new);
+    assert_eq!(said.code, Some(1), "{said:?}");
+}
+
+#[test]
+fn a_key_beside_an_expression_that_both_releases_have_is_compared() {
+    let keys = |first: &str| {
+        let encoded = format!("pattern {first}");
+        [site(
+            "bookings",
+            "book",
+            7,
+            &[first, "other.key()"],
+            &[&encoded, "?"],
+        )]
+    };
+    let said = between(
+        "against-beside",
+        &keys("slot:<id: int>"),
+        &keys("place:<id: int>"),
+    );
+    assert_eq!(said.code, Some(1), "{said:?}");
 }

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use advisory_pattern::Record;
 
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Key, keys};
 
 /// The declared locks of an inventory by the names of their types; `None` for a name that two types have.
-pub(super) struct DeclaredLocks<'a>(BTreeMap<&'a str, Option<&'a Record>>);
+pub(crate) struct DeclaredLocks<'a>(BTreeMap<&'a str, Option<&'a Record>>);
 
 impl<'a> DeclaredLocks<'a> {
-    pub(super) fn of(inventory: &'a Inventory) -> Self {
+    pub(crate) fn of(inventory: &'a Inventory) -> Self {
         let mut names = BTreeMap::new();
         for site in inventory.sites.iter().filter(|site| site.kind == "struct") {
             let only = names.entry(site.function.as_str()).or_insert(Some(site));
@@ -24,7 +24,16 @@ impl<'a> DeclaredLocks<'a> {
         Self(names)
     }
 
-    pub(super) fn named(&self, expression: &str) -> Option<&'a Record> {
+    /// Gives the declared lock that the key's expression names, and that lock's key in the scope of the expression's site.
+    pub(crate) fn key(&self, expression: &Key<'_>) -> Option<(&'a Record, Key<'a>)> {
+        if expression.known.is_some() {
+            return None;
+        }
+        let lock = self.named(expression.written)?;
+        Some((lock, keys(lock).pop()?.in_scope_of(expression)))
+    }
+
+    fn named(&self, expression: &str) -> Option<&'a Record> {
         let words = expression.split(|c: char| !c.is_alphanumeric() && c != '_');
         let mut named = words.filter_map(|word| self.0.get(word).copied());
         let first = named.next()??;
