@@ -102,15 +102,17 @@ impl StaticKey {
     }
 }
 
-/// The key `42`, `-42`, or `(7, tenant_no)`.
+/// The key `42`, `-42`, `(42)`, or `(7, tenant_no)`.
 fn number_key(expression: &TokenStream) -> Option<LockedKey> {
     let tokens: Vec<TokenTree> = expression.clone().into_iter().collect();
     if let [TokenTree::Group(group)] = tokens.as_slice()
         && group.delimiter() == Delimiter::Parenthesis
     {
         let parts = split_at_commas(group.stream());
-        let [first, second] = parts.as_slice() else {
-            return None;
+        let (first, second) = match parts.as_slice() {
+            [only] => return number_key(only),
+            [first, second] => (first, second),
+            _ => return None,
         };
         let half = |part| match number(part) {
             Some(number) => i32::try_from(number).ok().map(Some),

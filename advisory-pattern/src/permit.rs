@@ -6,6 +6,9 @@ use sha2::{Digest, Sha256};
 
 use crate::derivation::leading;
 
+/// How many permits a lock can have: each try can have to go over all of them.
+pub const MOST_PERMITS: u32 = 1_000;
+
 /// Comes before what is hashed. No text in UTF-8 has this byte, so that no key pattern renders what a permit is hashed from.
 const MARK: u8 = 0xFF;
 

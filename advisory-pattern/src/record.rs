@@ -10,6 +10,7 @@ mod key;
 use crate::derivation::Derivation;
 use crate::key_space::KeySpace;
 use crate::lock::Lock;
+use crate::permit::MOST_PERMITS;
 pub use error::RecordError;
 pub use format::RECORD_VERSION;
 use format::{END, FIELD, LONGEST, MAGIC, PART, START, clean, join_parts};
@@ -175,9 +176,12 @@ impl Record {
                 "wait" => record.wait = Some(text()),
                 "poll" => record.poll = Some(text()),
                 "permits" => {
-                    let permits = value.parse();
-                    let wrong = |_| RecordError::Malformed(format!("permits `{value}`"));
-                    record.permits = Some(permits.map_err(wrong)?);
+                    // Each permit has a key to compare.
+                    let permits = value.parse().ok();
+                    record.permits = permits.filter(|permits| (1..=MOST_PERMITS).contains(permits));
+                    if record.permits.is_none() {
+                        return Err(RecordError::Malformed(format!("permits `{value}`")));
+                    }
                 }
                 "max_hold" => record.max_hold = Some(text()),
                 "isolation" => record.isolation = Some(text()),

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use advisory_pattern::{Derivation, LockedKey, Record};
+use advisory_pattern::{Derivation, LockedKey, MOST_PERMITS, Record};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -144,6 +144,7 @@ fn record(value: &Value) -> Result<Record, String> {
             .as_u64()
             .map(u32::try_from)
             .and_then(Result::ok)
+            .filter(|permits| (1..=MOST_PERMITS).contains(permits))
             .map(Some),
     };
     let mut record = Record {
@@ -157,7 +158,8 @@ fn record(value: &Value) -> Result<Record, String> {
         mode: text(site, "mode")?.unwrap_or_default(),
         wait: text(site, "wait")?,
         poll: text(site, "poll")?,
-        permits: permits.ok_or("`permits` is not a number of holders")?,
+        permits: permits
+            .ok_or_else(|| format!("`permits` is not a number from 1 to {MOST_PERMITS}"))?,
         max_hold: text(site, "max_hold")?,
         isolation: text(site, "isolation")?,
         ttl: text(site, "ttl")?,

@@ -2,6 +2,7 @@
 
 use crate::errors::Errors;
 use crate::tokens::{first_span, is_punct, is_word, spelled, split_at_commas};
+use advisory_pattern::MOST_PERMITS;
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use syn::{LitInt, LitStr};
 
@@ -34,9 +35,6 @@ pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
     }
     literal
 }
-
-/// How many permits a lock can have: each try can have to go over all of them. The runtime's own limit.
-const MOST_PERMITS: u32 = 1_000;
 
 pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
     let span = first_span(&value);

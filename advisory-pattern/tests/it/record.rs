@@ -1,7 +1,8 @@
 //! Are a site's records found in any bytes around them, and nothing else?
 
 use advisory_pattern::{
-    LockedKey, MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key, encode_key,
+    LockedKey, MODULE_PATH, MOST_PERMITS, RECORD_VERSION, Record, RecordError, decode_key,
+    encode_key,
 };
 use proptest::prelude::*;
 
@@ -29,7 +30,7 @@ fn record() -> impl Strategy<Value = Record> {
     let optional = prop::array::uniform11(prop::option::of(text()));
     let keys = prop::collection::vec((text(), text()), 1..4);
     let overlaps = prop::collection::vec((text(), text()), 0..3);
-    let numbers = any::<(u32, Option<u32>)>();
+    let numbers = (any::<u32>(), prop::option::of(1..=MOST_PERMITS));
     let fields = (texts, optional, keys, overlaps, numbers);
     fields.prop_map(|(texts, optional, keys, allow_overlap, (line, permits))| {
         let (kind, derivation, scope, mode, module, function, file, krate) = texts;
@@ -258,6 +259,8 @@ fn a_wrong_field_is_named() {
         ("", "version ``"),
         ("1\u{1f}kind", "`kind`"),
         ("1\u{1f}line=x", "line `x`"),
+        ("1\u{1f}permits=0", "permits `0`"),
+        ("1\u{1f}permits=1001", "permits `1001`"),
     ] {
         assert_eq!(fields(wrong), Err(RecordError::Malformed(named.to_owned())));
     }

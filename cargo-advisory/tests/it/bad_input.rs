@@ -67,6 +67,12 @@ fn inventories_that_are_none() {
     };
     let number = site(r#""keys": [{"number": "42"}]"#);
     let pair = site(r#""keys": [{"pair": "(1, 2)"}]"#);
+    let permits = |permits: &str| {
+        site(&format!(
+            r#""permits": {permits}, "keys": [{{"number": 42}}]"#
+        ))
+    };
+    let (no_permits, permits) = (permits("0"), permits("4294967295"));
     let scope = site(r#""scope": "table", "keys": []"#);
     let all = [
         ("newer.json", newer.as_str(), "has version 7"),
@@ -82,6 +88,16 @@ fn inventories_that_are_none() {
         ("number.json", &number, "sites[0]: `number` is not a number"),
         ("pair.json", &pair, "sites[0]: `pair` is not an array"),
         ("scope.json", &scope, "scope `table`"),
+        (
+            "no-permits.json",
+            &no_permits,
+            "sites[0]: `permits` is not a number from 1 to 1000",
+        ),
+        (
+            "permits.json",
+            &permits,
+            "sites[0]: `permits` is not a number from 1 to 1000",
+        ),
     ];
     for (name, content, why) in all {
         let path = file(name, content);

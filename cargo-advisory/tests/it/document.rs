@@ -121,7 +121,7 @@ fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
     assert_eq!(json["sites"][0]["permits"], 3);
     for (permits, code, told) in [
         ("3", 0, ""),
-        ("\"few\"", 2, "`permits` is not a number of holders"),
+        ("\"few\"", 2, "`permits` is not a number from 1 to 1000"),
     ] {
         let text = said
             .out
