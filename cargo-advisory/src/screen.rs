@@ -37,6 +37,11 @@ pub(crate) fn steers(letter: char) -> bool {
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
+/// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`], with all its spaces and lines.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(|letter| letter != '\n' && steers(letter), " ")
+}
+
 /// `1 lock`, `2 locks`.
 pub(crate) fn plural(count: usize, what: &str) -> String {
     match count {
@@ -86,7 +91,7 @@ pub(crate) fn height() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::one_line;
+    use super::{one_line, printable};
 
     #[test]
     fn what_others_wrote_steers_no_terminal() {
@@ -95,5 +100,6 @@ mod tests {
             "[2Jrm -rf 31m gnirts"
         );
         assert_eq!(one_line("naïve 日本"), "naïve 日本");
+        assert_eq!(printable("a  b\n\u{9b}31m\u{202e}日本"), "a  b\n 31m 日本");
     }
 }
