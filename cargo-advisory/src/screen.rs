@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::process;
 
 use anstyle::{AnsiColor, Style};
 
@@ -55,12 +56,41 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
         let folder = path.parent().unwrap_or(Path::new(""));
-        let written = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+        let written = fs::create_dir_all(folder).and_then(|()| replace(path, &text));
         return written.map_err(|error| {
             Failure::Input(format!("cannot write `{}`: {error}", path.display()))
         });
     }
     is_read(text).map(drop)
+}
+
+/// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe is written to.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let is_there = match fs::metadata(path) {
+        Ok(there) if !there.is_file() => return fs::write(path, text),
+        there => there.is_ok(),
+    };
+    let mut path = path.to_owned();
+    let mut permissions = None;
+    if is_there {
+        // The file behind a link, if it may be written.
+        path = fs::canonicalize(path)?;
+        let file = fs::OpenOptions::new().write(true).open(&path)?;
+        permissions = Some(file.metadata()?.permissions());
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", process::id()));
+    let beside = path.with_file_name(name);
+    let written = fs::write(&beside, text)
+        .and_then(|()| {
+            permissions.map_or(Ok(()), |as_before| fs::set_permissions(&beside, as_before))
+        })
+        .and_then(|()| fs::rename(&beside, &path));
+    if written.is_err() {
+        // Perhaps it was not created.
+        drop(fs::remove_file(&beside));
+    }
+    written
 }
 
 /// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
