@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::key::{Key, LockKey};
 use crate::observe::Telemetry;
 use crate::query_comment;
+use advisory_pattern::MOST_PERMITS;
 pub use isolation::Isolation;
 pub(crate) use keys::Keys;
 pub use keys::keyed;
@@ -20,8 +21,6 @@ use std::borrow::Cow;
 use std::time::Duration;
 pub use wait::Wait;
 
-/// How many permits a lock can have: a try may have to go over all of them.
-const MOST_PERMITS: u32 = 1_000;
 /// The poll interval of a request with permits, unless it gives one.
 const POLL: Duration = Duration::from_millis(250);
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::Format;
 use crate::inventory::{file_line, path};
 use crate::json;
-use crate::screen::{BOLD, ERROR, FRAME, KEY};
+use crate::screen::{BOLD, ERROR, FRAME, KEY, printable};
 
 /// One mistake.
 pub(crate) struct Finding {
@@ -70,6 +70,7 @@ pub(crate) fn write(findings: &[Finding], summary: &str, format: Format) -> Stri
     for finding in findings {
         write_text(&mut text, finding);
     }
+    let summary = printable(summary);
     // Writing to a `String` cannot fail.
     let _ = match findings.len() {
         0 => writeln!(text, "{KEY}ok{KEY:#}: nothing found; {summary}"),
@@ -80,18 +81,18 @@ pub(crate) fn write(findings: &[Finding], summary: &str, format: Format) -> Stri
 }
 
 fn write_text(text: &mut String, finding: &Finding) {
-    let message = &finding.message;
+    let message = printable(&finding.message);
     let _ = writeln!(text, "{ERROR}error{ERROR:#}{BOLD}: {message}{BOLD:#}");
     for place in &finding.places {
-        let _ = writeln!(text, "  {FRAME}-->{FRAME:#} {}", place.text);
+        let _ = writeln!(text, "  {FRAME}-->{FRAME:#} {}", printable(&place.text));
     }
     for note in &finding.notes {
-        let _ = writeln!(text, "   {FRAME}={FRAME:#} {note}");
+        let _ = writeln!(text, "   {FRAME}={FRAME:#} {}", printable(note));
     }
     let _ = writeln!(
         text,
         "   {FRAME}={FRAME:#} {BOLD}help{BOLD:#}: {}\n",
-        finding.help
+        printable(&finding.help)
     );
 }
 

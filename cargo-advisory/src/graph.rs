@@ -56,10 +56,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     let cycles = cycles(&edges);
     let to = cli::path(matches, "output").map(AsRef::as_ref);
     let graph = Graph::new(&edges, &cycles);
-    screen::write(to, &graph.draw(cli::format_of(matches)))?;
+    let drawn = screen::printable(&graph.draw(cli::format_of(matches)));
+    screen::write(to, &drawn)?;
     for cycle in &cycles {
         let cycle: Vec<&Edge> = cycle.iter().filter_map(|at| edges.get(*at)).collect();
-        note(&format!("{ERROR}error{ERROR:#}: {}\n", message(&cycle)));
+        let message = screen::printable(&message(&cycle));
+        note(&format!("{ERROR}error{ERROR:#}: {message}\n"));
     }
     Ok(cycles.is_empty())
 }

@@ -266,7 +266,7 @@ fn identifier(name: &str) -> String {
 }
 
 /// A text as an SQL literal, valid under both settings of `standard_conforming_strings`.
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if quoted.contains('\\') {
         return format!("E'{}'", quoted.replace('\\', "\\\\"));

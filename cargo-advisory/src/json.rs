@@ -2,6 +2,7 @@
 //!
 //! `docs/json.md` documents the schema. The reader refuses a newer version and skips unknown members.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::inventory::{Inventory, Key, is_lease, keys};
+use crate::screen::steers;
 
 /// The schema that this command writes.
 const VERSION: u64 = 1;
@@ -22,7 +24,24 @@ pub(crate) fn write(inventory: &Inventory) -> String {
 
 /// Writes a value in the form of the command's answers.
 pub(crate) fn pretty(value: &Value) -> String {
-    format!("{value:#}\n")
+    visible(&format!("{value:#}\n"))
+}
+
+/// Escapes what steers a terminal: JSON itself requires that only of the first 32 control characters.
+pub(crate) fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter != '\n' && steers(letter) {
+            let mut units = [0; 2];
+            for unit in letter.encode_utf16(&mut units) {
+                // Writing to a `String` cannot fail.
+                let _ = write!(visible, "\\u{unit:04x}");
+            }
+        } else {
+            visible.push(letter);
+        }
+    }
+    visible
 }
 
 /// One site, with the members in the order in which people read them.
@@ -213,13 +232,16 @@ fn encoded_key(key: &Map<String, Value>) -> Result<String, String> {
         return Ok(format!("pattern {shaped}"));
     }
     let half = |half: &Value| match half {
-        Value::Null => "?".to_owned(),
-        number => number.to_string(),
+        Value::Null => Ok("?".to_owned()),
+        half => {
+            let number = half.as_i64().ok_or("`pair` does not contain integers");
+            number.map(|number| number.to_string())
+        }
     };
     match (key.get("pair"), key.get("number")) {
         (Some(Value::Array(pair)), _) => {
-            let halves: Vec<String> = pair.iter().map(half).collect();
-            Ok(format!("number ({})", halves.join(",")))
+            let halves: Result<Vec<String>, &str> = pair.iter().map(half).collect();
+            Ok(format!("number ({})", halves?.join(",")))
         }
         (None | Some(Value::Null), Some(number @ Value::Number(_))) => {
             Ok(format!("number {number}"))

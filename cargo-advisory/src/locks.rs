@@ -10,8 +10,9 @@ mod live_json;
 mod tree;
 mod view;
 
+pub(crate) use crate::json::visible;
 pub(crate) use cells::{hex, label};
-pub(crate) use live_json::{key_json, millis, name_json, visible};
+pub(crate) use live_json::{key_json, millis, name_json};
 
 use std::fmt::Write;
 use std::pin::pin;

@@ -49,7 +49,8 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(failure) => {
-            screen::note(&format!("{ERROR}error{ERROR:#}: {failure}\n"));
+            let why = screen::printable(&failure.to_string());
+            screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
             ExitCode::from(failure.code())
         }
     }

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::process;
 
 use anstyle::{AnsiColor, Style};
 
@@ -37,6 +38,11 @@ pub(crate) fn steers(letter: char) -> bool {
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
+/// A text from outside of this program, in which nothing controls a terminal: unlike [`one_line`], with all its spaces and lines.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(|letter| letter != '\n' && steers(letter), " ")
+}
+
 /// `1 lock`, `2 locks`.
 pub(crate) fn plural(count: usize, what: &str) -> String {
     match count {
@@ -50,12 +56,41 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
         let folder = path.parent().unwrap_or(Path::new(""));
-        let written = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+        let written = fs::create_dir_all(folder).and_then(|()| replace(path, &text));
         return written.map_err(|error| {
             Failure::Input(format!("cannot write `{}`: {error}", path.display()))
         });
     }
     is_read(text).map(drop)
+}
+
+/// Replaces the file as a whole, so that a write that fails leaves it as it was. A device or a pipe is written to.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let is_there = match fs::metadata(path) {
+        Ok(there) if !there.is_file() => return fs::write(path, text),
+        there => there.is_ok(),
+    };
+    let mut path = path.to_owned();
+    let mut permissions = None;
+    if is_there {
+        // The file behind a link, if it may be written.
+        path = fs::canonicalize(path)?;
+        let file = fs::OpenOptions::new().write(true).open(&path)?;
+        permissions = Some(file.metadata()?.permissions());
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", process::id()));
+    let beside = path.with_file_name(name);
+    let written = fs::write(&beside, text)
+        .and_then(|()| {
+            permissions.map_or(Ok(()), |as_before| fs::set_permissions(&beside, as_before))
+        })
+        .and_then(|()| fs::rename(&beside, &path));
+    if written.is_err() {
+        // Perhaps it was not created.
+        drop(fs::remove_file(&beside));
+    }
+    written
 }
 
 /// Writes to the standard output; returns whether it is still open for reading, unlike with `cargo advisory dump | head`.
@@ -86,7 +121,7 @@ pub(crate) fn height() -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::one_line;
+    use super::{one_line, printable};
 
     #[test]
     fn what_others_wrote_steers_no_terminal() {
@@ -95,5 +130,6 @@ mod tests {
             "[2Jrm -rf 31m gnirts"
         );
         assert_eq!(one_line("naïve 日本"), "naïve 日本");
+        assert_eq!(printable("a  b\n\u{9b}31m\u{202e}日本"), "a  b\n 31m 日本");
     }
 }

@@ -9,7 +9,7 @@ use anstyle::Style;
 
 use crate::columns::Columns;
 use crate::inventory::{Inventory, file_line, keys, path};
-use crate::screen::{DIM, KEY, PLAIN};
+use crate::screen::{DIM, KEY, PLAIN, printable};
 
 const HEADS: [&str; COLUMNS] = ["KEY", "NAME", "DERIVATION", "SCOPE", "FUNCTION", "PLACE"];
 const STYLES: [Style; COLUMNS] = [KEY, PLAIN, PLAIN, PLAIN, PLAIN, DIM];
@@ -37,7 +37,7 @@ pub(crate) fn write(inventory: &Inventory, width: Option<usize>) -> String {
         text.push('\n');
     }
     // Writing to a `String` cannot fail.
-    let _ = writeln!(text, "{}", inventory.summary());
+    let _ = writeln!(text, "{}", printable(&inventory.summary()));
     text
 }
 
@@ -60,14 +60,15 @@ fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
                 [] => scope,
                 tables => format!("{scope}, guards {}", tables.join(", ")),
             };
-            rows.push([
+            let row = [
                 key.written.to_owned(),
                 site.name.clone().unwrap_or_default(),
                 derivation.to_owned(),
                 scope,
                 path(site),
                 file_line(site),
-            ]);
+            ];
+            rows.push(row.map(|cell| printable(&cell)));
         }
     }
     rows
@@ -117,6 +118,20 @@ mod tests {
     fn drawn(width: Option<usize>) -> String {
         let text = write(&Inventory::of([site()]), width);
         anstream::adapter::strip_str(&text).to_string()
+    }
+
+    #[test]
+    fn a_record_steers_no_terminal() {
+        let mut site = site();
+        site.written[0].push('\u{202e}');
+        site.function.push('\u{9b}');
+        site.krate.push('\u{2066}');
+        for width in [None, Some(40)] {
+            let text = write(&Inventory::of([site.clone()]), width);
+            let text = anstream::adapter::strip_str(&text).to_string();
+            let text = text.replace('\n', "");
+            assert!(!text.contains(crate::screen::steers), "{text:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::{Finding, Level};
 use crate::database::identifier;
 use crate::duration::short;
 use crate::failure::Failure;
+use crate::guard::literal;
 use crate::screen::one_line;
 
 /// The columns of the migration's table, in order of their names.
@@ -159,7 +160,7 @@ pub(super) async fn idle_sessions(
             fix.push(format!("cargo advisory locks terminate {pid}"));
         } else {
             said.push(format!("'{who}' was prepared {age} ago"));
-            fix.push(format!("ROLLBACK PREPARED '{}';", who.replace('\'', "''")));
+            fix.push(format!("ROLLBACK PREPARED {};", literal(&who)));
         }
     }
     if !said.is_empty() {

@@ -1,6 +1,5 @@
 //! How are live locks written as JSON? `docs/json.md` documents the schema.
 
-use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use advisory_runtime::monitor::{
@@ -11,36 +10,19 @@ use serde_json::{Value, json};
 
 use super::Snapshot;
 use super::cells::hex;
-use crate::json::pretty;
+use crate::json::{pretty, visible};
 
 /// The schema that this command writes.
 const VERSION: u64 = 1;
 
 /// Writes a snapshot with a member a line.
 pub(crate) fn write(snapshot: &Snapshot) -> String {
-    visible(&pretty(&value(snapshot)))
+    pretty(&value(snapshot))
 }
 
 /// Writes a snapshot on one line, for `--watch`.
 pub(crate) fn line(snapshot: &Snapshot) -> String {
     visible(&format!("{}\n", value(snapshot)))
-}
-
-/// Escapes what steers a terminal: JSON itself requires that only of the first 32 control characters.
-pub(crate) fn visible(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter != '\n' && crate::screen::steers(letter) {
-            let mut units = [0; 2];
-            for unit in letter.encode_utf16(&mut units) {
-                // Writing to a `String` cannot fail.
-                let _ = write!(visible, "\\u{unit:04x}");
-            }
-        } else {
-            visible.push(letter);
-        }
-    }
-    visible
 }
 
 fn value(snapshot: &Snapshot) -> Value {

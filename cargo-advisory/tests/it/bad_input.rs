@@ -73,6 +73,7 @@ fn inventories_that_are_none() {
         ))
     };
     let (no_permits, permits) = (permits("0"), permits("4294967295"));
+    let word = site(r#""keys": [{"pair": ["\u009b31m", 1]}]"#);
     let scope = site(r#""scope": "table", "keys": []"#);
     let all = [
         ("newer.json", newer.as_str(), "has version 7"),
@@ -87,6 +88,11 @@ fn inventories_that_are_none() {
         ("strange.json", &strange, "sites[0]: "),
         ("number.json", &number, "sites[0]: `number` is not a number"),
         ("pair.json", &pair, "sites[0]: `pair` is not an array"),
+        (
+            "word.json",
+            &word,
+            "sites[0]: `pair` does not contain integers",
+        ),
         ("scope.json", &scope, "scope `table`"),
         (
             "no-permits.json",
@@ -125,13 +131,28 @@ fn a_registry_that_is_not_text() {
 fn an_inventory_can_not_steer_the_terminal() {
     let hostile = inventory()
         .replace("\"booking-service\"", "\"x\\u001b[2J\"")
-        .replace("Booking creation", "\\u001b]0;title\\u0007");
+        .replace("Booking creation", "\\u001b]0;title\\u0007")
+        .replace("\"create\"", "\"\\u202ecreate\\u2066\\u009bx\"");
+    assert!(hostile.contains("202e"), "{hostile}");
+    let scope = hostile.replace("\"xact\"", "\"\\u202etable\"");
     let (program, path) = (booking_service(), file("hostile.json", hostile));
     let words = ["check", "--artifact", &program, "--with", &path];
     // With the command's own colours, or they would be taken out together.
     let said = run(&words, &[("CLICOLOR_FORCE", "1")]);
     assert_eq!(said.code, Some(1));
-    for steers in ["\u{1b}[2J", "\u{1b}]0", "\u{7}"] {
+    let json = run(&[&words[..], &["--format", "json"]].concat(), &[]);
+    for steers in [
+        "\u{1b}[2J",
+        "\u{1b}]0",
+        "\u{7}",
+        "\u{202e}",
+        "\u{2066}",
+        "\u{9b}",
+    ] {
         assert!(!said.out.contains(steers), "{:?}", said.out);
+        assert!(!json.out.contains(steers), "{:?}", json.out);
     }
+    let path = file("hostile-scope.json", scope);
+    let said = advisory(&["check", "--artifact", &program, "--with", &path]);
+    refused(&said, "hostile-scope.json", "scope ` table`");
 }

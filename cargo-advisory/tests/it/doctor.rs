@@ -300,11 +300,13 @@ async fn a_session_that_sits_on_a_lock_is_a_problem_and_its_command_ends_it() {
         )
     });
     assert_eq!(ended.await.unwrap().code, Some(0));
-    let prepare = "BEGIN; SELECT pg_advisory_xact_lock(6); PREPARE TRANSACTION 'it''s'";
+    let prepare = "BEGIN; SELECT pg_advisory_xact_lock(6); PREPARE TRANSACTION E'it\\\\''s'";
     drop(holder(&db, "two-phase", prepare).await);
     let prepared = findings(db.url(), &now).await;
     assert_eq!(problems(&prepared), ["idle_sessions"]);
     for statement in fix(&prepared, "idle_sessions") {
+        // Without the `E`, an old setting of the server would end the literal elsewhere.
+        assert_eq!(statement, "ROLLBACK PREPARED E'it\\\\''s';");
         db.run(&statement).await;
     }
     let after = findings(db.url(), &now).await;

@@ -102,6 +102,40 @@ fn a_file_gets_the_answer_without_colours_in_a_folder_that_is_created() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_cannot_be_written_stays_as_it_was() {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    let folder = scratch("a-full-disk");
+    drop(fs::remove_dir_all(&folder));
+    fs::create_dir_all(&folder).unwrap();
+    let (file, link) = (format!("{folder}/told.txt"), format!("{folder}/link"));
+    fs::write(&file, "before").unwrap();
+    symlink("told.txt", &link).unwrap();
+    let program = booking_service();
+    let dump = |limit: &str, to: &str| {
+        // Without its signal, a limit of the shell is an error of the write.
+        let script = format!("trap '' 25; {limit} exec \"$0\" dump --artifact \"$1\" -o \"$2\"");
+        let command = env!("CARGO_BIN_EXE_cargo-advisory");
+        let output = Command::new("sh")
+            .args(["-c", &script, command, &program, to])
+            .output()
+            .unwrap();
+        (output.status.code(), output.stdout)
+    };
+    assert_eq!(dump("ulimit -f 0;", &link).0, Some(2));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "before");
+    assert_eq!(dump("", &link).0, Some(0));
+    let table = include_str!("booking-service.txt");
+    assert_eq!(fs::read_to_string(&file).unwrap(), table);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    let said = dump("", "/dev/stdout");
+    assert_eq!(said, (Some(0), table.as_bytes().to_vec()));
+}
+
 #[test]
 fn the_selection_is_built_and_its_crates_are_named() {
     shop();

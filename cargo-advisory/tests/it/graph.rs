@@ -42,6 +42,19 @@ fn one_order_is_drawn_once_and_is_no_finding() {
     assert!(said.out.ends_with(drawn), "{}", said.out);
 }
 
+#[test]
+fn a_record_can_not_steer_the_terminal() {
+    let (one, other) = ("a\u{202e}", "b\u{2066}");
+    let edges = line(end(one, ""), end(other, "")) + &line(end(other, ""), end(one, ""));
+    let from = file("order-hostile", edges);
+    let said = advisory(&["graph", "--from", &from]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for steers in ['\u{202e}', '\u{2066}'] {
+        assert!(!said.out.contains(steers), "{:?}", said.out);
+        assert!(!said.err.contains(steers), "{:?}", said.err);
+    }
+}
+
 /// Golden: this is what code hosts are given to draw.
 #[test]
 fn a_mermaid_graph_has_the_same_boxes_and_arrows() {
