@@ -81,15 +81,18 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", process::id()));
     let beside = path.with_file_name(name);
-    let written = fs::write(&beside, text)
-        .and_then(|()| {
-            permissions.map_or(Ok(()), |as_before| fs::set_permissions(&beside, as_before))
-        })
-        .and_then(|()| fs::rename(&beside, &path));
-    if written.is_err() {
-        // Perhaps it was not created.
-        drop(fs::remove_file(&beside));
-    }
+    // Where no file can be created beside it, or renamed to it, as in a container that mounts only this file.
+    let directly = |_| fs::write(&path, text);
+    let mut file = match fs::File::create(&beside) {
+        Ok(file) => file,
+        Err(error) => return directly(error),
+    };
+    let prepared = file.write_all(text.as_bytes()).and_then(|()| {
+        permissions.map_or(Ok(()), |as_before| fs::set_permissions(&beside, as_before))
+    });
+    let written = prepared.and_then(|()| fs::rename(&beside, &path).or_else(directly));
+    // It is there only if it was not renamed.
+    drop(fs::remove_file(&beside));
     written
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::inventory::{Inventory, path};
+use crate::screen::printable;
 use crate::{json, markdown};
 
 /// Compares the document with what `dump` would write. The text shows whether it is JSON or Markdown.
@@ -149,11 +150,6 @@ fn help(file: &Path, format: &str) -> String {
         "update it, with the same selection: `cargo advisory dump --format {format} -o {}`",
         file.display()
     )
-}
-
-/// Replaces control characters, which a terminal must not get from a file.
-fn printable(line: &str) -> String {
-    line.replace(char::is_control, " ")
 }
 
 /// Removes the line number from a table's row: the digits after the last colon, in the last pair of backticks.
