@@ -40,10 +40,11 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
         .iter()
         .map(|edge| edge.gates.iter().collect())
         .collect();
+    let no_gates = vec![BTreeSet::new(); edges.len()];
     let mut lock_cycles = BTreeSet::new();
     let mut cycles = Vec::new();
     for start in 0..edges.len() {
-        let Some(cycle) = shortest_cycle(start, &gates, &next) else {
+        let Some(cycle) = shortest_cycle(start, &gates, &no_gates, &next) else {
             continue;
         };
         // The same locks in the same order are one cycle, wherever it begins.
@@ -61,19 +62,20 @@ pub fn cycles(edges: &[Edge]) -> Vec<Vec<usize>> {
 /// How many states are searched for one cycle, beside one for each edge: their number can double with each lock that is taken.
 const MOST_STATES: usize = 1_000;
 
-/// The shortest cycle through `start`, as the indices of its edges. If there are too many ways to search, one that gates may rule out.
+/// The shortest cycle through `start` that gates do not rule out, as the indices of its edges. If there are too many paths to search,
+/// the shortest cycle regardless of gates.
 fn shortest_cycle<I: Iterator<Item = usize>>(
     start: usize,
     gates: &[BTreeSet<&String>],
+    no_gates: &[BTreeSet<&String>],
     next: &impl Fn(usize) -> I,
 ) -> Option<Vec<usize>> {
-    let none = vec![BTreeSet::new(); gates.len()];
     // Most edges are in no cycle at all.
-    let possible = search(start, &none, next).ok()??;
+    let possible = search(start, no_gates, next).ok()??;
     search(start, gates, next).unwrap_or(Some(possible))
 }
 
-/// It is an error if there are too many ways.
+/// Searches for the shortest cycle, or gives up after [`MOST_STATES`].
 fn search<I: Iterator<Item = usize>>(
     start: usize,
     gates: &[BTreeSet<&String>],
@@ -247,7 +249,7 @@ mod tests {
             edge("c", "a"),
         ];
         assert_eq!(cycles(&edges), [[0, 2, 3]]);
-        // Both ways to `c` are shorter with `g`, which the way back needs too.
+        // The shorter way to `c` is behind `g`, and so is the way back.
         let edges = [
             edge("a", "b"),
             behind(&["g"], edge("b", "c")),

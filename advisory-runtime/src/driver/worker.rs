@@ -77,7 +77,7 @@ impl Worker {
         }
     }
 
-    /// Answers after a time. It is an error if there is no thread to do it.
+    /// Returns a receiver that resolves after `time`, or fails at once if the thread cannot be started.
     fn wake_after(&self, time: Duration) -> oneshot::Receiver<()> {
         let (mut wake, woken) = oneshot::channel();
         self.run(Box::pin(async move {
@@ -103,8 +103,8 @@ fn start(build: fn() -> io::Result<Runtime>) -> Option<Handle> {
     runtime.recv().ok()
 }
 
-/// Waits without a timer: there is no thread for one, and the caller's runtime may not have one. The caller's own thread stops for a
-/// moment, so that it does not try to start the thread all the time.
+/// Blocks the caller's thread for a moment, so that a loop without a timer does not spin: the worker thread is not running, and the
+/// caller's runtime may have no timer enabled.
 #[allow(
     clippy::disallowed_methods,
     reason = "not a test: there is no timer to wait for"

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::log::{log, spawn};
 use crate::programs::file;
 
-/// A role that may raise a message may write any line of these.
+/// Any role can write such lines, with `RAISE LOG`.
 #[tokio::test(flavor = "multi_thread")]
 async fn waits_that_add_up_to_more_than_time_are_summed_up() {
     let longest = "2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42,1] after 10000000000000000000000.000 ms\n";

@@ -271,6 +271,7 @@ async fn the_answers_of_the_diagram_are_what_is_printed() {
         let lock = "SELECT pg_advisory_xact_lock(8)";
         let shown = match answer {
             "active" => {
+                // The sleep is the statement that the holder runs. It is terminated below, and not waited for.
                 let (_, running) =
                     waiter_of_a_row(&db, "SELECT pg_advisory_lock(8); SELECT pg_sleep(60)").await;
                 db.until_active("pg_sleep").await;

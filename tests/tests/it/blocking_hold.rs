@@ -114,6 +114,7 @@ async fn the_wait_is_no_part_of_it() {
         let held = xact::begin(&mut holder, key_of(7)).unwrap();
         let waiting = spawn_blocking(move || bounded(&mut conn, 7, max_hold, Ok(())));
         db.until_waiting(key_of(7)).await;
+        // Longer than the body may take and the server's second more: a wait of that length is the subject.
         db.run("SELECT pg_sleep(2.6)").await;
         let freed = Instant::now();
         finish(held);

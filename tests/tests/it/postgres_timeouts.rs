@@ -9,7 +9,7 @@ async fn major(session: &Session) -> u32 {
     number[0].parse::<u32>().unwrap() / 10_000
 }
 
-/// Passes a time: where a timeout is the point, there is no state to wait for.
+/// Waits for this long. Timeouts are the subject of these tests, so there is no state to wait for.
 async fn pass(time: Duration) {
     let never = std::future::pending::<()>();
     tokio::time::timeout(time, never).await.unwrap_err();

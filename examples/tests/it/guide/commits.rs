@@ -49,7 +49,7 @@ async fn a_payment_whose_commit_is_lost_is_looked_for() {
     let db = Database::create().await;
     db.run("CREATE TABLE payment (request_id text PRIMARY KEY, amount int8)")
         .await;
-    // The server ends the session in the commit, so that its answer is lost.
+    // The server ends the session in the commit, so that its answer is lost: during the sleep, which is only there to be interrupted.
     db.run(
         "CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(10); RETURN NULL; END';

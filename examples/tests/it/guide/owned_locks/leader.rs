@@ -44,6 +44,7 @@ async fn campaign(
             Err(failed) => return Err(failed.into()),
         }
         tokio::select! {
+            // As on the page: the interval between two tries.
             () = tokio::time::sleep(Duration::from_secs(1)) => {}
             () = &mut shutdown => return Ok(None),
         }
