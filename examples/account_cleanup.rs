@@ -59,7 +59,7 @@ impl Accounts {
         scope = "session",
         wait = "never",
         max_hold = self.max_hold,
-        conn = self.pool.get().await?
+        pool = self.pool
     )]
     async fn clean_up(&self, email: &str) -> Result<(), CleanupError> {
         // The same as the key's filters: `str::trim` also strips tabs, and then one address would have two keys.

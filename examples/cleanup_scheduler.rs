@@ -1,4 +1,5 @@
-//! Ten instances of a service have the same timer. Which of them cleans up when it fires, and what do the others do?
+//! Ten instances of a service have the same timer. Which of them cleans up when it fires, and what do the others do, also one that is
+//! late?
 //!
 //! `cargo run --example cleanup_scheduler` starts a PostgreSQL of its own, or uses `ADVISORY_TEST_DATABASE_URL`.
 //! Look at `clean_up`: one instance runs it, and for the others it returns `None`.
@@ -10,6 +11,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use advisory_runtime::advisory_lock;
+use advisory_runtime::lease::Table;
 use advisory_tests::Database;
 use diesel::dsl::now;
 use diesel::prelude::*;
@@ -38,19 +40,22 @@ struct Instance {
 }
 
 impl Instance {
-    /// Deletes the expired idempotency keys. Returns how many, or `None` if another instance does it.
+    /// Deletes the expired idempotency keys. Returns how many, or `None` if another instance does it or has done it.
     ///
-    /// Each batch is its own transaction, so the lock is session-level. It is released when this returns and when the instance dies.
-    /// Programs that take the lock by hand share it by its number.
+    /// A session-level lock would be free again as soon as this returns, and an instance whose timer is late would clean up once more.
+    /// The lease has the tick in its key, and keeps the key when the work is done. If the instance dies, the next tick cleans up, so
+    /// `on_held` may return the same as `on_done`.
     #[advisory_lock(
-        key = 42424242,
-        name = "idempotency-cleanup",
-        scope = "session",
+        key = "idempotency-cleanup:<tick>",
+        scope = "lease",
+        pool = self.pool,
+        keep = "1h",
         wait = "never",
         on_held = Ok(None),
-        conn = self.pool.get().await?
+        on_done = Ok(None)
     )]
-    async fn clean_up(&self) -> anyhow::Result<Option<usize>> {
+    async fn clean_up(&self, tick: u32) -> anyhow::Result<Option<usize>> {
+        let conn = &mut self.pool.get().await?;
         let mut deleted = 0;
         loop {
             let expired: Vec<i64> = idempotency_keys::table
@@ -75,14 +80,14 @@ const EXPIRE: &str = "INSERT INTO idempotency_keys SELECT key, now() - interval 
 /// A request locks one of the keys, so that the clean-up waits for it while the other instances ask.
 const REQUEST: &str = "BEGIN; SELECT FROM idempotency_keys WHERE id = 1 FOR UPDATE";
 
-/// All timers fire. Returns what `clean_up` returned to each instance.
-async fn tick(db: &Database, instances: &[Instance]) -> Outcome<Vec<Option<usize>>> {
+/// All timers fire, and that of the first instance once more. Returns what `clean_up` returned to each call.
+async fn fire(db: &Database, instances: &[Instance], tick: u32) -> Outcome<Vec<Option<usize>>> {
     db.run(EXPIRE).await;
     db.run(REQUEST).await;
     let mut calls = JoinSet::new();
     for instance in instances {
         let instance = instance.clone();
-        calls.spawn(async move { instance.clean_up().await });
+        calls.spawn(async move { instance.clean_up(tick).await });
     }
     let mut done = Vec::new();
     while done.len() + 1 < INSTANCES {
@@ -96,6 +101,7 @@ async fn tick(db: &Database, instances: &[Instance]) -> Outcome<Vec<Option<usize
     while let Some(call) = calls.join_next().await {
         done.push(call??);
     }
+    done.push(instances[0].clean_up(tick).await?);
     Ok(done)
 }
 
@@ -103,17 +109,18 @@ async fn tick(db: &Database, instances: &[Instance]) -> Outcome<Vec<Option<usize
 async fn main() -> Outcome<()> {
     let db = Database::try_create().await?;
     db.run(SCHEMA).await;
+    Table::new().set_up(&mut db.connect().await).await?;
     let instances: Vec<Instance> = (0..INSTANCES)
         .map(|_| Instance {
             pool: db.deadpool(1),
         })
         .collect();
-    for number in 1..=3 {
-        let done = tick(&db, &instances).await?;
+    for tick in 1..=3 {
+        let done = fire(&db, &instances, tick).await?;
         let ran: Vec<usize> = done.iter().copied().flatten().collect();
         let (skipped, deleted) = (done.len() - ran.len(), ran.iter().sum::<usize>());
         println!(
-            "tick {number}: {} cleaned up and deleted {deleted} keys, {skipped} skipped it",
+            "tick {tick}: {} cleaned up and deleted {deleted} keys, {skipped} skipped it",
             ran.len()
         );
     }

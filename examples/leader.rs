@@ -96,11 +96,11 @@ async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
     let leases = Leases::new(pool.clone());
     let campaign = Request::text("cleanup").ttl(TTL);
     let ended: Result<_, Error> = lease::lead(&leases, campaign, async |term| {
-        let started = (terms::token.eq(term.token().get()), terms::leader.eq(&name));
-        let mut conn = pool.connection().await?;
-        let insert = diesel::insert_into(terms::table).values(started);
-        insert.execute(&mut conn).await?;
-        drop(conn);
+        // An error, such as a lost connection, ends the term: then any process can lead.
+        if let Err(error) = announce(&pool, &name, &term).await {
+            eprintln!("{name:<7} resigned: {error}");
+            return Ok(());
+        }
         // On its own task, which is not dropped with the body, so that only the fence stops it. Many programs work like this.
         let work = tokio::spawn(work(pool.clone(), name.clone(), term));
         work.await
@@ -109,6 +109,14 @@ async fn lead(pool: Pool<AsyncPgConnection>, name: String) -> Outcome<()> {
     })
     .await;
     match ended? {}
+}
+
+async fn announce(pool: &Pool<AsyncPgConnection>, name: &str, term: &Lease) -> Result<(), Error> {
+    let started = (terms::token.eq(term.token().get()), terms::leader.eq(name));
+    let mut conn = pool.connection().await?;
+    let insert = diesel::insert_into(terms::table).values(started);
+    insert.execute(&mut conn).await?;
+    Ok(())
 }
 
 /// Writes again and again, and prints whether each write was committed.

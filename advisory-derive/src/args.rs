@@ -20,7 +20,7 @@ use syn::{LitInt, LitStr};
 use value::{conversion, ident, label, number, overlap, permits, reason, returned, string, tables};
 
 /// The arguments of `#[advisory_lock]`.
-pub(crate) const ADVISORY_LOCK: [&str; 28] = [
+pub(crate) const ADVISORY_LOCK: [&str; 30] = [
     "key",
     "keys",
     "with",
@@ -28,8 +28,10 @@ pub(crate) const ADVISORY_LOCK: [&str; 28] = [
     "mode",
     "wait",
     "poll",
+    "poll_max",
     "permits",
     "on_held",
+    "on_done",
     "err",
     "max_hold",
     "isolation",
@@ -60,21 +62,23 @@ pub(crate) struct Args {
     is_shared: Option<bool>,
     pub(crate) wait: Option<Wait>,
     pub(crate) poll: Option<Duration>,
+    pub(crate) poll_max: Option<Duration>,
     pub(crate) permits: Option<LitInt>,
     pub(crate) on_held: Option<TokenStream>,
+    /// For a lease, as are `ttl`, `renew` and `keep`.
+    pub(crate) on_done: Option<TokenStream>,
     /// Converts the lock's error to the function's.
     pub(crate) err: Option<TokenStream>,
     pub(crate) max_hold: Option<Duration>,
-    /// For a lease, as are `renew`, `keep` and `pool`.
     pub(crate) ttl: Option<Duration>,
     pub(crate) renew: Option<Duration>,
     pub(crate) keep: Option<Duration>,
-    pub(crate) pool: Option<TokenStream>,
     pub(crate) isolation: Option<Isolation>,
     refuses_nested: Option<bool>,
     pub(crate) queue: Option<LitInt>,
     pub(crate) handle: Option<Ident>,
     pub(crate) conn: Option<TokenStream>,
+    pub(crate) pool: Option<TokenStream>,
     pub(crate) derivation: Option<Derivation>,
     pub(crate) max_keys: Option<LitInt>,
     pub(crate) allow_ambiguous: Option<LitStr>,
@@ -107,8 +111,15 @@ impl Args {
             return true;
         }
         let name = name.to_string();
-        let mut written = [&self.on_held, &self.err, &self.conn, &self.pool].into_iter();
-        written.any(|written| {
+        let Self {
+            on_held,
+            on_done,
+            err,
+            conn,
+            pool,
+            ..
+        } = self;
+        [on_held, on_done, err, conn, pool].iter().any(|written| {
             written
                 .as_ref()
                 .is_some_and(|written| mentions(written, &name))
@@ -173,7 +184,9 @@ impl Args {
     /// Reads arguments, of which only those of `known` are accepted.
     pub(crate) fn parse(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Self {
         let mut args = Self::default();
-        for argument in split_at_commas(tokens) {
+        let arguments = split_at_commas(tokens);
+        let pair = key::unnamed_pair(&arguments).filter(|_| known.contains(&"key"));
+        for argument in arguments {
             let mut semicolons = argument.clone().into_iter();
             if let Some(semicolon) = semicolons.find(|token| is_punct(token, ';')) {
                 errors.at(semicolon.span(), "write `,` between two arguments");
@@ -191,11 +204,18 @@ impl Args {
             if let Some(TokenTree::Literal(literal)) = &name
                 && known.contains(&"key")
             {
+                if let Some(pair) = &pair {
+                    if !args.has("key") {
+                        errors.at(literal.span(), pair);
+                    }
+                } else {
+                    errors.at(literal.span(), format_args!("write `key = {literal}`"));
+                }
                 args.given.push(("key".to_owned(), literal.span()));
-                errors.at(literal.span(), format_args!("write `key = {literal}`"));
                 continue;
             }
-            let Some(name) = name_of(name, known, errors) else {
+            let value: TokenStream = tokens.collect();
+            let Some(name) = name_of(name, &value, known, errors) else {
                 continue;
             };
             let word = name.to_string();
@@ -209,7 +229,7 @@ impl Args {
                     .extend(overlap(equals.as_ref(), &name, errors));
                 continue;
             }
-            let Some(value) = value_of(&name, equals.as_ref(), tokens.collect(), errors) else {
+            let Some(value) = value_of(&name, equals.as_ref(), value, errors) else {
                 continue;
             };
             args.value(&name, value, errors);
@@ -238,8 +258,13 @@ impl Args {
             }
             "wait" => set!(wait, duration::wait(value, name, errors)),
             "poll" => set!(poll, duration::bound(value, name, &duration::POLL, errors)),
+            "poll_max" => set!(
+                poll_max,
+                duration::bound(value, name, &duration::POLL_MAX, errors)
+            ),
             "permits" => set!(permits, permits(value, name, errors)),
-            "on_held" => set!(on_held, returned(value, errors)),
+            "on_held" => set!(on_held, returned(value, name, errors)),
+            "on_done" => set!(on_done, returned(value, name, errors)),
             "err" => set!(err, conversion(value, errors)),
             "max_hold" => set!(
                 max_hold,

@@ -7,7 +7,7 @@
 use crate::args::Args;
 use crate::errors::Errors;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{Guess, Lock, LockedKey, Part, Side, advice};
+use advisory_pattern::{Guess, Lock, LockForm, LockedKey, Part, Side, advice};
 use proc_macro2::Span;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -23,6 +23,8 @@ struct SiteLock {
     guesses: Vec<Guess>,
     /// The word with which a message suggests to start the key.
     word: Option<String>,
+    /// Set if a collision was reported here: what it said is true of every site of this form.
+    reported: Option<LockForm>,
 }
 
 /// Where a site is. Spans cannot be stored: using one after its expansion panics.
@@ -57,13 +59,14 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
         let lock = Lock::new(key, site.derivation, name.clone(), args.allowed_overlaps())
             .within(site.key_space())
             .with_permits(args.permits().unwrap_or(1));
-        let site_lock = SiteLock {
+        let mut site_lock = SiteLock {
             place: place.clone(),
             lock,
             prefix,
             written: known.written.clone(),
             guesses: known.guesses.clone(),
             word: site.key_prefix().map(ToOwned::to_owned),
+            reported: None,
         };
         let found = earlier_locks
             .iter()
@@ -77,6 +80,19 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
                 is_other.then(|| Some((earlier, site_lock.lock.collision(&earlier.lock)?)))?
             });
         if let Some((earlier, collision)) = found {
+            let form = site_lock.lock.form();
+            let is_here = |other: &&SiteLock| other.place.krate == place.krate;
+            let mut here = earlier_locks.iter().filter(is_here);
+            if let Some(first) = here.find(|other| other.reported.as_ref() == Some(&form)) {
+                let is_same = |other: &&SiteLock| {
+                    other.written == site_lock.written && other.lock.name() == name.as_deref()
+                };
+                let count = earlier_locks.iter().filter(is_here).filter(is_same).count() + 1;
+                errors.at(known.span, repeated(first, &site_lock, count));
+                site_lock.reported = Some(form);
+                earlier_locks.push(site_lock);
+                continue;
+            }
             let there = &earlier.place;
             let (one, other) = (site_lock.side(), earlier.side());
             let others = earlier_locks.iter().filter(|other| {
@@ -96,9 +112,26 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
                     advice.text,
                 ),
             );
+            site_lock.reported = Some(form);
         }
         earlier_locks.push(site_lock);
     }
+}
+
+/// The message for another site of a key that has collided: without proof and advice, so that many sites are not more to read, and to
+/// compile, than one.
+fn repeated(first: &SiteLock, again: &SiteLock, count: usize) -> String {
+    let Place {
+        file,
+        line,
+        column,
+        item,
+        ..
+    } = &first.place;
+    format!(
+        "`{}` collides here too, as at {item} ({file}:{line}:{column})\n  = help: so far {count} sites have this key: change each of them as that message says",
+        again.written
+    )
 }
 
 impl SiteLock {

@@ -1,6 +1,7 @@
 //! The function that the compiler sees: begin, body, finish, and no logic between them.
 
 mod body_connection;
+mod captures;
 mod expression;
 mod handle;
 mod lease;
@@ -9,12 +10,14 @@ mod rename_self;
 mod request;
 mod return_type;
 
+use crate::args::Args;
 use crate::args::choice::Scope;
 use crate::function::Form;
 use crate::function::params::Receiver;
 use crate::site::Site;
 use crate::site::connection::Connection;
 use body_connection::{BodyConnection, body_connection};
+use captures::Captures;
 use lease::lease_steps;
 use parts::Parts;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -25,20 +28,28 @@ use syn::spanned::Spanned;
 pub(crate) fn expand(site: &Site) -> TokenStream {
     // Locals of the expansion are hygienic: a user's parameter `held` stays theirs.
     let here = Span::mixed_site();
-    let parts = Parts::new(site);
+    let captures = Captures::new(site);
+    let parts = Parts::new(site, captures.borrow);
     let private = &parts.private;
-    let head = &site.function.head;
+    let head = if captures.with_mut_self {
+        site.function.head_with_mut_self()
+    } else {
+        site.function.head.clone()
+    };
+    let rebind = captures.rebind;
     let record = &site.record;
     let steps = match &site.connection {
-        Connection::Pool(pool) => lease_steps(site, pool, &parts),
-        Connection::Place { .. } | Connection::Expression(_) => lock_steps(site, &parts),
+        Connection::Lease(pool) => lease_steps(site, pool, &parts),
+        Connection::Place { .. } | Connection::Expression(_) | Connection::Pool(_) => {
+            lock_steps(site, &parts)
+        }
     };
-    let steps = with_on_held(steps, site, &parts);
+    let steps = with_refusals(steps, site, &parts);
     match site.function.form {
         Form::BoxedFuture => {
             quote_spanned!(here=> #head { #record #private::Box::pin(async move { #steps }) })
         }
-        Form::Async | Form::Blocking => quote_spanned!(here=> #head { #record #steps }),
+        Form::Async | Form::Blocking => quote_spanned!(here=> #head { #record #rebind #steps }),
     }
 }
 
@@ -54,8 +65,9 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         err,
         refused,
         handle,
+        ..
     } = parts;
-    let connection = body_connection(site);
+    let connection = body_connection(site, parts);
     let BodyConnection { name, body, .. } = &connection;
     let (calls, wait) = if site.function.is_blocking() {
         (quote_spanned!(here=> #private::blocking), None)
@@ -73,13 +85,13 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
         )
     });
     let begin = match &site.connection {
-        Connection::Expression(expression) if site.args.poll.is_some() => {
-            poll(site, parts, expression, &connection, &calls, wait.as_ref())
+        Connection::Expression(_) | Connection::Pool(_) if site.args.poll.is_some() => {
+            poll(site, parts, &connection, &calls, wait.as_ref())
         }
         _ => begin(site, parts, &connection, &calls, wait.as_ref()),
     };
-    // A transaction-level lock protects statements on its connection alone, so there the compiler's warning about an unused parameter
-    // is right. A session-level lock also protects work without a connection.
+    // A transaction-level lock protects statements on its connection alone, so there the compiler's warning about an unused connection
+    // is right. A session-level lock also protects work on other connections, or on none.
     let quiet = site.args.is_session().then(|| {
         quote_spanned!(here=> #[allow(unused_variables, reason = "the connection is there for the lock")])
     });
@@ -88,7 +100,8 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
             let reason = "only a body that borrows it once more needs it";
             (
                 quote_spanned!(here=> #[allow(unused_mut, reason = #reason)]),
-                quote_spanned!(here=> mut),
+                // With another span the compiler would take the connection for a variable of the macro's own, and never report it.
+                quote_spanned!(name.span()=> mut),
             )
         })
         .unzip();
@@ -105,21 +118,18 @@ fn lock_steps(site: &Site, parts: &Parts) -> TokenStream {
             };
         )
     });
-    // In an async function the last call also converts the error: a match on the result of an `await` is slow to compile.
-    let finish = if site.function.is_blocking() {
+    // In an async function the last call also converts the error: a match on the result of an `await` is slow to compile. But the
+    // conversion of `err` can borrow parameters, and must not do so while the call waits.
+    let finish = if site.function.is_blocking() || site.args.err.is_some() {
         quote_spanned!(here=>
-            match #calls::finish_at(held, result) {
+            match #calls::finish_at(held, result) #wait {
                 #ok(result) => result,
                 #err(error) => #converted,
             }
         )
     } else {
         let at = output.span().resolved_at(here);
-        if let Some(err) = &site.args.err {
-            quote_spanned!(at=> #private::returns::<#output>().finish_by(held, result, #err).await)
-        } else {
-            quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
-        }
+        quote_spanned!(at=> #private::returns::<#output>().finish(held, result).await)
     };
     quote_spanned!(here=>
         #request
@@ -172,7 +182,6 @@ fn begin(
 fn poll(
     site: &Site,
     parts: &Parts,
-    expression: &TokenStream,
     connection: &BodyConnection,
     calls: &TokenStream,
     wait: Option<&TokenStream>,
@@ -185,14 +194,21 @@ fn poll(
         refused,
         ..
     } = parts;
-    let BodyConnection { owner, place, .. } = connection;
+    let BodyConnection {
+        pool,
+        taken,
+        owner,
+        place,
+        ..
+    } = connection;
     let scope = Ident::new(site.args.scope().name(), here);
     let option = quote_spanned!(here=> #private::core::option::Option);
     quote_spanned!(here=>
+        #pool
         let mut tries = #private::Tries::#scope(request);
         let mut taken;
         let mut held = loop {
-            taken = #expression;
+            taken = #taken;
             match #calls::try_at(&mut tries, #owner, #place) #wait {
                 #ok(#option::Some(held)) => break held,
                 #ok(#option::None) => {}
@@ -228,26 +244,43 @@ fn run(site: &Site, parts: &Parts, body: &TokenStream) -> TokenStream {
     quote_spanned!(here=> let result = running.#within(#body).await;)
 }
 
-/// Adds the return of `on_held` for a lock that was not acquired. It runs only if the body did not: its expression can use
-/// parameters that the body moves.
-fn with_on_held(steps: TokenStream, site: &Site, parts: &Parts) -> TokenStream {
+/// Adds the returns of `on_held` and `on_done` for a lock that was not acquired. They run only if the body did not: their expressions
+/// can use parameters that the body moves.
+fn with_refusals(steps: TokenStream, site: &Site, parts: &Parts) -> TokenStream {
     let Parts {
         output, converted, ..
     } = parts;
-    let Some(on_held) = &site.args.on_held else {
+    let Args {
+        on_held, on_done, ..
+    } = &site.args;
+    if on_held.is_none() && on_done.is_none() {
         return steps;
-    };
+    }
     let here = Span::mixed_site();
     let krate = site.args.runtime();
+    let on_held = on_held.as_ref().map(|on_held| {
+        quote_spanned!(here=>
+            if #krate::Error::is_busy(&error) {
+                let instead: #output = #on_held;
+                return instead;
+            }
+        )
+    });
+    let on_done = on_done.as_ref().map(|on_done| {
+        quote_spanned!(here=>
+            if #krate::Error::is_done(&error) {
+                let instead: #output = #on_done;
+                return instead;
+            }
+        )
+    });
     quote_spanned!(here=>
         let error = 'held: {
             let result = { #steps };
             return result;
         };
-        if #krate::Error::is_busy(&error) {
-            let instead: #output = #on_held;
-            return instead;
-        }
+        #on_held
+        #on_done
         #converted
     )
 }
@@ -263,5 +296,5 @@ fn may_be_reborrowed(site: &Site) -> bool {
         return true;
     };
     let mut params = site.function.params.iter();
-    root == "self" || params.any(|param| param.is_mut && param.names.contains(root))
+    root == "self" || params.any(|param| param.is_mut(root))
 }

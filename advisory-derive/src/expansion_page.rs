@@ -54,7 +54,7 @@ fn the_page_shows_what_the_attribute_expands_to() {
     let page = here.join("../advisory-runtime/docs/expansion.md");
     let page = std::fs::read_to_string(page).expect("the guide is beside this crate");
     let examples = examples(&page);
-    assert_eq!(examples.len(), 8);
+    assert_eq!(examples.len(), 12);
     for pair in examples.chunks(2) {
         assert_eq!(
             words(&expanded(&pair[0])),

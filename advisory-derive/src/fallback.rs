@@ -4,12 +4,12 @@ use crate::args::key::KeyArg;
 use crate::args::{ADVISORY_LOCK, Args};
 use crate::errors::Errors;
 use crate::function::{self, Form, mentions};
-use crate::site::connection::{is_place, names_pool, without_borrow};
+use crate::site::connection::{is_place, names_pool, pool_of, without_borrow};
 use crate::tokens::is_word;
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 
-/// The function without a lock. `conn = <expression>` and `handle` still bind their names, and a parameter that only the key uses
+/// The function without a lock. `pool`, `conn = <expression>` and `handle` still bind their names, and a parameter that only the key uses
 /// causes no warning.
 pub(crate) fn unlocked(args: TokenStream, item: TokenStream) -> TokenStream {
     // The mistakes in it are reported already.
@@ -55,9 +55,8 @@ fn bindings(args: &Args, body: &Group, form: Form) -> TokenStream {
     let here = Span::mixed_site();
     let mut bindings = TokenStream::new();
     let is_async = form != Form::Blocking;
-    if let Some(conn) = &args.conn
-        && !args.is_lease()
-        && let Some(taken) = connection_expression(conn, is_async)
+    if !args.is_lease()
+        && let Some((pool, taken)) = connection(args, is_async)
     {
         let name = Ident::new("conn", Span::call_site());
         let result = quote_spanned!(here=>
@@ -67,13 +66,25 @@ fn bindings(args: &Args, body: &Group, form: Form) -> TokenStream {
         let result = if is_async {
             quote_spanned!(here=> async { #result }.await)
         } else {
-            quote_spanned!(here=> (|| #result)())
+            // A closure that is callable only once can return what it borrows mutably.
+            quote_spanned!(here=> {
+                let once = ::std::string::String::new();
+                (|| {
+                    ::core::mem::drop(once);
+                    #result
+                })()
+            })
         };
+        let borrow = pool
+            .as_ref()
+            .map(|_| quote_spanned!(here=> let mut #name = &mut #name;));
         bindings.extend(quote_spanned!(here=>
+            #pool
             let mut #name = match #result {
                 ::core::result::Result::Ok(taken) => taken,
                 ::core::result::Result::Err(_) => loop {},
             };
+            #borrow
         ));
     }
     if let Some(handle) = &args.handle {
@@ -82,27 +93,34 @@ fn bindings(args: &Args, body: &Group, form: Form) -> TokenStream {
     bindings
 }
 
-/// The expression that gives the connection, with what it lacks; `None` for a place, which has its own name.
-fn connection_expression(conn: &TokenStream, is_async: bool) -> Option<TokenStream> {
-    let place = without_borrow(conn);
-    if names_pool(conn) {
-        return Some(if is_async {
-            quote!(#place.get().await?)
+/// A statement that borrows the pool, if there is one, and an expression that gives the connection, with what it lacks; `None` for a
+/// place, which has its own name.
+fn connection(args: &Args, is_async: bool) -> Option<(Option<TokenStream>, TokenStream)> {
+    let given = args.conn.as_ref().or(args.pool.as_ref())?;
+    let written: String = given.to_string().split_whitespace().collect();
+    let is_connection = args.conn.is_some() || pool_of(&written).is_some();
+    if names_pool(given) || !is_connection {
+        let is_text = syn::parse2::<Literal>(given.clone()).is_ok();
+        let pool = without_borrow(given);
+        let here = Span::mixed_site();
+        let runtime = args.runtime();
+        let taken = if is_async {
+            quote_spanned!(here=> #runtime::__private::connection(pool).await?)
         } else {
-            quote!(#place.get()?)
-        });
+            quote_spanned!(here=> #runtime::__private::blocking::connection(pool)?)
+        };
+        return (!is_text).then(|| (Some(quote_spanned!(here=> let pool = &(#pool);)), taken));
     }
-    if is_place(&place) || !is_async && mentions(conn, "await") {
+    if is_place(&without_borrow(given)) || !is_async && mentions(given, "await") {
         return None;
     }
-    let written = conn.to_string().replace(' ', "");
     let rest = match is_async {
         true if written.ends_with(".get()") => quote!(.await?),
         true if written.ends_with(".get().await") => quote!(?),
         false if written.ends_with(".get()") => quote!(?),
         _ => TokenStream::new(),
     };
-    Some(quote!(#conn #rest))
+    Some((None, quote!(#given #rest)))
 }
 
 /// A statement that binds the body's name for the lock.

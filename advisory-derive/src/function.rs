@@ -16,6 +16,8 @@ use syn::{Error, Type};
 pub(crate) struct Function {
     /// Attributes, visibility and signature: everything before the body.
     pub(crate) head: TokenStream,
+    /// The position of the parameters in it.
+    params_at: usize,
     pub(crate) name: Ident,
     pub(crate) receiver: Option<Receiver>,
     pub(crate) params: Vec<Param>,
@@ -75,6 +77,8 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     let Some(params) = params::position(&rest) else {
         return Err(Error::new(name.span(), NOT_A_FUNCTION));
     };
+    // After `fn` and the name.
+    let params_at = keyword + 2 + params;
     let after: Vec<TokenTree> = rest.split_off(params + 1);
     let Some(TokenTree::Group(params)) = rest.pop() else {
         return Err(Error::new(name.span(), NOT_A_FUNCTION));
@@ -99,6 +103,7 @@ fn signature(item: TokenStream) -> Result<Function, Error> {
     let (receiver, params) = params::parse(params.stream());
     Ok(Function {
         head,
+        params_at,
         name,
         receiver,
         params,
@@ -175,6 +180,7 @@ fn cannot_be_result(ty: &Type) -> bool {
         | Type::Array(_)
         | Type::ImplTrait(_)
         | Type::Never(_) => true,
+        Type::Group(group) => cannot_be_result(&group.elem),
         _ => false,
     }
 }
@@ -196,17 +202,24 @@ impl Function {
         }
     }
 
-    pub(crate) fn is_blocking(&self) -> bool {
-        self.form == Form::Blocking
+    /// The head, with a `self` that is taken by value declared `mut`.
+    pub(crate) fn head_with_mut_self(&self) -> TokenStream {
+        let mut head: Vec<TokenTree> = self.head.clone().into_iter().collect();
+        if let Some(TokenTree::Group(params)) = head.get_mut(self.params_at) {
+            let mut tokens: Vec<TokenTree> = params.stream().into_iter().collect();
+            if let Some(receiver) = tokens.iter().position(|token| is_word(token, "self")) {
+                let word = Ident::new("mut", Span::mixed_site());
+                tokens.insert(receiver, word.into());
+            }
+            let mut with_mut = Group::new(Delimiter::Parenthesis, tokens.into_iter().collect());
+            with_mut.set_span(params.span());
+            *params = with_mut;
+        }
+        head.into_iter().collect()
     }
 
-    /// The call that takes a connection from a pool.
-    pub(crate) fn get(&self) -> &'static str {
-        if self.is_blocking() {
-            ".get()?"
-        } else {
-            ".get().await?"
-        }
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.form == Form::Blocking
     }
 
     /// The first `let name = …;` at the top of the body.

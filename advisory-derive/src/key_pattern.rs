@@ -5,7 +5,7 @@ mod names;
 use crate::errors::Errors;
 use crate::site_facts::StaticKey;
 use advisory_pattern::{
-    Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape,
+    Derivation, Filter, Language, LockedKey, Part, Pattern, Placeholder, Shape, pair_text,
 };
 pub(crate) use names::{Names, last_name};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
@@ -15,18 +15,73 @@ use syn::LitStr;
 /// A key pattern that parses.
 pub(crate) struct KeyPattern {
     pub(crate) literal: LitStr,
+    /// The first half of a pair whose second half is derived from the pattern.
+    first: Option<i32>,
     pattern: Pattern,
 }
 
 impl KeyPattern {
     pub(crate) fn parse(literal: LitStr, errors: &mut Errors) -> Option<Self> {
         match advisory_pattern::parse(&literal.value()) {
-            Ok(pattern) => Some(Self { literal, pattern }),
+            Ok(pattern) => Some(Self {
+                literal,
+                first: None,
+                pattern,
+            }),
             Err(found) => {
                 for error in &found {
                     errors.at(literal.span(), error);
                 }
                 None
+            }
+        }
+    }
+
+    /// The pair of this first half, whose second half is derived from the pattern.
+    pub(crate) fn in_pair(self, first: i32) -> Self {
+        Self {
+            first: Some(first),
+            ..self
+        }
+    }
+
+    /// The key as messages and the inventory show it.
+    pub(crate) fn text(&self) -> String {
+        let text = self.literal.value();
+        match self.first {
+            Some(first) => pair_text(first, &text),
+            None => text,
+        }
+    }
+
+    /// Checks that a pair's second half has 32 bits; `at` is the argument `derivation`.
+    pub(crate) fn check_half(
+        &self,
+        derivation: Option<Derivation>,
+        at: Option<Span>,
+        errors: &mut Errors,
+    ) {
+        if self.first.is_none() || derivation.is_some_and(|given| given.bits() == 32) {
+            return;
+        }
+        let words =
+            "`derivation = \"hashtext\"`, as the server computes it, or `derivation = \"fnv1a32\"`";
+        match derivation {
+            Some(given) => {
+                let wanted = format_args!(
+                    "the second half of a pair has 32 bits, and `{}` gives {}: write {words}",
+                    given.name(),
+                    given.bits()
+                );
+                errors.at(at.unwrap_or_else(|| self.literal.span()), wanted);
+            }
+            // What was given is refused.
+            None if at.is_some() => {}
+            None => {
+                let wanted = format_args!(
+                    "the second half of a pair has 32 bits, and the default derivation gives 64: add {words}"
+                );
+                errors.at(self.literal.span(), wanted);
             }
         }
     }
@@ -89,7 +144,10 @@ impl KeyPattern {
             let help = &ambiguity.help;
             errors.at(
                 span,
-                format_args!("different values can render the same key: {ambiguity}; {help}"),
+                format_args!(
+                    "different values can render the same key: {ambiguity}; {help}, which makes it another lock, or give a reason with \
+                     `allow_ambiguous = \"…\"`"
+                ),
             );
         }
     }
@@ -123,8 +181,11 @@ impl KeyPattern {
     pub(crate) fn static_key(&self, names: &Names<'_>) -> StaticKey {
         let shaped = self.pattern.shaped(|placeholder| names.shape(placeholder));
         StaticKey {
-            written: self.literal.value(),
-            key: Some(LockedKey::Pattern(shaped)),
+            written: self.text(),
+            key: Some(match self.first {
+                Some(first) => LockedKey::IntPattern(first, shaped),
+                None => LockedKey::Pattern(shaped),
+            }),
             span: self.literal.span(),
             guesses: self
                 .placeholders()
@@ -138,7 +199,8 @@ impl KeyPattern {
             .language(|placeholder| names.shape(placeholder))
     }
 
-    /// Statements that write the rendered text into the local `key`. With `this`, placeholders are its fields.
+    /// Statements that write the rendered text into the local `key`. With `this`, placeholders are its fields, except
+    /// for those that `with` computes.
     pub(crate) fn writes(
         &self,
         names: &Names<'_>,
@@ -170,16 +232,41 @@ impl KeyPattern {
         krate: &TokenStream,
     ) -> TokenStream {
         let here = Span::mixed_site();
-        if let Some(number) = self.constant(derivation) {
+        if let Some(text) = self.pattern.constant() {
+            if let Some(first) = self.first {
+                let second = derivation.half(&text);
+                return quote_spanned!(here=> #krate::Key::IntInt(#first, #second));
+            }
+            let number = derivation.key(&text);
             return quote_spanned!(here=> #krate::Key::BigInt(#number));
         }
         let writes = self.writes(names, krate, None);
-        let new = writer(derivation, krate);
-        quote_spanned!(here=> { let mut key = #new; #writes key.finish() })
+        let (new, finish) = (writer(derivation, krate), self.finish());
+        quote_spanned!(here=> { let mut key = #new; #writes #finish })
     }
 
-    fn constant(&self, derivation: Derivation) -> Option<i64> {
-        Some(derivation.key(&self.pattern.constant()?))
+    /// An expression: the key of what was written into the local `key`.
+    pub(crate) fn finish(&self) -> TokenStream {
+        let here = Span::mixed_site();
+        if let Some(first) = self.first {
+            quote_spanned!(here=> key.finish_pair(#first))
+        } else {
+            quote_spanned!(here=> key.finish())
+        }
+    }
+
+    /// An expression: the text that was written into the local `key`.
+    pub(crate) fn rendered(&self) -> TokenStream {
+        let here = Span::mixed_site();
+        if let Some(first) = self.first {
+            quote_spanned!(here=> key.into_pair_text(#first))
+        } else {
+            quote_spanned!(here=> key.into_text())
+        }
+    }
+
+    pub(crate) fn is_pair(&self) -> bool {
+        self.first.is_some()
     }
 
     /// A statement that writes the text before a placeholder and its value.
@@ -244,7 +331,7 @@ impl KeyPattern {
         let root = names.span_of(placeholder, self.literal.span());
         let field = after(root);
         let mut path = TokenStream::new();
-        if let Some(this) = this {
+        if let Some(this) = this.filter(|_| !names.is_computed(placeholder)) {
             this.to_tokens(&mut path);
         }
         for step in &placeholder.path {

@@ -41,15 +41,15 @@ use quote::quote;
 /// #[advisory_lock(key = "<tenant_id>:<date>", scope = "xact")]
 /// async fn book(conn: &mut AsyncPgConnection, tenant_id: Uuid, date: NaiveDate) -> QueryResult<Booking> { /* … */ }
 ///
-/// #[advisory_lock(key = "nightly-report", scope = "session", wait = "never", on_held = Ok(()), conn = self.pool.get().await?)]
-/// async fn report(&self) -> Result<(), AppError> { /* … */ }
+/// #[advisory_lock(key = "reindex", scope = "session", wait = "never", on_held = Ok(()), pool = self.pool)]
+/// async fn reindex(&self) -> Result<(), AppError> { /* … */ }
 ///
-/// #[advisory_lock(key = "invoice:<month>", scope = "lease", pool = self.pool, keep = "24h", wait = "never", on_held = Ok(()))]
+/// #[advisory_lock(key = "invoice:<month>", scope = "lease", pool = self.pool, keep = "24h", on_done = Ok(()))]
 /// async fn send_invoices(&self, month: u32) -> Result<(), AppError> { /* … */ }
 /// ```
 ///
 /// An `async fn` uses diesel-async, a plain `fn` uses Diesel's blocking connections; the arguments mean the same. The function keeps its
-/// signature, and the type of its future does not change.
+/// signature, and its future is `Send` whenever it would be without the attribute; `guide::expansion` names the exceptions.
 ///
 /// This page is the reference. `advisory_runtime::guide` explains when you need a lock, which scope and which key to choose, what waiting
 /// costs, and what the attribute expands to. `advisory_runtime::xact`, `session` and `lease` offer the same without the attribute.
@@ -60,27 +60,29 @@ use quote::quote;
 ///
 /// | argument | values | meaning |
 /// | --- | --- | --- |
-/// | `key` | a string literal is a key pattern; any other expression is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what to lock |
+/// | `key` | a string literal is a key pattern; `(7, "<id>")` is a pair whose second half is derived from one; any other expression is a `LockKey`: `42424242`, `(7, tenant_no)`, a declared lock | what to lock |
 /// | `keys` | a list, `["account:<from>", "account:<to>"]`; or an expression without brackets that yields any number of declared locks, `ids.iter().map(\|id\| AccountLock { id: *id })` | several locks, acquired in one round trip: sorted by number, without duplicates |
 /// | `with` | `with(week = date.iso_week().week())` | computed values for placeholders, like the named arguments of `format!` |
 /// | `scope` | `"xact"`, `"session"`, `"lease"` | how long the lock is held: until the transaction ends, for the call only, or as a row that is renewed and can expire |
 /// | `mode` | `"exclusive"`, `"shared"` | in shared mode, other calls can hold the lock in shared mode at the same time. Not for `"lease"` |
 /// | `wait` | none: the session's `lock_timeout`, for each key; `"never"`, `"500ms"`, `"5s"`, `"2m"`, `"1h"`, a `Duration`, `"forever"` | how long the whole acquisition can take |
 /// | `poll` | none; `"250ms"`, a `Duration` | tries for the lock at this interval instead of waiting at the server. Not for `"lease"`, which always polls |
+/// | `poll_max` | eight times `poll`; `"2s"`, a `Duration` | the longest pause between two tries. As long as `poll`, the pauses do not grow |
 /// | `permits` | `1`; `3` | how many calls can hold the lock at once. Needs one key, and `wait = "never"` or `poll`; not with `queue`, `guards`, `mode = "shared"` or scope `"lease"` |
-/// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | what to return without running the body when the wait is over. Needs a `wait` that ends |
+/// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | what to return without running the body when the wait is over. Needs a `wait` that ends, and with `keep` an `on_done` |
+/// | `on_done` | none: an error; an expression of the return type, `Ok(())` | what to return without running the body when its work is already done, such as to a webhook that is delivered again. Needs a `keep`. Scope `"lease"` |
 /// | `err` | the error's `From`; `\|error\| AppError::Lock(error)`, a function | converts `advisory_runtime::Error` to the function's error; for error types of other crates, which cannot implement `From` |
 /// | `max_hold` | none; `"30s"`, a `Duration` | how long the body can run |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the isolation level of the transaction, whose snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `nested` | `"allow"`, `"refuse"` | whether the function can run inside an open transaction. Scope `"xact"`; `"session"` always refuses |
-/// | `conn` | the parameter `conn` or `_conn`; a place, or an expression | the connection. Not for `"lease"` |
-/// | `pool` | an expression: `self.pool` | where a lease takes a connection for each of its statements. Required for scope `"lease"` |
+/// | `pool` | an expression: `self.pool` | the pool of the connection: bb8 or deadpool, in a plain `fn` r2d2, or one of your own. The body has `conn`; a lease takes a connection for each of its statements, and its body has none. Required for scope `"lease"` |
+/// | `conn` | the parameter `conn` or `_conn`; a place, or an expression | the connection, where it does not come from a `pool`. Not for `"lease"` |
 /// | `ttl` | `"60s"`, a `Duration` | how long the lease lasts after its last renewal, and thus how soon its key is free after the process dies. Scope `"lease"` |
 /// | `renew` | a third of `ttl`; `"20s"`, a `Duration` | how often the lease is renewed while the body runs. Scope `"lease"` |
-/// | `keep` | none; `"24h"`, a `Duration` | how long the key stays taken after `Ok`, or after `lease.complete(conn)`. Scope `"lease"` |
-/// | `queue` | none; `64` | how many calls of this process can wait for the key before they take a connection. Needs an expression for `conn`; not with `permits`, `mode = "shared"` or scope `"lease"` |
+/// | `keep` | none; `"24h"`, a `Duration` | how long the key is done after `Ok`, or after `lease.complete(conn)`. Scope `"lease"` |
+/// | `queue` | none; `64` | how many calls of this process can wait for the key before they take a connection. Needs `pool`, or an expression for `conn`; not with `permits`, `mode = "shared"` or scope `"lease"` |
 /// | `handle` | none; `handle = lock` | a variable for the body: the lock's keys, how long the call waited, and `lock.check(conn).await`, which checks that the lock is still held. A lease also has its fencing token, a declared lock `lock.holding()` for functions that must not run without it |
-/// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key is its text |
+/// | `derivation` | `"sha256"`, `"md5"`, `"fnv1a32"`, `"fnv1a64"`, `"hashtext"`, `"hashtextextended"` | how the rendered key becomes a number. Not for `"lease"`, whose key is its text |
 /// | `name` | none; `"booking-slot"` | sites with the same name and pattern share one lock |
 /// | `component` | none; `"payments"` | a column of the registry. Its "purpose" is the first line of the doc comment |
 /// | `guards` | none; `"bookings"`, `"bookings, shop.blocks"` | the tables whose writes need the lock, for the registry and `cargo advisory check --database-url`. `cargo advisory migration require` prints the trigger. Not for `"lease"` |
@@ -97,7 +99,7 @@ use quote::quote;
 ///
 /// In text values, `%` and `:` are escaped as `%25` and `%3A`, so different values never render the same key. A pattern whose
 /// placeholders cannot be distinguished does not compile. The number of a key is the first eight bytes of the SHA-256 of its text. The
-/// other derivations are for keys that other code computes too. `fnv1a32` and `hashtext` have only 32 bits: among 1,000 keys, two have
+/// other derivations are for keys that other code computes too; the second half of a pair needs one of 32 bits. `fnv1a32` and `hashtext` have only 32 bits: among 1,000 keys, two have
 /// the same number with a probability of 1 in 8,600, among 77,000 keys of 1 in 2.
 ///
 /// **Filters.** `trim` strips spaces (U+0020) from both ends, and `lower` converts A to Z to lower case. They change nothing else, so a new
@@ -107,10 +109,15 @@ use quote::quote;
 ///
 /// # The connection
 ///
-/// A place expression (`conn = self.conn`, `conn = ctx.db`) keeps its own name in the body. Any other expression
-/// (`conn = self.pool.get().await?`, in a plain `fn` `conn = self.pool.get()?`) is evaluated by the function, with the function's error
-/// conversion, and the body sees the connection as `conn`. Use that connection: a transaction-level lock does not protect statements on
-/// another one. The compiler warns about a parameter `conn` that the body does not use, except under a session-level lock.
+/// With `pool = self.pool` the call takes a connection from the pool, and the body has it as `conn`. If there is none, the error is
+/// `Error::Pool`, converted like the lock's other errors; `on_held` is not returned for it. `wait` does not limit the check-out: the
+/// pool's own timeout does. A pool of your own implements `advisory_runtime::Pool` or `blocking::Pool`.
+///
+/// A place expression (`conn = self.conn`, `conn = ctx.db`) keeps its own name in the body. Any other expression for `conn` is evaluated
+/// by the function, with the function's error conversion, and the body sees the connection as `conn`.
+///
+/// Use that connection: a transaction-level lock does not protect statements on another one, so the compiler warns if the body leaves
+/// it unused. It does not warn under a session-level lock, which also protects work on other connections, or on none.
 ///
 /// # Locking
 ///
@@ -125,7 +132,7 @@ use quote::quote;
 /// **Scope `"lease"`.** The lock is a row of the lease table with a holder, a fencing token and an expiry on the server's clock. Use it for
 /// work that takes longer than you want to hold a connection. The body runs without a transaction and without a connection of the lease,
 /// which is renewed in the background, each time on a connection from `pool`. If the lease is lost, the body is dropped before another
-/// process can acquire it. The work is done at least once; to do it exactly once, write a `keep` and call `lease.complete(conn)` in the transaction that
+/// process can acquire it. The work is done at least once; to do it exactly once, write a `keep` and an `on_done`, and call `lease.complete(conn)` in the transaction that
 /// ends it.
 ///
 /// A lease has one key and one holder, so `keys`, `<ids*>` and `mode` are refused. So is a plain `fn`, because it cannot be dropped. The
@@ -140,13 +147,15 @@ use quote::quote;
 /// | `wait = "5s"` | waits for up to 5 s in total: the queue of this process, all keys, the server; then `TimedOut` | the same | the same |
 /// | `wait = "forever"` | waits until the lock is free, whatever `lock_timeout` is | the same | the same |
 /// | `wait = "never"` | tries once; then `NotAvailable` | one try, no waiter | 2 round trips, 3 if the lock is held |
-/// | `poll = "250ms"`, alone or with a `wait` other than `"never"` | tries again until `wait` is over, then `TimedOut`. Pauses are up to 250 ms at first, and up to 2 s later | tries; between them no waiter and no snapshot. A call that waits at the server is served first | each try costs as much as `"never"`; with an expression for `conn`, a connection only during a try; up to one pause of delay |
+/// | `poll = "250ms"`, alone or with a `wait` other than `"never"` | tries again until `wait` is over, then `TimedOut`. Pauses are up to 250 ms at first, and up to 2 s later, or up to `poll_max` | tries; between them no waiter and no snapshot. A call that waits at the server is served first | each try costs as much as `"never"`; with `pool`, or an expression for `conn`, a connection only during a try; up to one pause of delay |
 /// | `queue = 64`, with any of these | waits in the queue of this process first; `QueueFull` if 64 calls are in it | one waiter per process | no connection while it is in the queue |
 /// | `permits = 3`, with `"never"` or `poll` | behaves the same once three calls hold it | three keys | one statement for each try |
 /// | `on_held = Ok(None)`, with a `wait` that ends | returns that instead of the error | nothing | nothing |
+/// | `on_done = Ok(())`, with a `keep` | waits as above; once the work of the key is done, returns that, at once and whatever the `wait` | nothing | nothing |
 ///
-/// `is_busy()` is true for `NotAvailable`, `TimedOut` and `QueueFull`. `on_held` is returned for these only, not for a lost connection; it is
-/// evaluated after the wait and can use the function's parameters. A queue belongs to the number of a key: a program that locks the
+/// `is_busy()` is true for `NotAvailable`, `TimedOut` and `QueueFull`. `on_held` is returned for these only, not for a lost connection, and
+/// `on_done` for `Done` only. They are evaluated after the wait and can use the function's parameters. Somebody who holds the key can still
+/// fail, so work that is not done must not be reported as done: `guide::leases` explains it. A queue belongs to the number of a key: a program that locks the
 /// same key in two databases has one queue for both. `advisory_runtime::guide::waiting` helps to choose.
 ///
 /// # The longest run
@@ -213,7 +222,8 @@ fn lock(
 /// async fn transfer(conn: &mut AsyncPgConnection, from: AccountId, to: AccountId) -> QueryResult<()> { /* … */ }
 /// ```
 ///
-/// Placeholders name fields. The pattern can be followed by `name`, `component`, `guards`, `derivation`, `allow_ambiguous`,
+/// Placeholders name fields. The pattern can be the second half of a pair, `#[lock_key((7, "<id>"), derivation = "hashtext")]`, and
+/// can be followed by `with(…)`, `name`, `component`, `guards`, `derivation`, `allow_ambiguous`,
 /// `allow_overlap` and `crate`, as in `#[advisory_lock]`. `AccountLock { id }.rendered()` and `.key()` work without a database.
 ///
 /// A function that takes a `Holding<'_, AccountLock>` cannot be called without the lock: see `advisory_runtime::Holding`.
@@ -281,7 +291,7 @@ pub fn derive_claim(input: TokenStream) -> TokenStream {
 /// let week = lock_key!("report:<week>", with(week = date.iso_week().week()));
 /// ```
 ///
-/// The pattern can be followed by `with(…)`, `name`, `component`, `guards`, `derivation`, `allow_ambiguous`, `allow_overlap` and
+/// The pattern can be the second half of a pair, `(7, "<id>")`. It can be followed by `with(…)`, `name`, `component`, `guards`, `derivation`, `allow_ambiguous`, `allow_overlap` and
 /// `crate`, as in `#[advisory_lock]`. The macro does not know types: a placeholder without a shape is compared as any text.
 #[proc_macro]
 pub fn lock_key(input: TokenStream) -> TokenStream {

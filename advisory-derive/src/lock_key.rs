@@ -1,19 +1,20 @@
 //! A key outside of the attribute: `#[derive(LockKey)]`, and `lock_key!`.
 
 use crate::args::Args;
+use crate::args::key::{KeyArg, key};
 use crate::collisions;
 use crate::derive_input;
 use crate::errors::Errors;
 use crate::key_pattern::{KeyPattern, Names, check_with, writer};
 use crate::record;
-use crate::site_facts::{Kind, SiteFacts};
+use crate::site_facts::{Kind, SiteFacts, texts};
 use crate::tokens::{first_span, is_punct, is_word};
 use advisory_pattern::Derivation;
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::{Data, Fields, LitStr};
 
-/// The arguments after a pattern. A type cannot compute values, so it does not take `with`, the first.
+/// The arguments after a pattern.
 const LOCK_KEY: [&str; 8] = [
     "with",
     "name",
@@ -38,7 +39,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         );
         return None;
     };
-    let lock = PatternAndArgs::parse(arguments.tokens.clone(), &LOCK_KEY[1..], errors)?;
+    let lock = PatternAndArgs::parse(arguments.tokens.clone(), &LOCK_KEY, errors)?;
     let Data::Struct(data) = &input.data else {
         errors.at(
             name.span(),
@@ -67,11 +68,16 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         .iter()
         .zip(&types)
         .filter_map(|(field, ty)| Some((field.ident.as_ref()?, Some(ty))));
+    let with = lock.args.with.as_deref().unwrap_or_default();
+    let computed = with.iter().map(|(name, _)| (name, None));
+    let with_is_known = lock.args.with.is_some() || !lock.args.has("with");
     let names = Names {
         of: format!("field of `{name}`"),
-        known: Some(fields.collect()),
+        known: with_is_known.then(|| computed.chain(fields).collect()),
         has_self: false,
+        computed: with,
     };
+    check_with(with, std::iter::once(&lock.pattern), errors);
     lock.check(&names, "several locks: name a single value", errors);
 
     let purpose = input.attrs.iter().map(ToTokens::to_token_stream).collect();
@@ -81,6 +87,10 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let krate = lock.args.runtime();
     // With the pattern's hygiene, so that fields of `self` are found.
     let this = Ident::new("self", lock.pattern.literal.span());
+    let values = with
+        .iter()
+        .map(|(name, expression)| quote_spanned!(here=> let #name = #expression;));
+    let values: TokenStream = values.collect();
     // After a mistake in the pattern the type still implements the trait, so that its users do not fail too.
     let writes = if errors.is_empty() {
         lock.pattern.writes(&names, &krate, Some(&this))
@@ -88,21 +98,24 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         TokenStream::new()
     };
     let new = writer(lock.derivation(), &krate);
-    let text = lock.pattern.literal.value();
+    let text = lock.pattern.text();
+    let (finish, into_text) = (lock.pattern.finish(), lock.pattern.rendered());
     let (generics, arguments, bounds) = input.generics.split_for_impl();
     Some(quote_spanned!(here=>
         #record
         impl #generics #krate::LockKey for #name #arguments #bounds {
             fn key(&#this) -> #krate::Key {
+                #values
                 let mut key = #new;
                 #writes
-                key.finish()
+                #finish
             }
 
             fn rendered(&#this) -> #krate::__private::String {
+                #values
                 let mut key = #krate::__private::KeyWriter::text_only();
                 #writes
-                key.into_text()
+                #into_text
             }
 
             fn pattern(&self) -> &'static str {
@@ -127,6 +140,7 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
         of: "name in scope".to_owned(),
         known: None,
         has_self: true,
+        computed: &[],
     };
     lock.check(
         &names,
@@ -142,8 +156,25 @@ pub(crate) fn expand(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     let key = lock
         .pattern
         .expression(&names, lock.derivation(), &lock.args.runtime());
-    let (krate, text) = (lock.args.runtime(), lock.pattern.literal.value());
+    let (krate, text) = (lock.args.runtime(), lock.pattern.text());
     Some(quote_spanned!(here=> { #record #(#with)* #krate::__private::named(#key, #text) }))
+}
+
+/// A pattern, or a pair with one: its first half, and the pattern.
+fn pattern(first: TokenStream, at: Span, errors: &mut Errors) -> Option<(Option<i32>, LitStr)> {
+    match key(first, errors) {
+        Some(KeyArg::Pattern(literal)) => Some((None, literal)),
+        Some(KeyArg::Pair(half, literal)) => Some((Some(half), literal)),
+        Some(KeyArg::Expression(_) | KeyArg::Each(_)) => {
+            errors.at(
+                at,
+                "expected a key pattern: a string literal such as `\"account:<id>\"`",
+            );
+            None
+        }
+        // It is reported.
+        None => None,
+    }
 }
 
 /// A pattern and the arguments after it.
@@ -161,18 +192,16 @@ impl PatternAndArgs {
         let equals = tokens.next_if(|token| is_named && is_punct(token, '='));
         let first: TokenStream = tokens.next().into_iter().collect();
         let at = equals.map_or_else(|| first_span(&first), |equals| equals.span());
-        let Ok(literal) = syn::parse2::<LitStr>(first) else {
-            errors.at(
-                at,
-                "expected a key pattern: a string literal such as `\"account:<id>\"`",
-            );
-            return None;
-        };
+        let (half, literal) = pattern(first, at, errors)?;
         if is_named {
             let text = literal.value();
+            let written = match half {
+                Some(half) => format!("({half}, \"{text}\")"),
+                None => format!("\"{text}\""),
+            };
             errors.at(
                 at,
-                format_args!("expected only the key pattern: write `\"{text}\"`"),
+                format_args!("expected only the key pattern: write `{written}`"),
             );
         }
         if let Some(TokenTree::Punct(punct)) = tokens.next()
@@ -184,16 +213,21 @@ impl PatternAndArgs {
             );
         }
         let args = Args::parse(tokens.collect(), known, errors);
-        Some(Self {
-            pattern: KeyPattern::parse(literal, errors)?,
-            args,
-        })
+        let pattern = KeyPattern::parse(literal, errors)?;
+        let pattern = match half {
+            Some(half) => pattern.in_pair(half),
+            None => pattern,
+        };
+        Some(Self { pattern, args })
     }
 
     /// Checks the pattern, and that it gives one key; `instead` is what a slice would give.
     fn check(&self, names: &Names<'_>, instead: &str, errors: &mut Errors) {
         let may_be_ambiguous = self.args.allow_ambiguous.is_some();
         self.pattern.check(names, may_be_ambiguous, errors);
+        let args = &self.args;
+        self.pattern
+            .check_half(args.derivation, args.span("derivation"), errors);
         if let Some(slice) = self.pattern.slice() {
             let span = self.pattern.literal.span();
             errors.at(
@@ -218,6 +252,7 @@ impl PatternAndArgs {
             purpose,
             derivation: self.derivation(),
             keys: vec![self.pattern.static_key(names)],
+            with: texts(self.args.with.as_deref().unwrap_or_default()),
         };
         if errors.is_empty() {
             collisions::check(&facts, &self.args, errors);

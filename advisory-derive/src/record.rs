@@ -30,6 +30,7 @@ pub(crate) fn emit(site: SiteFacts, args: &Args) -> TokenStream {
         purpose: site.purpose.filter(|_| !slim),
         written,
         keys,
+        with: site.with,
         derivation: site.derivation.name().to_owned(),
         scope: site.kind.scope().to_owned(),
         mode: if args.is_shared() {

@@ -7,12 +7,11 @@ pub(crate) mod connection;
 pub(crate) mod keys;
 
 use crate::args::Args;
-use crate::args::choice::Scope;
 use crate::collisions;
 use crate::errors::Errors;
 use crate::function::Function;
 use crate::record;
-use crate::site_facts::{Kind, SiteFacts};
+use crate::site_facts::{Kind, SiteFacts, texts};
 use connection::Connection;
 use keys::SiteKeys;
 use proc_macro2::TokenStream;
@@ -41,11 +40,8 @@ impl Site {
         function.allow_unused(|name| keys.use_name(name) || args.use_name(name));
         check::keys(&keys, &function, errors);
         check_lease::function(&args, &function, errors);
-        let connection = match args.scope() {
-            Scope::Xact | Scope::Session => connection::find(args.conn.clone(), &function, errors)?,
-            Scope::Lease => Connection::Pool(args.pool.clone()?),
-        };
-        check::queue(&args, &connection, &function, errors);
+        let connection = connection::find(&args, &function, errors)?;
+        check::queue(&args, &connection, errors);
         check_permits::check(&args, &keys, &function, errors);
         check::handle(&args, &connection, &function, errors);
         check::connection_shadowing(&connection, &function, errors);
@@ -56,6 +52,7 @@ impl Site {
             purpose: record::purpose(&function.head),
             derivation: keys.derivation,
             keys: keys.static_keys(&keys.names(&function)),
+            with: texts(&keys.with),
         };
         if errors.is_empty() {
             collisions::check(&facts, &args, errors);

@@ -3,7 +3,7 @@
 use crate::args::choice::Scope;
 use crate::tokens::{first_span, split_at_commas};
 use advisory_pattern::{Derivation, Guess, KeySpace, LockedKey};
-use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
 
 pub(crate) struct SiteFacts {
     pub(crate) kind: Kind,
@@ -12,6 +12,8 @@ pub(crate) struct SiteFacts {
     pub(crate) purpose: Option<String>,
     pub(crate) derivation: Derivation,
     pub(crate) keys: Vec<StaticKey>,
+    /// The values of `with`, each with its expression.
+    pub(crate) with: Vec<(String, String)>,
 }
 
 /// What declares the lock.
@@ -137,4 +139,12 @@ fn number(expression: &TokenStream) -> Option<i64> {
         syn::Lit::Int(number) => number.base10_parse().ok(),
         _ => None,
     }
+}
+
+/// The values of `with` as a record has them.
+pub(crate) fn texts(with: &[(Ident, TokenStream)]) -> Vec<(String, String)> {
+    let values = with.iter();
+    values
+        .map(|(name, expression)| (name.to_string(), expression.to_string()))
+        .collect()
 }

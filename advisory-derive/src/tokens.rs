@@ -1,6 +1,6 @@
 //! Lists of tokens: splitting them, recognising single tokens, and unwrapping what `macro_rules!` has grouped.
 
-use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 
 /// Splits at the commas between arguments; those inside a turbofish (`get::<A, B>()`) are not.
 pub(crate) fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
@@ -49,6 +49,23 @@ pub(crate) fn ungrouped(token: TokenTree) -> TokenTree {
         }
         token => token,
     }
+}
+
+/// A type without the groups that `$ty:ty` of `macro_rules!` leaves in it.
+pub(crate) fn without_groups(tokens: TokenStream) -> TokenStream {
+    let spliced = tokens.into_iter().map(|token| match token {
+        TokenTree::Group(group) => {
+            let inner = without_groups(group.stream());
+            if group.delimiter() == Delimiter::None {
+                return inner;
+            }
+            let mut spliced = Group::new(group.delimiter(), inner);
+            spliced.set_span(group.span());
+            TokenTree::Group(spliced).into()
+        }
+        token => TokenStream::from(token),
+    });
+    spliced.collect()
 }
 
 pub(crate) fn is_word(token: &TokenTree, word: &str) -> bool {

@@ -10,6 +10,7 @@ mod word;
 
 use crate::collision::Collision;
 use crate::lock::Lock;
+use crate::pair_text::{pair_text, split_pair_text};
 use crate::parse::parse;
 use crate::pattern::{Pattern, Placeholder};
 use crate::shape::Shape;
@@ -120,10 +121,32 @@ impl Side<'_> {
             let same = placeholders.find(|known| known.path == placeholder.path);
             same.and_then(|known| known.shape).unwrap_or(Shape::Text)
         };
-        Some(
-            self.lock
-                .with_pattern(parse(written).ok()?.shaped(shape_of)),
-        )
+        let text = self.text_of(written);
+        Some(self.lock.with_pattern(parse(text).ok()?.shaped(shape_of)))
+    }
+
+    /// The pattern as written, which for a pair is that of its second half.
+    fn text(&self) -> &str {
+        self.text_of(self.written)
+    }
+
+    fn text_of<'t>(&self, key: &'t str) -> &'t str {
+        let pair = self.lock.first_half().and_then(|_| split_pair_text(key));
+        pair.map_or(key, |(_, text)| text)
+    }
+
+    /// The key whose pattern, or that of its second half, is this.
+    pub(crate) fn key_of(&self, pattern: &str) -> String {
+        match self.lock.first_half() {
+            Some(first) => pair_text(first, pattern),
+            None => pattern.to_owned(),
+        }
+    }
+
+    /// Whether both keys are one pattern with the same names.
+    pub(crate) fn is_one_pattern(&self, there: &Self) -> bool {
+        let pattern = |side: &Self| (side.lock.first_half(), side.lock.pattern().cloned());
+        pattern(self) == pattern(there)
     }
 
     /// The declared lock as an expression, `SlotLock { … }`, if it is one.
@@ -262,10 +285,12 @@ impl Advisor<'_> {
                 if self.solves(&edits) {
                     options.push(edits);
                     return if is_here {
-                        format!("start one key with its own word: `{key}`")
+                        format!(
+                            "start one key with its own word, which makes it another lock: `{key}`"
+                        )
                     } else {
                         format!(
-                            "start the other key with its own word, at {}: `{key}`",
+                            "start the other key with its own word, at {}, which makes it another lock: `{key}`",
                             side.item
                         )
                     };
@@ -276,7 +301,9 @@ impl Advisor<'_> {
     }
 }
 
-/// The patterns of both, if they are patterns.
+/// The patterns of both, if they are patterns, of pairs with the same first half or of no pairs.
 fn patterns<'a>(here: &'a Side<'_>, there: &'a Side<'_>) -> Option<(&'a Pattern, &'a Pattern)> {
-    Some((here.lock.pattern()?, there.lock.pattern()?))
+    let is_one_half = here.lock.first_half() == there.lock.first_half();
+    let patterns = (here.lock.pattern()?, there.lock.pattern()?);
+    is_one_half.then_some(patterns)
 }

@@ -49,7 +49,7 @@ impl Collision {
     pub fn headline(&self, here: &Side<'_>, there: &Side<'_>) -> String {
         let (one, other) = (here.written, there.written);
         match self {
-            Self::Key(_) if one == other && here.lock.pattern() == there.lock.pattern() => {
+            Self::Key(_) if one == other && here.is_one_pattern(there) => {
                 let kind = |side: &Side<'_>| side.item.starts_with("fn ");
                 let sites = if kind(here) && kind(there) {
                     "functions"
@@ -83,5 +83,8 @@ impl Collision {
 /// The key as it is compared.
 fn with_shapes(side: &Side<'_>) -> String {
     let pattern = side.lock.pattern();
-    pattern.map_or_else(|| side.written.to_owned(), ToString::to_string)
+    pattern.map_or_else(
+        || side.written.to_owned(),
+        |pattern| side.key_of(&pattern.to_string()),
+    )
 }

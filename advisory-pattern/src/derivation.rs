@@ -22,6 +22,8 @@ pub enum Derivation {
     /// FNV-1a of 32 bits over the UTF-16 code units, as JavaScript that reads `charCodeAt` computes it
     /// (<http://www.isthe.com/chongo/tech/comp/fnv/>), as a signed integer.
     Fnv1a32,
+    /// FNV-1a of 64 bits over the bytes of the UTF-8 text (<http://www.isthe.com/chongo/tech/comp/fnv/>), as a signed integer.
+    Fnv1a64,
     /// PostgreSQL's `hashtext(text)`, in a database whose encoding is UTF8.
     Hashtext,
     /// PostgreSQL's `hashtextextended(text, 0)`, in a database whose encoding is UTF8.
@@ -30,10 +32,11 @@ pub enum Derivation {
 
 impl Derivation {
     /// Every derivation, in the order they are listed to users.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Sha256,
         Self::Md5,
         Self::Fnv1a32,
+        Self::Fnv1a64,
         Self::Hashtext,
         Self::Hashtextextended,
     ];
@@ -45,6 +48,7 @@ impl Derivation {
             Self::Sha256 => "sha256",
             Self::Md5 => "md5",
             Self::Fnv1a32 => "fnv1a32",
+            Self::Fnv1a64 => "fnv1a64",
             Self::Hashtext => "hashtext",
             Self::Hashtextextended => "hashtextextended",
         }
@@ -57,6 +61,7 @@ impl Derivation {
             Self::Sha256 => "Sha256",
             Self::Md5 => "Md5",
             Self::Fnv1a32 => "Fnv1a32",
+            Self::Fnv1a64 => "Fnv1a64",
             Self::Hashtext => "Hashtext",
             Self::Hashtextextended => "Hashtextextended",
         }
@@ -76,11 +81,19 @@ impl Derivation {
         hasher.finish()
     }
 
+    /// Gives the number of a rendered text as the second half of a pair; for [32 bits](Self::bits) that is the number itself.
+    #[must_use]
+    pub fn half(self, rendered: &str) -> i32 {
+        let mut hasher = Hasher::new(self);
+        hasher.write(rendered);
+        hasher.finish_half()
+    }
+
     /// Gives the number of bits of a key; 32 bits are sign-extended to a `bigint`.
     #[must_use]
     pub const fn bits(self) -> u32 {
         match self {
-            Self::Sha256 | Self::Md5 | Self::Hashtextextended => 64,
+            Self::Sha256 | Self::Md5 | Self::Fnv1a64 | Self::Hashtextextended => 64,
             Self::Fnv1a32 | Self::Hashtext => 32,
         }
     }
@@ -113,6 +126,7 @@ enum State {
     Sha256(Sha256),
     Md5(Md5),
     Fnv1a32(u32),
+    Fnv1a64(u64),
     Hashtext(String),
     Hashtextextended(String),
 }
@@ -125,6 +139,7 @@ impl Hasher {
             Derivation::Sha256 => State::Sha256(Sha256::new()),
             Derivation::Md5 => State::Md5(Md5::new()),
             Derivation::Fnv1a32 => State::Fnv1a32(2_166_136_261),
+            Derivation::Fnv1a64 => State::Fnv1a64(0xcbf2_9ce4_8422_2325),
             Derivation::Hashtext => State::Hashtext(String::new()),
             Derivation::Hashtextextended => State::Hashtextextended(String::new()),
         })
@@ -140,6 +155,11 @@ impl Hasher {
                     *hash = (*hash ^ u32::from(unit)).wrapping_mul(16_777_619);
                 }
             }
+            State::Fnv1a64(hash) => {
+                for byte in piece.bytes() {
+                    *hash = (*hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                }
+            }
             State::Hashtext(text) | State::Hashtextextended(text) => text.push_str(piece),
         }
     }
@@ -151,12 +171,21 @@ impl Hasher {
             State::Sha256(digest) => leading(&digest.finalize()),
             State::Md5(digest) => leading(&digest.finalize()),
             State::Fnv1a32(hash) => i64::from(hash.cast_signed()),
+            State::Fnv1a64(hash) => hash.cast_signed(),
             State::Hashtext(text) => i64::from(hashtext::lookup3(text.as_bytes()).1.cast_signed()),
             State::Hashtextextended(text) => {
                 let (high, low) = hashtext::lookup3(text.as_bytes());
                 (u64::from(high) << 32 | u64::from(low)).cast_signed()
             }
         }
+    }
+
+    /// Gives the number of what was written as the second half of a pair: the lower 32 bits, which are all of a derivation with 32
+    /// bits. The macros refuse any other.
+    #[must_use]
+    pub fn finish_half(self) -> i32 {
+        let [a, b, c, d, ..] = self.finish().to_le_bytes();
+        i32::from_le_bytes([a, b, c, d])
     }
 }
 

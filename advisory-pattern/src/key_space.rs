@@ -8,7 +8,7 @@
 use crate::derivation::Derivation;
 
 /// Names where a lock's key is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeySpace {
     /// Numbers that are given to `pg_advisory_*`: `bigint`, or `(int, int)`, as the key says.
     #[default]

@@ -11,6 +11,7 @@ use crate::locked_key::LockedKey;
 use crate::overlap::overlap;
 use crate::pattern::Pattern;
 use crate::permit::permit_key;
+use crate::record::encode_key;
 use crate::shape::Shape;
 use crate::witness::witness;
 
@@ -26,7 +27,19 @@ pub struct Lock {
     name: Option<String>,
     allowed: Vec<String>,
     permits: u32,
+    /// Of the key's text; for a pair with a pattern that of its second half.
     language: Language,
+}
+
+/// What decides with which locks a lock collides, and how: everything except the names of its placeholders.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LockForm {
+    key: String,
+    space: KeySpace,
+    derivation: &'static str,
+    name: Option<String>,
+    allowed: Vec<String>,
+    permits: u32,
 }
 
 impl Lock {
@@ -39,7 +52,10 @@ impl Lock {
         allowed: Vec<String>,
     ) -> Self {
         // Every placeholder has its shape written.
-        let language = key.text().language(|_| Shape::Text);
+        let language = match key.derived() {
+            Some(pattern) => pattern.language(|_| Shape::Text),
+            None => key.text().language(|_| Shape::Text),
+        };
         Self {
             key,
             space: KeySpace::Advisory,
@@ -69,19 +85,37 @@ impl Lock {
         self.name.as_deref()
     }
 
-    /// The key's pattern, if it is one.
-    pub(crate) fn pattern(&self) -> Option<&Pattern> {
-        match &self.key {
-            LockedKey::Pattern(pattern) => Some(pattern),
-            LockedKey::BigInt(_) | LockedKey::IntInt(..) => None,
+    /// Gives what decides with which locks it collides, and how.
+    #[must_use]
+    pub fn form(&self) -> LockForm {
+        LockForm {
+            key: encode_key(Some(&self.key.without_names())),
+            space: self.space,
+            derivation: self.derivation.name(),
+            name: self.name.clone(),
+            allowed: self.allowed.clone(),
+            permits: self.permits,
         }
     }
 
-    /// The lock with another key, a shaped pattern.
+    /// The key's pattern, if it is one; for a pair that of its second half.
+    pub(crate) fn pattern(&self) -> Option<&Pattern> {
+        self.key.derived()
+    }
+
+    /// The first half of a pair with a pattern.
+    pub(crate) fn first_half(&self) -> Option<i32> {
+        self.key.first_half()
+    }
+
+    /// The lock with another pattern, which is shaped.
     pub(crate) fn with_pattern(&self, pattern: Pattern) -> Self {
+        let key = match self.first_half() {
+            Some(first) => LockedKey::IntPattern(first, pattern),
+            None => LockedKey::Pattern(pattern),
+        };
         let (name, allowed) = (self.name.clone(), self.allowed.clone());
-        let lock = Self::new(LockedKey::Pattern(pattern), self.derivation, name, allowed);
-        lock.within(self.space)
+        Self::new(key, self.derivation, name, allowed).within(self.space)
     }
 
     /// The lock with this name, if it is one.
@@ -128,9 +162,11 @@ impl Lock {
     /// How two advisory locks collide by their keys alone.
     fn number_collision(&self, there: &Self) -> Option<Collision> {
         match (&self.key, &there.key) {
-            (LockedKey::Pattern(_), LockedKey::Pattern(_)) => {
-                let can_collide =
-                    self.derivation == there.derivation && overlap(&self.language, &there.language);
+            (LockedKey::Pattern(_), LockedKey::Pattern(_))
+            | (LockedKey::IntPattern(..), LockedKey::IntPattern(..)) => {
+                let can_collide = self.first_half() == there.first_half()
+                    && self.derivation == there.derivation
+                    && overlap(&self.language, &there.language);
                 can_collide
                     .then(|| witness(&self.language, &there.language))?
                     .map(Collision::Key)
@@ -144,12 +180,39 @@ impl Lock {
                 (can_equal(*a, *c) && can_equal(*b, *d))
                     .then(|| Collision::Number(format!("({}, {})", number(*a, *c), number(*b, *d))))
             }
-            _ => {
-                let (here, there) = (self.numbers(), there.numbers());
-                let shared = here.iter().find(|number| there.contains(number))?;
-                Some(Collision::Number(shared.to_string()))
-            }
+            (LockedKey::IntPattern(..), LockedKey::IntInt(first, second)) => self
+                .pair_collision(*first, *second)
+                .or_else(|| self.fixed_collision(there)),
+            (LockedKey::IntInt(first, second), LockedKey::IntPattern(..)) => there
+                .pair_collision(*first, *second)
+                .or_else(|| self.fixed_collision(there)),
+            _ => self.fixed_collision(there),
         }
+    }
+
+    /// How two advisory locks collide by the numbers that are known before the program runs.
+    fn fixed_collision(&self, there: &Self) -> Option<Collision> {
+        let (here, there) = (self.numbers(), there.numbers());
+        let shared = here.iter().find(|number| there.contains(number))?;
+        Some(Collision::Number(shared.to_string()))
+    }
+
+    /// How a pair whose second half is derived collides with a pair of numbers, as far as these are fixed. Nothing tells whether the
+    /// values of a pattern give a fixed number.
+    fn pair_collision(&self, first: Option<i32>, second: Option<i32>) -> Option<Collision> {
+        let own = self.first_half()?;
+        let half = match (self.key.pair(self.derivation), second) {
+            (Some((_, derived)), _) => derived,
+            (None, Some(_)) => return None,
+            // Any number, so that of a key that the pattern renders.
+            (None, None) => {
+                let key = witness(&self.language, &self.language)?.key;
+                self.derivation.half(&key)
+            }
+        };
+        let is_one =
+            first.is_none_or(|first| first == own) && second.is_none_or(|second| second == half);
+        is_one.then(|| Collision::Number(format!("({own}, {half})")))
     }
 
     /// Whether the two keys always become the same number.
@@ -158,6 +221,9 @@ impl Lock {
             (LockedKey::Pattern(here), LockedKey::Pattern(other)) => {
                 here.same_form(other) && self.derivation == there.derivation
             }
+            (LockedKey::IntPattern(one, here), LockedKey::IntPattern(two, other)) => {
+                one == two && here.same_form(other) && self.derivation == there.derivation
+            }
             (here, other) => here == other,
         }
     }
@@ -165,10 +231,10 @@ impl Lock {
     /// The `bigint`s of its permits, if they are known before the program runs.
     fn numbers(&self) -> Vec<i64> {
         let number = self.number();
-        let key = match (&self.key, number) {
-            (_, Some(number)) => number.to_string(),
-            (LockedKey::IntInt(Some(first), Some(second)), _) => format!("({first}, {second})"),
-            _ => return Vec::new(),
+        let key = match (number, self.key.pair(self.derivation)) {
+            (Some(number), _) => number.to_string(),
+            (None, Some((first, second))) => format!("({first}, {second})"),
+            (None, None) => return Vec::new(),
         };
         let others = (2..=self.permits).map(|permit| permit_key(&key, permit));
         number.into_iter().chain(others).collect()
@@ -181,7 +247,7 @@ impl Lock {
             LockedKey::Pattern(pattern) => {
                 pattern.constant().map(|text| self.derivation.key(&text))
             }
-            LockedKey::IntInt(..) => None,
+            LockedKey::IntInt(..) | LockedKey::IntPattern(..) => None,
         }
     }
 }

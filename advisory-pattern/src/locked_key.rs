@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::derivation::Derivation;
+use crate::pair_text::pair_text;
 use crate::pattern::{Part, Pattern, Placeholder};
 use crate::shape::Shape;
 
@@ -14,10 +16,52 @@ pub enum LockedKey {
     BigInt(i64),
     /// Two numbers of the `(int, int)` key space, as far as they are fixed.
     IntInt(Option<i32>, Option<i32>),
+    /// Two numbers of which the first is fixed, and the second is derived from a pattern whose placeholders have their shapes.
+    IntPattern(i32, Pattern),
 }
 
 impl LockedKey {
-    /// Gives the key as text, as a lease has it: a number as its digits, `42`, `(7, 3)`.
+    /// Gives the pattern that the number, or the second half of a pair, is derived from.
+    #[must_use]
+    pub fn derived(&self) -> Option<&Pattern> {
+        match self {
+            Self::Pattern(pattern) | Self::IntPattern(_, pattern) => Some(pattern),
+            Self::BigInt(_) | Self::IntInt(..) => None,
+        }
+    }
+
+    /// Gives the first half of a pair whose second half is derived.
+    #[must_use]
+    pub fn first_half(&self) -> Option<i32> {
+        match self {
+            Self::IntPattern(first, _) => Some(*first),
+            Self::Pattern(_) | Self::BigInt(_) | Self::IntInt(..) => None,
+        }
+    }
+
+    /// Gives the two numbers of a pair, if both are known before the program runs.
+    #[must_use]
+    pub fn pair(&self, derivation: Derivation) -> Option<(i32, i32)> {
+        match self {
+            Self::IntInt(first, second) => Some(((*first)?, (*second)?)),
+            Self::IntPattern(first, pattern) => {
+                Some((*first, derivation.half(&pattern.constant()?)))
+            }
+            Self::Pattern(_) | Self::BigInt(_) => None,
+        }
+    }
+
+    /// Gives the key with one name for all placeholders.
+    #[must_use]
+    pub fn without_names(&self) -> Self {
+        match self {
+            Self::Pattern(pattern) => Self::Pattern(pattern.without_names()),
+            Self::IntPattern(first, pattern) => Self::IntPattern(*first, pattern.without_names()),
+            number => number.clone(),
+        }
+    }
+
+    /// Gives the key as text, as a lease has it: a number as its digits, `42`, `(7, 3)`; a derived half as its pattern, in quotes.
     #[must_use]
     pub fn text(&self) -> Cow<'_, Pattern> {
         let (first, second) = match self {
@@ -26,6 +70,7 @@ impl LockedKey {
                 let parts = vec![Part::Text(number.to_string())];
                 return Cow::Owned(Pattern { parts });
             }
+            Self::IntPattern(first, pattern) => return Cow::Owned(pair(*first, pattern)),
             Self::IntInt(first, second) => (first, second),
         };
         let (mut parts, mut text) = (Vec::new(), "(".to_owned());
@@ -47,4 +92,24 @@ impl LockedKey {
         parts.push(Part::Text(text));
         Cow::Owned(Pattern { parts })
     }
+}
+
+/// The pattern of the text that shows the whole pair.
+fn pair(first: i32, second: &Pattern) -> Pattern {
+    let mut parts = Vec::new();
+    let mut text = pair_text(first, "");
+    let end = text.split_off(text.len() - 2);
+    for part in &second.parts {
+        match part {
+            Part::Text(more) => text.push_str(more),
+            Part::Placeholder(_) => {
+                let before = std::mem::take(&mut text);
+                parts.extend((!before.is_empty()).then_some(Part::Text(before)));
+                parts.push(part.clone());
+            }
+        }
+    }
+    text.push_str(&end);
+    parts.push(Part::Text(text));
+    Pattern { parts }
 }

@@ -202,6 +202,19 @@ impl Pattern {
         self.parts.len() == other.parts.len() && self.parts.iter().zip(&other.parts).all(same)
     }
 
+    /// Gives the pattern with one name for all placeholders: equal for patterns of [one form](Self::same_form).
+    #[must_use]
+    pub fn without_names(&self) -> Self {
+        let mut pattern = self.clone();
+        for part in &mut pattern.parts {
+            if let Part::Placeholder(placeholder) = part {
+                placeholder.path = vec!["_".to_owned()];
+                placeholder.slice = false;
+            }
+        }
+        pattern
+    }
+
     /// Gives the one text that a pattern without placeholders renders.
     #[must_use]
     pub fn constant(&self) -> Option<String> {

@@ -14,6 +14,7 @@ use crate::permit::MOST_PERMITS;
 pub use error::RecordError;
 pub use format::RECORD_VERSION;
 use format::{END, FIELD, LONGEST, MAGIC, PART, START, clean, join_parts};
+use key::HALF;
 pub use key::{decode_key, encode_key};
 
 /// Holds one lock site as a program contains it.
@@ -31,6 +32,8 @@ pub struct Record {
     pub written: Vec<String>,
     /// The keys as they are compared, by [`encode_key`](crate::encode_key).
     pub keys: Vec<String>,
+    /// The values of placeholders that the site computes, each with its expression: `with(day = req.at.date())`.
+    pub with: Vec<(String, String)>,
     /// How the rendered key becomes a number; `sha256` for a lease, whose key stays a text.
     pub derivation: String,
     /// `xact`, `session`, `lease`; `none` for a declared key, whose scope is that of the sites that use it.
@@ -80,7 +83,7 @@ impl Record {
     /// Writes the record. Control characters in values become spaces.
     #[must_use]
     pub fn encode(&self) -> String {
-        let mut text = format!("{START}{MAGIC}{FIELD}{RECORD_VERSION}");
+        let mut text = format!("{START}{MAGIC}{FIELD}{}", self.format_version());
         for (name, value) in self.fields() {
             text.push(FIELD);
             text.push_str(name);
@@ -89,6 +92,13 @@ impl Record {
         }
         text.push(END);
         text
+    }
+
+    /// The lowest version of the format that has what the record says, so that an older reader refuses only what it would misread.
+    fn format_version(&self) -> u32 {
+        let has_half = self.keys.iter().any(|key| key.starts_with(HALF));
+        let is_new = self.derivation == Derivation::Fnv1a64.name();
+        if has_half || is_new { 2 } else { 1 }
     }
 
     fn fields(&self) -> Vec<(&'static str, String)> {
@@ -133,6 +143,9 @@ impl Record {
         );
         if let Some(permits) = self.permits {
             fields.push(("permits", permits.to_string()));
+        }
+        for (placeholder, expression) in &self.with {
+            fields.push(("with", join_parts([placeholder, expression])));
         }
         for (other, reason) in &self.allow_overlap {
             fields.push(("allow_overlap", join_parts([other, reason])));
@@ -192,6 +205,10 @@ impl Record {
                 "allow_overlap" => {
                     let (other, reason) = value.split_once(PART).unwrap_or((value, ""));
                     record.allow_overlap.push((clean(other), clean(reason)));
+                }
+                "with" => {
+                    let (placeholder, expression) = value.split_once(PART).unwrap_or((value, ""));
+                    record.with.push((clean(placeholder), clean(expression)));
                 }
                 "guards" => record.guards.push(text()),
                 "module" if value == MODULE_PATH => MODULE_PATH.clone_into(&mut record.module),
@@ -278,6 +295,10 @@ impl Record {
             let Some(locked) = decode_key(key)? else {
                 continue;
             };
+            if locked.first_half().is_some() && derivation.bits() != 32 {
+                let field = format!("derivation `{}` of a pair", self.derivation);
+                return Err(RecordError::Malformed(field));
+            }
             let written = self.written.get(index).unwrap_or(key).clone();
             let lock = Lock::new(locked, derivation, self.name.clone(), allowed.clone());
             let lock = lock.within(space).with_permits(self.permits.unwrap_or(1));

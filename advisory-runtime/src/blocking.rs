@@ -5,11 +5,14 @@
 //! checked when it returns, and a commit that comes too late is refused. And nothing is cancelled, since no statement runs when a
 //! panic unwinds through the call.
 
+mod pool;
+
 pub use crate::connection::blocking::Connection;
 use crate::driver::answered;
 use crate::lock::{self, Place};
 use crate::{Error, Request};
 use diesel::pg::PgConnection;
+pub use pool::Pool;
 
 /// The live locks by name: see [`crate::monitor`].
 pub mod monitor {
@@ -137,11 +140,29 @@ pub mod xact {
         let request = request.into().with_origin();
         super::answered(crate::lock::lock(conn, C::pg, request))
     }
+
+    /// Takes the lock in the middle of an open transaction if it is free, and returns whether it was; as [`crate::xact::try_lock`].
+    ///
+    /// # Locking
+    ///
+    /// As [`crate::xact::try_lock`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::xact::try_lock`].
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn try_lock<C: Connection>(
+        conn: &mut C,
+        request: impl Into<Request>,
+    ) -> Result<bool, Error> {
+        let request = request.into().with_origin();
+        super::answered(crate::lock::try_lock(conn, C::pg, request))
+    }
 }
 
 /// Session-level locks on blocking connections.
 pub mod session {
-    use super::{Connection, Error, Held, Request, acquire_at};
+    use super::{Connection, Error, Held, Pool, Request, acquire_at};
     pub use crate::lock::OwnedLockError;
     use diesel::pg::PgConnection;
 
@@ -215,6 +236,44 @@ pub mod session {
     ) -> Result<OwnedLock<C>, OwnedLockError<C>> {
         let request = request.into().with_origin();
         super::answered(crate::lock::acquire_owned(connection, C::pg, request))
+    }
+
+    /// Takes session-level locks on a connection of a pool, which has it while this waits; as [`crate::session::acquire_from`].
+    ///
+    /// Dropping the guard rolls back and releases the lock at once, and the connection goes back to its pool.
+    ///
+    /// # Locking
+    ///
+    /// As [`crate::session::acquire_from`].
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::session::acquire_from`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::{Error, Request, blocking::session};
+    /// use diesel::pg::PgConnection;
+    /// use diesel::r2d2::{ConnectionManager, Pool};
+    /// use std::time::Duration;
+    ///
+    /// fn import(pool: &Pool<ConnectionManager<PgConnection>>) -> Result<(), Error> {
+    ///     let request = Request::new(42).wait(Duration::from_secs(600));
+    ///     let lock = session::acquire_from(pool, request)?;
+    ///     // …
+    ///     lock.release()?;
+    ///     Ok(())
+    /// }
+    /// ```
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn acquire_from<P: Pool + ?Sized>(
+        pool: &P,
+        request: impl Into<Request>,
+    ) -> Result<OwnedLock<P::Connection>, Error> {
+        let connect = || std::future::ready(pool.connection());
+        let request = request.into().with_origin();
+        super::answered(crate::lock::acquire_from(connect, Connection::pg, request))
     }
 
     /// Releases the locks; as [`crate::session::release`].

@@ -9,14 +9,16 @@ mod lock_set;
 pub(crate) mod order;
 pub(crate) mod self_deadlock;
 mod transaction;
+pub(crate) mod wait_graph;
 
 pub(crate) use lock_set::LockSet;
-pub(crate) use transaction::{check_no_transaction, check_token, set_token};
+pub(crate) use transaction::{check_no_transaction, check_token, is_open, set_token};
+pub(crate) use wait_graph::Waiting;
 
 use crate::driver::{Driver, depth};
 use crate::error::{LockName, Marker};
 use crate::observe::Telemetry;
-use crate::{Error, Request, Wait, sql};
+use crate::{Error, Key, Request, Wait, sql};
 use connection_locks::CallLocks;
 use idle::Statements;
 use std::num::NonZeroU32;
@@ -38,6 +40,10 @@ pub(crate) struct Call {
     request: Option<Box<Request>>,
     /// Whether it needs a session of its own: a lock of the session, or a hand-over from one.
     needs_session: bool,
+    /// The server's process that serves the connection, if it is known.
+    process: Option<u32>,
+    /// While the call waits without a limit.
+    waiting: Option<Waiting>,
     pub(crate) locks: CallLocks,
     pub(crate) statements: Statements,
 }
@@ -53,9 +59,21 @@ impl Call {
             token,
             request: Some(Box::new(request.clone())),
             needs_session,
+            process: None,
+            waiting: None,
             locks: CallLocks::new(address, locks),
             statements: Statements::none(),
         }
+    }
+
+    /// The locks are held, by a body of this depth; of a lock with permits this one.
+    pub(crate) fn held(&mut self, depth: Option<NonZeroU32>, permit: Option<Key>) {
+        self.stop_waiting();
+        self.locks.held(depth, permit, self.process);
+    }
+
+    pub(crate) fn stop_waiting(&mut self) {
+        self.waiting = None;
     }
 
     /// Warns if the body held its lock for long without a statement.
@@ -69,7 +87,7 @@ impl Call {
 /// Runs before a lock is asked for on the connection at this address, outside of a transaction or inside one of depth `outer`.
 pub(crate) async fn before_begin<D: Driver>(
     conn: &mut D,
-    call: &Call,
+    call: &mut Call,
     address: usize,
     outer: Option<NonZeroU32>,
 ) -> Result<(), Error> {
@@ -91,11 +109,38 @@ pub(crate) async fn before_begin<D: Driver>(
             _ => {}
         }
     }
-    if self_deadlock::waits_forever(conn, address, request).await? {
-        return Err(Error::SelfDeadlock { lock: name.text() });
+    let waiting = before_wait(conn, call, address, request).await;
+    // Two orders are the cause of a deadlock of tasks.
+    if matches!(waiting, Ok(_) | Err(Error::TaskDeadlock { .. })) {
+        note_order(conn, call, address, outer, request).await;
     }
-    note_order(conn, call, address, outer, request).await;
+    call.waiting = waiting?;
+    call.process = conn.server_process().await;
     Ok(())
+}
+
+/// Fails if the call would wait forever for a lock of its own task, or of a task that waits for this one. Otherwise it counts as waiting
+/// until the returned value is dropped.
+pub(crate) async fn before_wait<D: Driver>(
+    conn: &mut D,
+    call: &Call,
+    address: usize,
+    request: &Request,
+) -> Result<Option<Waiting>, Error> {
+    let lock = || LockName::new(request.pattern, &request.keys).text();
+    if self_deadlock::waits_forever(conn, address, request).await? {
+        return Err(Error::SelfDeadlock { lock: lock() });
+    }
+    let Some(locks) = call.locks.set() else {
+        return Ok(None);
+    };
+    match wait_graph::wait(conn, address, request, locks).await {
+        Ok(waiting) => Ok(waiting),
+        Err(cycle) => Err(Error::TaskDeadlock {
+            lock: lock(),
+            cycle,
+        }),
+    }
 }
 
 /// Records under which locks this one is asked for.

@@ -19,6 +19,7 @@ pub(crate) use blocking_pg::answered;
 #[cfg(feature = "diesel-async")]
 pub(crate) use worker::within;
 
+use crate::sql::try_lock::TryLock;
 use diesel::QueryResult;
 #[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
@@ -53,6 +54,12 @@ pub trait Driver: Send + Sized {
         question: &str,
     ) -> impl Future<Output = QueryResult<QueryResult<usize>>> + Send;
 
+    /// Asks for one key of the open transaction without waiting.
+    fn try_lock(
+        &mut self,
+        query: TryLock,
+    ) -> impl Future<Output = QueryResult<Option<String>>> + Send;
+
     /// Waits, without a connection.
     fn pause(time: Duration) -> impl Future<Output = ()> + Send;
 
@@ -70,15 +77,19 @@ pub trait Driver: Send + Sized {
     /// Whether Diesel would make a pool discard the connection. An open transaction counts too, unless a test began it.
     fn is_broken(&mut self) -> bool;
 
-    /// Whether a pooler may be in front of the server: the process id that the connection learned of at its start is made up or missing.
-    /// `false` for a blocking connection, which does not expose it.
-    fn may_be_pooled(&mut self) -> bool;
+    /// The process id that the connection was told at its start, which is not the backend's if a pooler made it up; 0 if it was told
+    /// none. `None` for a blocking connection, which does not expose it.
+    fn told_process_id(&mut self) -> Option<u32>;
+
+    /// The server's process that serves the connection; for the checks of debug builds. `None` if a pooler may be in front of it.
+    fn server_process(&mut self) -> impl Future<Output = Option<u32>> + Send;
 
     /// How the connection was lost, if it was.
     fn lost(&mut self) -> impl Future<Output = Option<diesel::result::Error>> + Send;
 
-    /// Tells Diesel that no transaction is open.
-    fn mark_no_transaction(&mut self);
+    /// Tells Diesel that no `BEGIN`, `COMMIT` or savepoint of its own is on its way. diesel-async remembers one whose future was dropped,
+    /// and its next one then panics in a debug build. The status stays as it is.
+    fn forget_interruption(&mut self);
 
     /// Leaves a call that was dropped or panicked: an async connection is closed, a blocking one is rolled back and released.
     fn abandon(&mut self, call: &Unfinished<'_>);
@@ -110,15 +121,23 @@ pub struct Unfinished<'m> {
     pub(crate) is_cancellable: bool,
 }
 
+/// Whether a process can have the id that a connection was told, as opposed to one that only a pooler gives: Linux numbers processes up
+/// to 2^22, other systems lower, and 0 was not told. A pooler can give such an id too, which only the server knows, so no lock may depend
+/// on this.
+pub(crate) fn can_be_of_a_process(told: u32) -> bool {
+    (1..=1 << 22).contains(&told)
+}
+
 /// The depth of the open transaction; `Err` if the connection is broken.
 pub(crate) fn depth<D: Driver>(conn: &mut D) -> QueryResult<Option<NonZeroU32>> {
     conn.status().transaction_depth()
 }
 
-/// Tells Diesel that the transaction (or savepoint) above `outer` is over.
+/// Tells Diesel that the transaction (or savepoint) above `outer` is over, as the server has answered, and with it every savepoint
+/// that a dropped body was setting or releasing.
 pub(crate) fn mark_transaction_closed<D: Driver>(conn: &mut D, outer: Option<NonZeroU32>) {
     if outer.is_none() {
-        return conn.mark_no_transaction();
+        *conn.status() = TransactionManagerStatus::default();
     }
     while let TransactionManagerStatus::Valid(valid) = conn.status()
         && valid.transaction_depth() > outer
@@ -130,6 +149,7 @@ pub(crate) fn mark_transaction_closed<D: Driver>(conn: &mut D, outer: Option<Non
             conn.status().set_in_error();
         }
     }
+    conn.forget_interruption();
 }
 
 /// Tells Diesel that a transaction (or savepoint) was opened.

@@ -7,7 +7,10 @@ mod fallible;
 mod lock_name;
 mod message;
 
-pub(crate) use answer::{Marker, is_connection_lost, is_deadlock, is_interrupted};
+pub(crate) use answer::{
+    Marker, is_connection_lost, is_deadlock, is_interrupted, is_same_answer,
+    may_be_outside_transaction,
+};
 pub(crate) use busy::Busy;
 pub use busy::BusyLock;
 pub use diesel_error::ErrorRef;
@@ -51,6 +54,15 @@ pub enum Error {
         /// The server's answer; `None` if the wait ended in this process: in its queue, or between two tries of a call that polls.
         source: Option<DieselError>,
     },
+    /// The work under the key of a lease is done: a call with `keep` has returned `Ok`, or the transaction of
+    /// [`Lease::complete`](crate::lease::Lease::complete) was committed. No call waits for the end of that time, and a later try before
+    /// it gets the same answer. The body did not run.
+    Done {
+        /// The key pattern, or the key's hash.
+        lock: Cow<'static, str>,
+        /// How long the key stays done, by the server's clock when it answered.
+        remaining: Duration,
+    },
     /// More calls of this process wait for the key than `queue` allows. The body did not run.
     QueueFull {
         /// The key pattern, or the key.
@@ -64,9 +76,18 @@ pub enum Error {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
     },
+    /// The call would wait forever: tasks of this process wait for each other's locks on connections of their own, where the server sees
+    /// no deadlock. Found only in debug builds, only among bodies under the attribute, and only if none of the waits has a limit. The
+    /// body did not run.
+    TaskDeadlock {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// Who waits for whom: functions, places and locks. For a log; its text can change.
+        cycle: String,
+    },
     /// The server ended the wait early: by a cancel request (`pg_cancel_backend`) or the session's
     /// `statement_timeout` (SQLSTATE 57014). The source says which, in the server's language. The body did not run. A session-level
-    /// call closes its connection, since the lock may have been granted.
+    /// call, and one with [`isolation`](crate::Request::isolation), closes its connection, since the lock may have been granted.
     Cancelled {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -92,7 +113,8 @@ pub enum Error {
         source: Option<DieselError>,
     },
     /// A transaction is open, and the call must be outside of one: a session-level lock would be released before the commit,
-    /// `isolation` cannot change an open transaction, or the call has `nested = "refuse"`. No SQL was sent.
+    /// a rollback would undo a step of a lease or the renewal of a claim, `isolation` cannot change an open transaction, or the
+    /// call has `nested = "refuse"`. No SQL was sent.
     InTransaction {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -104,8 +126,8 @@ pub enum Error {
         lock: Cow<'static, str>,
     },
     /// The connection does not have a session of its own, or is not known to have one: [`session::verify`](crate::session::verify) or the
-    /// setting `advisory.pooler` has found a pooler in transaction mode; or the connection's process id is made up or missing, as
-    /// behind a pooler, and neither has shown that the pooler is in session mode. Transaction-level locks under READ COMMITTED work there;
+    /// setting `advisory.pooler` has found a pooler in transaction mode; or the process id that the connection was told is not the
+    /// server's, or is missing, as behind a pooler, and neither has shown that the pooler is in session mode. Transaction-level locks under READ COMMITTED work there;
     /// session-level ones, and the stricter levels, do not.
     PooledSession {
         /// The key pattern, or the key.
@@ -126,7 +148,8 @@ pub enum Error {
         source: DieselError,
     },
     /// The body returned `Ok` after a statement of its transaction had failed, or after a locked call inside it was
-    /// dropped: nothing was committed (SQLSTATE 25P02 at the commit).
+    /// dropped: nothing was committed (SQLSTATE 25P02 at the commit). For a lease: the transaction of
+    /// [`Lease::complete`](crate::lease::Lease::complete) was rolled back, and the key was released.
     RolledBack {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -144,7 +167,8 @@ pub enum Error {
     /// server that logs durations: it may or may not have happened. The call is not retried; look for the effect of the body before you
     /// run it again. A connection that was already lost in the body, such as by
     /// `idle_in_transaction_session_timeout`, looks the same. For a lease: at the end of the call the server could not be reached to
-    /// say whether the transaction of [`Lease::complete`](crate::lease::Lease::complete) was committed.
+    /// say whether the transaction of [`Lease::complete`](crate::lease::Lease::complete) was committed, or the body did not return in
+    /// time after it.
     CommitUnknown {
         /// The key pattern, or the key.
         lock: Cow<'static, str>,
@@ -239,6 +263,14 @@ pub enum Error {
         /// The server's answer.
         source: DieselError,
     },
+    /// The role lacks a right that a grant of a lease needs (SQLSTATE 42501). `UPDATE` on the sequence is needed only if it is behind
+    /// the tokens in the table, such as after logical replication: then nothing is granted until it is moved past them.
+    MissingRights {
+        /// The table, with its schema.
+        table: String,
+        /// The server's answer.
+        source: DieselError,
+    },
     /// The call needs an open transaction, and none is open: a write under a fencing token, which stays current until the
     /// transaction ends, or [`xact::lock`](crate::xact::lock), whose lock would be released at once. No SQL was sent.
     NotInTransaction {
@@ -260,13 +292,19 @@ impl Error {
     /// Whether other sessions hold the lock or wait for it, so that a later try can succeed: [`Error::NotAvailable`],
     /// [`Error::TimedOut`], [`Error::QueueFull`].
     ///
-    /// Neither a deadlock nor an exhausted pool counts.
+    /// Neither a deadlock nor an exhausted pool counts, nor does work that [is done](Self::is_done).
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(
             self,
             Self::NotAvailable { .. } | Self::TimedOut { .. } | Self::QueueFull { .. }
         )
+    }
+
+    /// Whether the work under the key of a lease is already done, so that nothing is left to do: [`Error::Done`].
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        matches!(self, Self::Done { .. })
     }
 
     /// The database's error behind this one, if there is one: its kind, message and constraint.
@@ -278,6 +316,7 @@ impl Error {
             | Self::Cancelled { source, .. }
             | Self::RolledBack { source, .. }
             | Self::MissingTable { source, .. }
+            | Self::MissingRights { source, .. }
             | Self::InFailedTransaction { source, .. }
             | Self::CommitUnknown { source, .. } => Some(source),
             Self::TimedOut { source, .. } | Self::LockLost { source, .. } => source.as_ref(),

@@ -1,6 +1,8 @@
 //! What the attribute's expansion calls, as `advisory_runtime::__private`. Not part of the public interface: any release may change it.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
+#[cfg(feature = "postgres")]
+mod connection_in;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 mod convert;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -70,6 +72,7 @@ pub mod claim {
 }
 #[cfg(feature = "postgres")]
 pub mod blocking {
+    pub use super::connection_in::{ConnectionIn, field};
     pub use super::convert::finish_blocking_at as finish_at;
     pub use crate::blocking::{acquire_at, begin_at};
     pub use crate::lock::{
@@ -80,11 +83,25 @@ pub mod blocking {
     pub fn pg<C: crate::blocking::Connection>(conn: &mut C) -> &mut diesel::PgConnection {
         conn.pg()
     }
+
+    /// As [`connection`](super::connection).
+    pub fn connection<P: crate::blocking::Pool + ?Sized>(
+        pool: &P,
+    ) -> Result<P::Connection, crate::Error> {
+        pool.connection()
+    }
 }
 /// A free function, because an unmet bound is one error here, and several for a trait's method.
 #[cfg(feature = "diesel-async")]
 pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConnection {
     conn.pg()
+}
+/// As for [`pg`], a free function; the compiler reports at the expression of `pool` that it is not one.
+#[cfg(feature = "diesel-async")]
+pub fn connection<P: crate::Pool + ?Sized>(
+    pool: &P,
+) -> impl Future<Output = Result<P::Connection<'_>, crate::Error>> + Send {
+    pool.connection()
 }
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::error::{Fallible, never};
@@ -101,5 +118,7 @@ pub use crate::{
     session::acquire_at,
     xact::{begin_at, exceed},
 };
+#[cfg(feature = "diesel-async")]
+pub use convert::finish_async_at as finish_at;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {convert::returns, key_slices::Keys};

@@ -76,7 +76,7 @@ pub fn sites() -> Result<Vec<Site>, InventoryError> {
 ///
 /// # Errors
 ///
-/// Those of [`sites`]; [`InventoryError::Collisions`] with every pair.
+/// Those of [`sites`]; [`InventoryError::Collisions`] with every two keys, and two of their sites.
 pub fn check() -> Result<usize, InventoryError> {
     compare(&sites()?)
 }
@@ -85,11 +85,12 @@ fn compare(sites: &[Site]) -> Result<usize, InventoryError> {
     let collisions = advisory_pattern::site_collisions(sites).map_err(InventoryError::Record)?;
     let text = |pair: &SiteCollision<'_>| {
         format!(
-            "{}\n --> {}\n --> {}\n  = {}\n  = help: {}",
+            "{}\n --> {}\n --> {}\n  = {}{}\n  = help: {}",
             pair.headline,
             place(pair.here),
             place(pair.there),
             pair.collision,
+            more(pair.more),
             pair.advice.text,
         )
     };
@@ -115,6 +116,15 @@ pub fn assert_no_collisions() {
         ),
         Ok(_) => {}
         Err(error) => panic!("{error}"),
+    }
+}
+
+/// The sites that the help is for, beside the two that are shown.
+fn more(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => "\n  = 1 more site with one of these keys: it collides too".to_owned(),
+        _ => format!("\n  = {count} more sites with one of these keys: they collide too"),
     }
 }
 

@@ -13,7 +13,7 @@ pub use key_part::{Displayed, KeyPart};
 
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 use advisory_pattern::permit_key;
-use advisory_pattern::{Derivation, Filter, Hasher, escape};
+use advisory_pattern::{Derivation, Filter, Hasher, escape, pair_text};
 use digits::Digits;
 use std::fmt;
 
@@ -171,7 +171,8 @@ impl fmt::Write for KeyText<'_> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a lock key",
     label = "expected an `i64`, a pair `(i32, i32)`, or a type with `#[derive(LockKey)]`",
-    note = "to lock a text or several values, write a key pattern: `key = \"account:<id>\"`"
+    note = "to lock a text or several values, write a key pattern: `key = \"account:<id>\"`",
+    note = "to keep a deployed pair, write `key = (7, \"<id>\")` for one with a hash, or compute both halves as `i32`"
 )]
 pub trait LockKey {
     /// The number, or the two numbers, given to `pg_advisory_*`.
@@ -312,6 +313,25 @@ impl KeyWriter {
             }
             Sink::Text(rendered) => Key::BigInt(Derivation::Sha256.key(&rendered)),
         }
+    }
+
+    /// The pair of this first half, whose second half is derived from what was written.
+    #[must_use]
+    pub fn finish_pair(self, first: i32) -> Key {
+        match self.0 {
+            Sink::Hash(hasher) => Key::IntInt(first, hasher.finish_half()),
+            Sink::Both(hasher, text) => {
+                let key = Key::IntInt(first, hasher.finish_half());
+                rendered::remember(key, pair_text(first, &text));
+                key
+            }
+            Sink::Text(rendered) => Key::IntInt(first, Derivation::Hashtext.half(&rendered)),
+        }
+    }
+
+    #[must_use]
+    pub fn into_pair_text(self, first: i32) -> String {
+        pair_text(first, &self.into_text())
     }
 
     #[must_use]

@@ -15,9 +15,9 @@
 //! use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
 //!
 //! /// Sends the month's report. Instances that start during the day after it do nothing.
-//! #[advisory_lock(key = "report:<month>", scope = "lease", pool = pool, keep = "24h", wait = "never", on_held = Ok(()))]
+//! #[advisory_lock(key = "report:<month>", scope = "lease", pool = pool, keep = "24h", on_done = Ok(()))]
 //! async fn send_report(pool: &Pool<AsyncPgConnection>, month: &str) -> Result<(), Error> {
-//!     // After `Ok` the key stays taken for a day; after an error it is free for the next try.
+//!     // After `Ok` the key is done for a day; after an error it is free for the next try.
 //!     Ok(())
 //! }
 //! # }

@@ -65,7 +65,7 @@
 //!
 //! # Versions
 //!
-//! Rust 1.88, PostgreSQL 15 to 18, Diesel 2.3, diesel-async 0.7, 0.8 or 0.9. If the compiler says that a lock "can't be taken on
+//! Rust 1.92, PostgreSQL 15 to 18, Diesel 2.3, diesel-async 0.7, 0.8 or 0.9. If the compiler says that a lock "can't be taken on
 //! `AsyncPgConnection`", the program has two versions of diesel-async: [what to do](guide::connections#versions).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(

@@ -23,12 +23,13 @@ mod verify;
 mod xact;
 
 pub use acquired::Acquired;
-pub(crate) use begin::{acquire, begin, lock};
+pub(crate) use begin::{acquire, begin, lock, try_lock};
 #[cfg(feature = "diesel-async")]
 pub(crate) use finish::exceed;
 pub(crate) use finish::finish;
 pub use guard::Held;
 pub(crate) use guard::Place;
+pub(crate) use owned::acquire_from;
 pub(crate) use owned::acquire_owned;
 #[cfg(feature = "migrations")]
 pub(crate) use owned::try_owned;
@@ -46,6 +47,6 @@ pub use tries::{pause, try_at};
 pub use tries::{pause_blocking, try_blocking_at};
 #[cfg(feature = "migrations")]
 pub(crate) use verify::check_pooler;
-#[cfg(feature = "migrations")]
-pub(crate) use verify::is_answered_by;
+#[cfg(all(feature = "migrations", feature = "diesel-async"))]
+pub(crate) use verify::is_direct;
 pub(crate) use verify::verify;

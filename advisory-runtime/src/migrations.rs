@@ -23,22 +23,27 @@
 //! # }
 //! ```
 //!
-//! [`Migrator`] adds a key, a limit for the wait, and a callback for each [`Step`]. See the guide's page on
+//! [`Migrator`] adds further sources, a key, a limit for the wait, a function that runs first under the lock, a callback for each
+//! [`Step`], and reverts. See the guide's page on
 //! [migrations](crate::guide::migrations).
 
+mod apply;
 #[cfg(feature = "postgres")]
 pub mod blocking;
 mod error;
 mod run;
 mod session;
+mod sources;
 mod step;
 
 pub use error::Error;
 pub use step::{Holder, Step};
 
 use crate::{Key, LockKey, Request};
-use diesel::migration::MigrationSource;
+use diesel::connection::BoxableConnection;
+use diesel::migration::{self, MigrationSource};
 use diesel::pg::Pg;
+use sources::Sources;
 use std::fmt;
 use std::time::Duration;
 
@@ -78,6 +83,8 @@ where
 pub struct Report {
     /// The migrations that this run applied, in their order.
     pub applied: Vec<String>,
+    /// The migrations that this run reverted, the last one first.
+    pub reverted: Vec<String>,
     /// How long it waited for the lock. Zero if nothing was pending: then it takes no lock.
     pub waited: Duration,
 }
@@ -89,10 +96,12 @@ pub struct Report {
 /// # mod example {
 /// use advisory_runtime::migrations::{Error, Migrator, Report};
 /// # const MIGRATIONS: diesel_migrations::EmbeddedMigrations = diesel_migrations::EmbeddedMigrations::new(&[]);
+/// # mod billing { pub(super) use super::MIGRATIONS; }
 /// use std::time::Duration;
 ///
 /// async fn migrate(url: &str) -> Result<Report, Error> {
 ///     Migrator::new(MIGRATIONS)
+///         .and(billing::MIGRATIONS)
 ///         .wait(Duration::from_secs(120))
 ///         .on_step(|step| eprintln!("{step}")) // waiting for process 4711 (`booking-service`, for 12 s)
 ///         .run(url)
@@ -101,22 +110,72 @@ pub struct Report {
 /// # }
 /// ```
 #[must_use = "a migrator does nothing until `run` is called"]
-pub struct Migrator<S> {
-    source: S,
+pub struct Migrator {
+    sources: Sources,
     request: Request,
     wait: Option<Duration>,
+    before: Option<Box<Before>>,
+    action: Action,
     on_step: OnStep,
 }
 
-impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
+type Before = dyn FnOnce(&mut dyn BoxableConnection<Pg>) -> migration::Result<()> + Send;
+
+/// What a run does under the lock.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    /// Applies what is pending.
+    Apply,
+    /// Reverts the last migrations, so many at most.
+    Revert(usize),
+}
+
+impl Migrator {
     /// Makes a run of these migrations, such as those of `embed_migrations!()`, under [`KEY`] and without a limit for the wait.
-    pub fn new(migrations: S) -> Self {
+    pub fn new(migrations: impl MigrationSource<Pg> + Send + 'static) -> Self {
         Self {
-            source: migrations,
+            sources: vec![Box::new(migrations)],
             request: Request::one(NAME, Key::BigInt(KEY)),
             wait: None,
+            before: None,
+            action: Action::Apply,
             on_step: OnStep::default(),
         }
+    }
+
+    /// Adds the migrations of another source, such as those of a library. All run under one lock, in the order of their versions.
+    ///
+    /// Two migrations with different names and the same version are refused ([`Error::Source`]): Diesel's table contains only the
+    /// version, so only one of them would be applied.
+    pub fn and(mut self, migrations: impl MigrationSource<Pg> + Send + 'static) -> Self {
+        self.sources.push(Box::new(migrations));
+        self
+    }
+
+    /// Runs this function under the lock, before the first migration. For a step that no migration can do, such as marking migrations as
+    /// applied that another tool has run.
+    ///
+    /// It runs if migrations are pending under the lock, outside of a transaction, and the list of pending migrations is read again
+    /// after it. A run that fails later runs it again the next time, so it must bear that. Its connection is the one that Diesel gives to
+    /// [`Migration::run`](diesel::migration::Migration::run): `batch_execute` sends SQL; `downcast_mut` gives the connection itself, a
+    /// `PgConnection` or an `AsyncConnectionWrapper<AsyncPgConnection>`.
+    ///
+    /// A second call replaces the function of the first.
+    pub fn before<F>(mut self, before: F) -> Self
+    where
+        F: FnOnce(&mut dyn BoxableConnection<Pg>) -> migration::Result<()> + Send + 'static,
+    {
+        self.before = Some(Box::new(before));
+        self
+    }
+
+    /// Makes the run revert the last migrations that are applied, so many at most, instead of applying those that are pending. It does
+    /// not call [`before`](Self::before).
+    ///
+    /// If one of them is in none of the sources, nothing is reverted ([`Error::Source`]).
+    pub fn revert_last(mut self, count: usize) -> Self {
+        self.action = Action::Revert(count);
+        self
     }
 
     /// Locks another key, such as that of another tool that migrates the database. All processes that run migrations in one database
@@ -148,8 +207,9 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
     ///
     /// None if nothing is pending. Otherwise a session-level lock on the key, polled with `pg_try_advisory_lock`: a session that waits
     /// in the server would deadlock with `CREATE INDEX CONCURRENTLY`. Under the lock, the list of pending migrations is read again, and
-    /// each runs as Diesel runs it, in a transaction of its own unless its `metadata.toml` says otherwise. The lock is released after
-    /// the last one and after an error; if the process dies, the server releases it.
+    /// each runs as Diesel runs it, in a transaction of its own unless its `metadata.toml` says otherwise. If one fails, and another program
+    /// has applied it that does not take this lock, the list is read once more, and the run goes on. The lock is released after the last
+    /// one and after an error; if the process dies, the server releases it.
     ///
     /// # Errors
     ///
@@ -161,11 +221,11 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
     /// the wait for the lock leaves nothing behind.
     #[cfg(feature = "diesel-async")]
     pub async fn run(self, url: &str) -> Result<Report, Error> {
-        let conn: diesel_async::AsyncPgConnection = run::connect(url).await?;
-        run::migrate(conn, self).await
+        let (report, _) = run::migrate(run::connect(url).await?, self).await?;
+        Ok(report)
     }
 
-    /// Runs the pending migrations on a connection of yours, such as one with TLS, and closes it. Do not pass one of a pool.
+    /// Runs the pending migrations on a connection of yours, such as one with TLS, and gives it back. After an error it is closed.
     ///
     /// # Locking
     ///
@@ -180,16 +240,21 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
     ///
     /// As [`run`](Self::run).
     #[cfg(feature = "diesel-async")]
-    pub async fn run_on(self, conn: diesel_async::AsyncPgConnection) -> Result<Report, Error> {
+    pub async fn run_on(
+        self,
+        conn: diesel_async::AsyncPgConnection,
+    ) -> Result<(Report, diesel_async::AsyncPgConnection), Error> {
         run::migrate(conn, self).await
     }
 }
 
-impl<S> fmt::Debug for Migrator<S> {
+impl fmt::Debug for Migrator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Migrator")
+            .field("sources", &self.sources.len())
             .field("request", &self.request)
             .field("wait", &self.wait)
+            .field("action", &self.action)
             .finish_non_exhaustive()
     }
 }
@@ -232,10 +297,21 @@ impl OnStep {
                     self.waiting = Some((pids, std::time::Instant::now()));
                 }
             }
-            Step::Locked { pending, waited } => {
+            Step::Locked {
+                pending,
+                reverts: 0,
+                waited,
+            } => {
                 tracing::info!(pending, waited_ms = milliseconds(waited), "{step}");
             }
-            Step::Running { migration, .. } => tracing::info!(migration, "{step}"),
+            Step::Locked {
+                reverts, waited, ..
+            } => {
+                tracing::info!(reverts, waited_ms = milliseconds(waited), "{step}");
+            }
+            Step::Running { migration, .. }
+            | Step::Skipped { migration }
+            | Step::Reverting { migration, .. } => tracing::info!(migration, "{step}"),
             Step::Done { migration, took } => {
                 tracing::info!(migration, took_ms = milliseconds(took), "{step}");
             }

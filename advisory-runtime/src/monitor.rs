@@ -90,7 +90,7 @@ pub use signal::Signal;
 #[cfg(feature = "diesel-async")]
 pub use {
     claimed::{ClaimedRow, claimed_rows},
-    leases::{Lease, leases},
+    leases::{Lease, LeaseCount, LeaseSummary, lease_summary, leases},
 };
 
 use crate::Error;

@@ -1,10 +1,28 @@
-//! The pools that leases and claims can use.
+//! The pools that locks, leases and claims can take connections from.
 
 use crate::connection::Connection;
+use crate::driver::within;
 use crate::error::Error;
 use diesel_async::AsyncPgConnection;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A pool of connections, with any manager: bb8 and deadpool, under the features of these names.
+///
+/// `pool = <expression>` in the attribute takes one, or a reference or an `Arc` of one. For another kind of pool, implement this trait
+/// on a type of your own around it; [`connection`](Self::connection) is enough for a lock.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a pool of `AsyncPgConnection`",
+    label = "expected a pool of bb8 or deadpool, or `impl advisory_runtime::Pool`",
+    note = "for a connection from elsewhere, write `conn = <expression>` instead of `pool`"
+)]
+#[cfg_attr(
+    not(all(feature = "bb8", feature = "deadpool")),
+    diagnostic::on_unimplemented(
+        note = "for these pools, enable the feature `bb8` or `deadpool` of `advisory-runtime`"
+    )
+)]
 pub trait Pool: Sync {
     /// A connection of the pool.
     type Connection<'p>: Connection + Send
@@ -18,6 +36,22 @@ pub trait Pool: Sync {
     /// [`Error::Pool`] with the pool's own error.
     fn connection(&self) -> impl Future<Output = Result<Self::Connection<'_>, Error>> + Send;
 
+    /// Gets a connection that does not borrow the pool, for a lock that is stored: see
+    /// [`session::acquire_from`](crate::session::acquire_from).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Pool`] with the pool's own error. The default implementation always fails.
+    fn owned_connection(
+        &self,
+    ) -> impl Future<Output = Result<Self::Connection<'static>, Error>> + Send
+    where
+        Self: 'static,
+    {
+        let none = "this pool hands out no connection that does not borrow it";
+        std::future::ready(Err(Error::Pool(none.into())))
+    }
+
     /// Opens a connection like the pool's that the pool does not count. A lease or a claim is renewed on it while bodies hold all of
     /// the pool's connections.
     ///
@@ -27,6 +61,76 @@ pub trait Pool: Sync {
     fn dedicated(&self) -> impl Future<Output = Result<AsyncPgConnection, Error>> + Send {
         let none = "this pool opens no connection beside its own";
         std::future::ready(Err(Error::Pool(none.into())))
+    }
+}
+
+macro_rules! behind {
+    ($pointer:ty $(, $bound:ident)?) => {
+        #[diagnostic::do_not_recommend]
+        impl<P: Pool $(+ $bound)? + ?Sized> Pool for $pointer {
+            type Connection<'p>
+                = P::Connection<'p>
+            where
+                Self: 'p;
+
+            async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+                P::connection(self).await
+            }
+
+            async fn owned_connection(&self) -> Result<Self::Connection<'static>, Error>
+            where
+                Self: 'static,
+            {
+                P::owned_connection(self).await
+            }
+
+            async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
+                P::dedicated(self).await
+            }
+        }
+    };
+}
+behind!(&P);
+behind!(Arc<P>, Send);
+
+/// How long [`two`] waits for each connection. A pool whose size is 1 may wait forever for the second one.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Two connections at once.
+pub(crate) async fn two<P: Pool + ?Sized>(
+    pool: &P,
+) -> Result<(P::Connection<'_>, P::Connection<'_>), Error> {
+    let Some(first) = within(LIMIT, pool.connection()).await else {
+        let none = format!("it gave none within {LIMIT:?}");
+        return Err(Error::Pool(none.into()));
+    };
+    let first = first?;
+    let failed = match within(LIMIT, pool.connection()).await {
+        Some(Ok(second)) => return Ok((first, second)),
+        Some(Err(Error::Pool(error))) => Some(error),
+        Some(Err(error)) => return Err(error),
+        None => None,
+    };
+    Err(Error::Pool(Box::new(NoSecond(failed))))
+}
+
+/// The pool gave only one connection where two are needed, because of its own error or not in time.
+#[derive(Debug)]
+struct NoSecond(Option<Box<dyn std::error::Error + Send + Sync>>);
+
+impl fmt::Display for NoSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it must give two connections at once, so its maximum size must be at least 2; for the second one ")?;
+        match &self.0 {
+            Some(error) => write!(f, "it reported: {error}"),
+            None => write!(f, "it did not answer within {LIMIT:?}"),
+        }
+    }
+}
+
+impl std::error::Error for NoSecond {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.as_ref()?.source()
     }
 }
 
@@ -46,6 +150,10 @@ where
         self.get().await.map_err(failed)
     }
 
+    async fn owned_connection(&self) -> Result<Self::Connection<'static>, Error> {
+        self.get_owned().await.map_err(failed)
+    }
+
     async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
         self.dedicated_connection().await.map_err(failed)
     }
@@ -60,6 +168,10 @@ where
     type Connection<'p> = deadpool::managed::Object<M>;
 
     async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+        self.get().await.map_err(failed)
+    }
+
+    async fn owned_connection(&self) -> Result<Self::Connection<'static>, Error> {
         self.get().await.map_err(failed)
     }
 

@@ -3,6 +3,7 @@
 //! [`hold`] knows how long the row is held, [`task`] renews it, [`watch`] stops the work before the expiry, and [`round_trip`] finds
 //! a connection for each statement.
 
+mod boot_clock;
 mod expiry;
 mod hold;
 mod round_trip;
@@ -15,7 +16,12 @@ pub(crate) use round_trip::{Borrowed, Dedicated, Step, UNANSWERED, round_trip};
 pub(crate) use task::{Renew, renew_until_lost};
 pub(crate) use watch::{Stop, watch};
 
+use crate::Error;
+use crate::driver::{Driver, depth};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel_async::AsyncPgConnection;
+use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// How long a grant lasts by default.
@@ -46,4 +52,16 @@ pub(crate) const fn is_conflict(error: &DieselError) -> bool {
         error,
         DieselError::DatabaseError(DatabaseErrorKind::SerializationFailure, _)
     )
+}
+
+/// Refuses a transaction, which could undo the step, unless it is a test's.
+pub(crate) fn require_no_transaction(
+    conn: &mut AsyncPgConnection,
+    lock: impl Fn() -> Cow<'static, str>,
+) -> Result<(), Error> {
+    match depth(conn) {
+        Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
+        Ok(Some(_)) => Err(Error::InTransaction { lock: lock() }),
+        _ => Err(Error::BrokenConnection { lock: lock() }),
+    }
 }

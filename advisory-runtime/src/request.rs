@@ -21,8 +21,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 pub use wait::Wait;
 
-/// The poll interval of a request with permits, unless it gives one.
-const POLL: Duration = Duration::from_millis(250);
+/// The poll interval of a request that has to poll, unless it gives one.
+pub(crate) const POLL: Duration = Duration::from_millis(250);
 
 /// One acquisition of one or more locks, before it is sent.
 ///
@@ -45,6 +45,7 @@ pub struct Request {
     pub(crate) mode: Mode,
     pub(crate) wait: Wait,
     pub(crate) poll: Option<Duration>,
+    pub(crate) poll_max: Option<Duration>,
     /// The keys of its permits, one of which is taken; empty for a lock without permits.
     pub(crate) permits: Vec<Key>,
     pub(crate) isolation: Isolation,
@@ -149,6 +150,7 @@ impl Request {
             mode: Mode::Exclusive,
             wait: Wait::Session,
             poll: None,
+            poll_max: None,
             permits: Vec::new(),
             isolation: Isolation::ReadCommitted,
             refuses_nested: false,
@@ -207,8 +209,8 @@ impl Request {
     /// A session that waits at the server has a snapshot, and `CREATE INDEX CONCURRENTLY` waits for every older snapshot: if it
     /// runs under the same lock, the two deadlock.
     ///
-    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, each is
-    /// shortened by up to half at random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it polls
+    /// Each try is `pg_try_advisory_*`, for all keys or none. The pauses grow from `interval` to eight times that, or to [`poll_max`](Self::poll_max); each
+    /// is shortened by up to half at random, and the last try is at the end of the [`wait`](Self::wait). Without a `wait` it polls
     /// until the lock is free: the session's `lock_timeout` bounds only waits at the server. With [`Wait::Never`] it tries once.
     ///
     /// Between two tries the call has no snapshot, no lock and no transaction; a transaction around the call stays open. A call
@@ -216,6 +218,15 @@ impl Request {
     /// [`waiting`](crate::guide::waiting).
     pub fn poll(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
+        self
+    }
+
+    /// Sets the longest pause between two tries of [`poll`](Self::poll). If it is not longer than the first, the pauses do not grow.
+    /// Each is still shortened by up to half at random, so that calls do not try at the same moment.
+    ///
+    /// It has no effect on a request that does not poll.
+    pub fn poll_max(mut self, longest: Duration) -> Self {
+        self.poll_max = Some(longest);
         self
     }
 
@@ -252,8 +263,9 @@ impl Request {
     /// | under a session-level lock, in a statement | the end of that statement | the start of its transaction |
     ///
     /// The call sets `idle_in_transaction_session_timeout`, `transaction_timeout` (17) and, for session-level locks,
-    /// `idle_session_timeout`. It keeps a shorter value that the session has, and restores all of them at its end. A killed client is
-    /// noticed within a second, by `client_connection_check_interval` (Linux servers).
+    /// `idle_session_timeout`. It keeps a shorter value that the session has. On a Linux server it also sets
+    /// `client_connection_check_interval`, unless the session has a value: while a statement runs, in the wait or under the lock, a
+    /// killed client is noticed within a second. All of them are restored when the lock is released.
     ///
     /// A statement that never ends is not bounded before 17, nor in a transaction that was open before the call: set
     /// `statement_timeout`.

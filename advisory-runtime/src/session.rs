@@ -18,22 +18,22 @@ pub type OwnedLock<C> = lock::OwnedLock<C, AsyncPgConnection>;
 ///
 /// # Locking
 ///
-/// One round trip: `SELECT pg_advisory_lock(key)`. Several keys are taken for the message's own transaction first
-/// (`SELECT pg_advisory_xact_lock(a), pg_advisory_xact_lock(b)`), which waits, and then for the session, so that a refused wait
-/// leaves none of them held. Held until [`release`], or until the session ends. The server counts: a session that already holds the
-/// lock gets it at once, and must release it as often.
+/// One round trip: `SELECT pg_advisory_lock(key)`, which compares process ids while it computes its argument. Several keys are taken
+/// for the message's own transaction first (`SELECT pg_advisory_xact_lock(a), pg_advisory_xact_lock(b)`), which waits, and then for the
+/// session, so that a refused wait leaves none of them held. Held until [`release`], or until the session ends. The server counts: a
+/// session that already holds the lock gets it at once, and must release it as often.
 ///
-/// The first call of a process reads the setting `advisory.pooler`, in a round trip of its own. If the connection's process id
-/// was made up by a pooler, the call is refused unless the pooler is known to be in session mode: [`verify`] has shown it to this
-/// process, or the setting is `session`.
+/// If the server's process id (`pg_backend_pid()`) is not the one that the connection was told at its start, there is a pooler. The
+/// call is then refused unless the pooler is known to be in session mode: [`verify`] has shown it to this process, or the setting
+/// `advisory.pooler` is `session`. The release compares too. The first call of a process reads the setting in a round trip of its own.
 ///
 /// # Errors
 ///
 /// As [`xact::begin`](crate::xact::begin). [`Error::InTransaction`] inside a transaction, whose commit would come after the
 /// release; the transaction of `begin_test_transaction` does not count. [`Error::PooledSession`] where the first call of the process
 /// finds `advisory.pooler` set to `transaction`, and behind a pooler that is not known to be in session mode. After an error no
-/// lock of this call is held. [`Error::NotAvailable`], [`Error::TimedOut`] and [`Error::Deadlock`] leave the connection usable; any
-/// other error of the wait closes it, since the lock may have been granted.
+/// lock of this call is held. [`Error::NotAvailable`], [`Error::TimedOut`] and [`Error::Deadlock`] leave the connection usable if the
+/// server confirms that it holds none of the keys; any other error of the wait closes it, since the lock may have been granted.
 ///
 /// # Cancel safety
 ///
@@ -112,6 +112,70 @@ pub fn acquire_owned<C: Connection>(
     lock::acquire_owned(connection, C::pg, request.into().with_origin())
 }
 
+/// Takes session-level locks on a connection of a pool, with a guard that owns that connection. While it waits, the connection is in
+/// the pool.
+///
+/// For a lock that is waited for as long as another process holds it: a standby of a leader, an importer in line. For a connection of
+/// your own use [`acquire_owned`], which holds it while it waits.
+///
+/// The pool is one of bb8 or deadpool, or a [`Pool`](crate::Pool) of your own with
+/// [`owned_connection`](crate::Pool::owned_connection).
+///
+/// # Locking
+///
+/// `SELECT pg_try_advisory_lock(key)` on a connection from the pool, which it returns if the lock is held elsewhere; then a pause, and
+/// again. The pauses are those of [`Request::poll`], from 250 ms if the request does not say. A request without a wait polls until the
+/// lock is free; with [`Wait::Never`](crate::Wait::Never) it tries once. Held until [`release`](crate::OwnedLock::release), until the
+/// guard is dropped, or until the session ends.
+///
+/// The time in which the pool has no connection counts as part of the wait, but only the pool's own timeout bounds it.
+///
+/// # Errors
+///
+/// Those of [`acquire`], and [`Error::Pool`] with the pool's own error. After an error the pool has the connection, or opens another.
+///
+/// # Cancel safety
+///
+/// Dropping the future between two tries, or while it waits for the pool, has no effect: it has no connection then. Dropped during a
+/// try, it closes that connection, and the pool opens another. No lock is left.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[cfg(feature = "deadpool")]
+/// # mod leader {
+/// use advisory_runtime::{Error, Request, session};
+/// use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
+/// use std::time::Duration;
+///
+/// async fn lead(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
+///     let leader = Request::new(7_100).poll(Duration::from_secs(1));
+///     let mut lock = session::acquire_from(pool, leader).await?;
+///     tokio::select! {
+///         () = work() => {}
+///         () = lock.lost() => {}
+///     }
+///     Ok(())
+/// }
+/// # async fn work() {}
+/// # }
+/// ```
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn acquire_from<P>(
+    pool: &P,
+    request: impl Into<Request>,
+) -> impl Future<Output = Result<OwnedLock<P::Connection<'static>>, Error>>
+where
+    P: crate::Pool + 'static,
+{
+    let request = request.into().with_origin();
+    lock::acquire_from(
+        || pool.owned_connection(),
+        P::Connection::<'static>::pg,
+        request,
+    )
+}
+
 /// [`acquire`] for a connection inside another value.
 #[doc(hidden)]
 pub async fn acquire_at<O: ?Sized>(
@@ -166,7 +230,8 @@ where
 /// # Errors
 ///
 /// [`Error::Standby`] on a standby, [`Error::PooledSession`] if the connections do not keep their sessions, [`Error::UnsupportedServer`] if they do and both get the
-/// lock, [`Error::Database`], and [`Error::Pool`] if the pool cannot give two connections at once.
+/// lock, [`Error::Database`], and [`Error::Pool`] if the pool does not give two connections at once, each within ten seconds or the
+/// pool's own limit.
 ///
 /// # Cancel safety
 ///
@@ -186,7 +251,6 @@ where
 /// # }
 /// ```
 pub async fn verify<P: crate::Pool + ?Sized>(pool: &P) -> Result<(), Error> {
-    let mut first = pool.connection().await?;
-    let mut second = pool.connection().await?;
+    let (mut first, mut second) = crate::pool::two(pool).await?;
     lock::verify(first.pg(), second.pg()).await
 }

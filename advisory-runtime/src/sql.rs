@@ -20,6 +20,7 @@ pub(crate) mod migrations;
 pub(crate) mod nested;
 pub(crate) mod probe;
 pub(crate) mod session;
+pub(crate) mod try_lock;
 pub(crate) mod xact;
 
 use crate::error::Marker;
@@ -88,13 +89,17 @@ impl From<String> for Acquisition {
 pub(crate) const ROLLBACK: &str = "ROLLBACK";
 
 /// Ends the transaction and the session. If the role must not end its own session, as after a `SET ROLE`, the session is left in a
-/// failed transaction: it holds no lock and refuses every statement.
+/// failed transaction: it holds no lock and refuses every statement. The level is named because a role's defaults can make a statement
+/// wait for a snapshot.
 #[cfg(feature = "diesel-async")]
-pub(crate) const TERMINATE: &str = "ROLLBACK;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
+pub(crate) const TERMINATE: &str = "ROLLBACK;\
+     SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
      SELECT pg_catalog.pg_terminate_backend(pg_catalog.pg_backend_pid());\
      SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";
 
-/// Rolls back, and leaves the session in a failed transaction: it holds no lock and refuses every statement.
+/// Rolls back, and leaves the session in a failed transaction: it holds no lock and refuses every statement. The level is named as in
+/// `TERMINATE`.
 #[cfg(feature = "postgres")]
-pub(crate) const POISON: &str = "ROLLBACK;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
+pub(crate) const POISON: &str = "ROLLBACK;\
+     SET TRANSACTION ISOLATION LEVEL READ COMMITTED NOT DEFERRABLE;SELECT pg_catalog.pg_advisory_unlock_all();BEGIN;\
      SELECT CAST('advisory:abandoned' AS pg_catalog.int4)";

@@ -33,7 +33,7 @@ pub type Held<'o, O> = lock::Held<'o, O, AsyncPgConnection>;
 /// # Errors
 ///
 /// [`Error::NotAvailable`], [`Error::TimedOut`] (55P03), [`Error::Deadlock`] (40P01), [`Error::Cancelled`] (57014),
-/// [`Error::SelfDeadlock`], [`Error::StaleSnapshot`], [`Error::InTransaction`], [`Error::ForeignTransaction`],
+/// [`Error::SelfDeadlock`], [`Error::TaskDeadlock`], [`Error::StaleSnapshot`], [`Error::InTransaction`], [`Error::ForeignTransaction`],
 /// [`Error::Standby`], [`Error::PooledSession`], [`Error::NoKeys`], [`Error::BrokenConnection`], and [`Error::Database`] for
 /// every other answer. After an error no lock of this call is held. An outer transaction goes on, unless it had failed or ended
 /// before; one that Diesel does not know of can only be rolled back, and if it had failed, the connection is closed.
@@ -133,8 +133,7 @@ pub async fn exceed<O: ?Sized>(held: Held<'_, O>) -> Error {
 ///
 /// One round trip: `SAVEPOINT`, `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `SELECT pg_advisory_xact_lock(key)` and
 /// `RELEASE SAVEPOINT` in one message. The `SET` does nothing under READ COMMITTED, and fails at the stricter levels, whose
-/// snapshot is older than the lock. [`Wait::Never`](crate::Wait::Never) asks with `pg_try_advisory_xact_lock`, in three round
-/// trips.
+/// snapshot is older than the lock. [`Wait::Never`](crate::Wait::Never) asks as [`try_lock`] does.
 ///
 /// Held until the transaction ends, or until a savepoint in which it was taken is rolled back. There is no body for
 /// [`Request::max_hold`] to bound: it only makes the server bound how long the client is idle, until the end of the transaction.
@@ -148,7 +147,8 @@ pub async fn exceed<O: ?Sized>(held: Held<'_, O>) -> Error {
 /// (55P03), [`Error::Deadlock`] (40P01), [`Error::Cancelled`] (57014), [`Error::SelfDeadlock`], [`Error::NoKeys`],
 /// [`Error::BrokenConnection`], [`Error::Database`].
 ///
-/// After a refusal the savepoint is rolled back: no lock of this call is held, and the transaction goes on.
+/// After a refusal the savepoint is rolled back: no lock of this call is held, and the transaction goes on. With
+/// [`Wait::Never`](crate::Wait::Never) one key has no savepoint, and [`Error::Database`] leaves a failed transaction.
 ///
 /// # Cancel safety
 ///
@@ -188,4 +188,66 @@ pub fn lock<C: Connection>(
     request: impl Into<Request>,
 ) -> impl Future<Output = Result<Acquired, Error>> {
     lock::lock(conn, C::pg, request.into().with_origin())
+}
+
+/// Takes the advisory lock on a key in the middle of an open transaction if it is free, and returns whether it was.
+///
+/// It never waits, whatever the request says. To wait, or for an error that names the lock, use [`lock`]. What it says of reading again
+/// is true here too.
+///
+/// # Locking
+///
+/// One key is one query of `pg_try_advisory_xact_lock(key)`: one round trip, and one more when this connection prepares the query. On a
+/// blocking connection two, because it is prepared each time. Several keys, [permits](Request::permits),
+/// [`Request::max_hold`], and a call behind a pooler or above READ COMMITTED take three: a savepoint is set, so that a miss takes none of
+/// the keys.
+///
+/// Held until the transaction ends, or until a savepoint in which it was taken is rolled back.
+///
+/// # Errors
+///
+/// Those of [`lock`], except for a lock that is held elsewhere, which is `Ok(false)`. [`Error::NotInTransaction`],
+/// [`Error::StaleSnapshot`] and [`Error::InTransaction`] leave the transaction as it was. After [`Error::Database`] it has failed, as
+/// after any query, or its connection is closed: behind a pooler that does not track prepared statements and is not recognized, another
+/// client's statement can answer instead of the query, which is never taken for the lock. A transaction that the program ended by SQL, while Diesel still counts it, is found only in debug builds.
+///
+/// # Cancel safety
+///
+/// Not cancel safe for the connection: dropping the future before it is ready closes the connection, and with it the transaction,
+/// as for [`begin`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use advisory_runtime::{LockKey, xact};
+/// use diesel::QueryResult;
+/// use diesel_async::{AsyncConnection, AsyncPgConnection};
+///
+/// #[derive(LockKey)]
+/// #[lock_key("shard:<id>")]
+/// struct ShardLock {
+///     id: i64,
+/// }
+///
+/// /// Works on the first shard that nobody else works on.
+/// async fn work_on_one(conn: &mut AsyncPgConnection) -> Result<Option<i64>, advisory_runtime::Error> {
+///     conn.transaction(async |conn| {
+///         for id in shards(conn).await? {
+///             if xact::try_lock(conn, ShardLock { id }).await? {
+///                 // …
+///                 return Ok(Some(id));
+///             }
+///         }
+///         Ok(None)
+///     })
+///     .await
+/// }
+/// # async fn shards(_: &mut AsyncPgConnection) -> QueryResult<Vec<i64>> { Ok(vec![1, 2]) }
+/// ```
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn try_lock<C: Connection>(
+    conn: &mut C,
+    request: impl Into<Request>,
+) -> impl Future<Output = Result<bool, Error>> {
+    lock::try_lock(conn, C::pg, request.into().with_origin())
 }

@@ -1,4 +1,4 @@
-//! Can the program's locks collide, are they still what a registry or a release says, and does a database hold what they guard?
+//! `cargo advisory check`: collisions, and differences from a registry, an earlier release or a database.
 
 pub(crate) mod collisions;
 mod guards;
@@ -12,7 +12,7 @@ use crate::{cli, finding, json, screen, selection};
 
 /// Runs `cargo advisory check`; returns whether nothing was found.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
-    let inventory = selection::inventory(matches)?;
+    let inventory = selection::inventory_to_check(matches)?;
     let mut findings = collisions::within(&inventory)?;
     for file in cli::paths(matches, "with") {
         findings.extend(collisions::between(

@@ -1,4 +1,4 @@
-//! How are rows of cells aligned in columns?
+//! Aligns rows of cells in columns.
 //!
 //! Each column is as wide as its widest cell. On a narrow terminal the widest columns shrink, and their cells continue in the next
 //! line, so that nothing is cut off.
@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use anstyle::Style;
 
+use crate::display_width::{self, clusters};
 use crate::screen::BOLD;
 
 const GAP: usize = 2;
@@ -40,10 +41,10 @@ impl<const N: usize> Columns<N> {
 
     /// The columns' widths: those of their cells, or less on a narrow terminal; `None` if it is too narrow.
     fn fit(&self, rows: &[[String; N]], width: Option<usize>) -> Option<[usize; N]> {
-        let mut widths = self.heads.map(|head| head.chars().count());
+        let mut widths = self.heads.map(display_width::of);
         for row in rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(display_width::of(cell));
             }
         }
         // An empty column is left out.
@@ -93,7 +94,8 @@ fn line<const N: usize>(
                 let _ = write!(text, "{:padding$}{style}{part}{style:#}", "");
                 padding = 0;
             }
-            padding += width + GAP - part.chars().count();
+            // A wide character is shown whole, also where a column is narrower.
+            padding += (width + GAP).saturating_sub(display_width::of(part));
         }
         text.push('\n');
     }
@@ -102,22 +104,40 @@ fn line<const N: usize>(
 /// Cuts a cell into lines, if possible after a separator.
 fn wrap(cell: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut rest: Vec<char> = cell.chars().collect();
-    while width > 0 && rest.len() > width {
-        let is_good = |at: &usize| matches!(rest[*at], ':' | '/' | ' ' | ',' | '>' | '_' | '-');
-        let good = (width / 2..width).rev().find(is_good);
-        let end = good.map_or(width, |at| at + 1);
-        let tail = rest.split_off(end);
-        lines.push(rest.into_iter().collect::<String>().trim_end().to_owned());
+    let mut rest = cell;
+    while width > 0 && display_width::of(rest) > width {
+        let (mut end, mut good, mut columns) = (0, None, 0);
+        for (cluster, of_cluster) in clusters(rest) {
+            columns += of_cluster;
+            // The first one is always written, so that the text ends.
+            if columns > width && end > 0 {
+                break;
+            }
+            end += cluster.len();
+            if columns > width / 2 && is_separator(cluster) {
+                good = Some(end);
+            }
+        }
+        let (line, tail) = rest.split_at(good.unwrap_or(end));
+        lines.push(line.trim_end().to_owned());
         rest = tail;
     }
-    lines.push(rest.into_iter().collect());
+    if !rest.is_empty() || lines.is_empty() {
+        lines.push(rest.to_owned());
+    }
     lines
+}
+
+fn is_separator(cluster: &str) -> bool {
+    matches!(cluster, ":" | "/" | " " | "," | ">" | "_" | "-")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::wrap;
+    use std::collections::BTreeSet;
+
+    use super::{Columns, display_width, wrap};
+    use crate::screen::PLAIN;
 
     #[test]
     fn cells_are_cut_behind_separators() {
@@ -127,5 +147,35 @@ mod tests {
         );
         assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(wrap("", 4), [""]);
+    }
+
+    #[test]
+    fn a_cell_is_cut_by_what_a_terminal_shows() {
+        assert_eq!(wrap("予約:日付", 5), ["予約:", "日付"]);
+        assert_eq!(wrap("予約日付", 5), ["予約", "日付"]);
+        assert_eq!(wrap("ae\u{301}ou", 2), ["ae\u{301}", "ou"]);
+        // It is wider than the column.
+        assert_eq!(wrap("予約", 1), ["予", "約"]);
+    }
+
+    #[test]
+    fn columns_begin_in_the_same_cell_of_each_line() {
+        let grid = Columns {
+            heads: ["KEY", "PLACE"],
+            styles: [PLAIN; 2],
+            narrowest: 4,
+        };
+        let keys = ["予約", "Ame\u{301}lie", "📅", "booking"];
+        let rows = keys.map(|key| [key.to_owned(), "#here".to_owned()]);
+        for width in [None, Some(12), Some(11)] {
+            let drawn = grid.draw(&rows, width).unwrap();
+            let drawn = anstream::adapter::strip_str(&drawn).to_string();
+            let before = |line: &str| Some(display_width::of(line.split_once('#')?.0));
+            let starts: BTreeSet<usize> = drawn.lines().filter_map(before).collect();
+            assert_eq!(starts.len(), 1, "{drawn}");
+            let widest = drawn.lines().map(display_width::of).max().unwrap();
+            assert!(width.is_none_or(|width| widest <= width), "{drawn}");
+        }
+        assert_eq!(grid.width(&rows), 7 + 2 + 5);
     }
 }

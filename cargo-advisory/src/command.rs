@@ -49,7 +49,8 @@ Exit codes:
     0  nothing was found
     1  `check` or `build` found something; `graph` found several orders; `locks --older-than` found a lock;
        `cancel` or `terminate` did nothing; `doctor` found a problem
-    2  wrong use, a file that cannot be read, or a database that cannot be reached
+    2  wrong use, a file that cannot be read, or a database that cannot be reached; `locks` could not read the
+       leases, or `locks --older-than` does not know how old a lock is
   101  `cargo build` failed";
 
 /// Describes the whole command line, as cargo calls it.

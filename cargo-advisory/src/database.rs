@@ -8,14 +8,15 @@ pub(crate) use address::find;
 pub(crate) use session::{Session, chain, connect, with_timeout};
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use advisory_runtime::Error;
+use tokio::time::interval;
 
 use crate::failure::Failure;
-use crate::screen::one_line;
+use crate::screen::{self, one_line};
 
 /// Runs a future that uses a database, on this thread.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -26,14 +27,28 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
         .block_on(work)
 }
 
-/// Runs the work; `None` if the signal comes first.
+/// Waits for Ctrl-C, or until the other end of the standard output is gone.
+pub(crate) async fn ended() {
+    let closed = async {
+        let mut ticks = interval(CHECK_OUTPUT);
+        while !screen::is_closed() {
+            ticks.tick().await;
+        }
+    };
+    drop(unless(pin!(closed), tokio::signal::ctrl_c()).await);
+}
+
+/// How often the output is checked: a view that nobody sees any more must not load the server.
+const CHECK_OUTPUT: Duration = Duration::from_millis(250);
+
+/// Runs the work; `None` if the end comes first.
 pub(crate) async fn unless<T>(
-    mut signal: Pin<&mut impl Future<Output = io::Result<()>>>,
+    mut end: Pin<&mut impl Future<Output = ()>>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
     let mut work = pin!(work);
-    poll_fn(|context| match signal.as_mut().poll(context) {
-        Poll::Ready(_) => Poll::Ready(None),
+    poll_fn(|context| match end.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(None),
         Poll::Pending => work.as_mut().poll(context).map(Some),
     })
     .await
@@ -50,12 +65,118 @@ pub(crate) fn identifier(name: &str) -> String {
     let is_plain = |at: usize, letter: char| {
         letter == '_' || letter.is_ascii_lowercase() || (at > 0 && letter.is_ascii_digit())
     };
-    if name
-        .chars()
-        .enumerate()
-        .all(|(at, letter)| is_plain(at, letter))
+    if !RESERVED.contains(&&*name)
+        && name
+            .chars()
+            .enumerate()
+            .all(|(at, letter)| is_plain(at, letter))
     {
         return name;
     }
     format!("\"{}\"", name.replace('"', "\"\""))
 }
+
+/// The key words that PostgreSQL reserves, or takes as a function's or a type's name only, up to version 18.
+pub(crate) const RESERVED: [&str; 101] = [
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "authorization",
+    "binary",
+    "both",
+    "case",
+    "cast",
+    "check",
+    "collate",
+    "collation",
+    "column",
+    "concurrently",
+    "constraint",
+    "create",
+    "cross",
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_time",
+    "current_timestamp",
+    "current_user",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "false",
+    "fetch",
+    "for",
+    "foreign",
+    "freeze",
+    "from",
+    "full",
+    "grant",
+    "group",
+    "having",
+    "ilike",
+    "in",
+    "initially",
+    "inner",
+    "intersect",
+    "into",
+    "is",
+    "isnull",
+    "join",
+    "lateral",
+    "leading",
+    "left",
+    "like",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "natural",
+    "not",
+    "notnull",
+    "null",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "outer",
+    "overlaps",
+    "placing",
+    "primary",
+    "references",
+    "returning",
+    "right",
+    "select",
+    "session_user",
+    "similar",
+    "some",
+    "symmetric",
+    "system_user",
+    "table",
+    "tablesample",
+    "then",
+    "to",
+    "trailing",
+    "true",
+    "union",
+    "unique",
+    "user",
+    "using",
+    "variadic",
+    "verbose",
+    "when",
+    "where",
+    "window",
+    "with",
+];

@@ -1,12 +1,13 @@
 //! What do the settings of a server and a role mean for locks, and which statement corrects them?
 //!
-//! `facts` asks the server, `timeouts`, `server`, `pooler` and `access` judge, and `report` writes it. Everything is asked in the simple
+//! `facts` asks the server, `timeouts`, `server`, `pooler`, `access` and `sequence` judge, and `report` writes it. Everything is asked in the simple
 //! protocol, so that it works behind every pooler.
 
 mod access;
 mod facts;
 mod pooler;
 mod report;
+mod sequence;
 mod server;
 mod timeouts;
 
@@ -105,6 +106,7 @@ async fn examine(
     findings.extend(timeouts::judge(&facts));
     findings.push(server::lock_table(client, &facts).await?);
     findings.push(access::lease_table(client, &facts, table, is_table_named).await?);
+    findings.push(sequence::judge(client, &facts, table).await?);
     findings.push(access::live_view(&facts));
     findings.push(access::idle_sessions(client, &facts, idle).await?);
     Ok((facts, findings))

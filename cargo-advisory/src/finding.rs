@@ -64,7 +64,7 @@ impl Place {
 pub(crate) fn write(findings: &[Finding], summary: &str, format: Format) -> String {
     if format == Format::Json {
         let findings: Vec<Value> = findings.iter().map(to_json).collect();
-        return json::pretty(&json!({ "version": 1, "findings": findings }));
+        return json::pretty(&json!({ "version": json::VERSION, "findings": findings }));
     }
     let mut text = String::new();
     for finding in findings {

@@ -2,6 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::{env, fs};
 
@@ -31,7 +32,16 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     }
     let mut edges = Vec::new();
     for file in files {
-        let text = fs::read_to_string(&file).map_err(|error| Failure::unread(&file, error))?;
+        let text = fs::read_to_string(&file).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                let why = format!(
+                    "there is no such record: `{ORDER_FILE}=\"$PWD/target/lock-order\" cargo test` writes it, if a test of a debug \
+                     build takes a lock that it can wait for"
+                );
+                Failure::file(&file, why)
+            }
+            _ => Failure::unread(&file, error),
+        })?;
         for (at, line) in text.lines().enumerate() {
             let Some(edge) = Edge::decode(line) else {
                 let at = at + 1;
@@ -42,6 +52,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
             };
             edges.push(edge);
         }
+    }
+    if edges.is_empty() {
+        note("note: the record is empty: no lock was asked for while another was held\n");
     }
     let names = LockNames::of(&edges);
     let mut first = BTreeMap::new();

@@ -11,6 +11,8 @@ use std::fmt::Write;
 
 use advisory_pattern::{Derivation, LockedKey, Placeholder, decode_key, encode_key};
 
+use crate::database::RESERVED;
+use crate::key_values;
 use crate::screen::steers;
 
 /// Starts the first line of a trigger's function, which has the pattern and the derivation of its lock.
@@ -102,10 +104,8 @@ impl Guard {
 
     /// Whether the lock is the same for every row.
     fn is_fixed(&self) -> bool {
-        match &self.key {
-            LockedKey::Pattern(pattern) => pattern.constant().is_some(),
-            LockedKey::BigInt(_) | LockedKey::IntInt(..) => true,
-        }
+        let pattern = self.key.derived();
+        pattern.is_none_or(|pattern| pattern.constant().is_some())
     }
 
     /// The SQL of a placeholder's value in the row `written`: its column, or the expression of `--column`.
@@ -145,14 +145,10 @@ impl Guard {
         Self::new(lock, key, derivation, table, columns.collect()).ok()
     }
 
-    /// Whether the guard's lock has this key, ignoring the names of placeholders.
+    /// Whether the guard's lock has this key, ignoring the names of placeholders, except that a name of both must have one place.
     pub(crate) fn has_key(&self, key: &LockedKey, derivation: Derivation) -> bool {
-        match (&self.key, key) {
-            (LockedKey::Pattern(here), LockedKey::Pattern(there)) => {
-                here.same_form(there) && self.derivation == derivation
-            }
-            (here, there) => here == there,
-        }
+        let is_derived = key.derived().is_some();
+        is_same(&self.key, key) && (!is_derived || self.derivation == derivation)
     }
 
     pub(crate) fn lock(&self) -> &str {
@@ -164,17 +160,43 @@ impl Guard {
         key_text(&self.key, self.derivation)
     }
 
-    /// The `pg_trigger.tgtype` of the guard's trigger.
-    pub(crate) fn trigger_type(&self) -> i16 {
+    /// The events, as bits of `pg_trigger.tgtype`, for which a trigger of this type refuses writes without the lock.
+    pub(crate) fn events(&self, trigger_type: i16) -> i16 {
         const ROW: i16 = 1;
         const BEFORE: i16 = 2;
-        const WRITES: i16 = 4 | 8 | 16;
-        const TRUNCATE: i16 = 32;
-        if self.is_fixed() {
-            BEFORE | WRITES | TRUNCATE
-        } else {
-            ROW | WRITES
+        const INSTEAD: i16 = 64;
+        let events = trigger_type & (WRITES | TRUNCATE);
+        match trigger_type & (ROW | BEFORE | INSTEAD) {
+            ROW => events,
+            BEFORE if self.is_fixed() => events,
+            _ => 0,
         }
+    }
+
+    /// The events that a guarded table must refuse. A trigger for rows does not see `TRUNCATE`, and a foreign table has no trigger for it.
+    pub(crate) fn needed_events(&self, is_foreign: bool) -> i16 {
+        if self.is_fixed() && !is_foreign {
+            WRITES | TRUNCATE
+        } else {
+            WRITES
+        }
+    }
+}
+
+/// `INSERT`, `DELETE` and `UPDATE` in `pg_trigger.tgtype`.
+const WRITES: i16 = 4 | 8 | 16;
+const TRUNCATE: i16 = 32;
+
+/// Whether two keys are one pattern of the same values, as far as the names of both show, or one number.
+pub(crate) fn is_same(one: &LockedKey, other: &LockedKey) -> bool {
+    match (one.derived(), other.derived()) {
+        (Some(_), Some(_)) if one.first_half() != other.first_half() => false,
+        (Some(one), Some(other)) => {
+            let names = |pattern| key_values::of_pattern(pattern, &[]);
+            let pairs = key_values::pairs(&names(one), &names(other));
+            one.same_form(other) && !key_values::have_moved(&pairs)
+        }
+        _ => one == other,
     }
 }
 
@@ -228,30 +250,6 @@ impl Table {
         }
     }
 }
-
-/// The reserved words of PostgreSQL that are plausible names of tables and columns.
-const RESERVED: [&str; 20] = [
-    "all",
-    "array",
-    "case",
-    "check",
-    "column",
-    "constraint",
-    "default",
-    "end",
-    "fetch",
-    "foreign",
-    "grant",
-    "group",
-    "limit",
-    "offset",
-    "order",
-    "primary",
-    "references",
-    "table",
-    "user",
-    "window",
-];
 
 /// A name as an SQL identifier, quoted if necessary.
 fn identifier(name: &str) -> String {

@@ -33,6 +33,23 @@ impl Inventory {
         Ok(Self::of(sites))
     }
 
+    /// Reads artifacts that the user names. One without lock sites is not the program that takes the locks, or its linker left them out:
+    /// nothing would be checked.
+    pub(crate) fn read_named(files: &[PathBuf]) -> Result<Self, Failure> {
+        let mut sites = Vec::new();
+        for file in files {
+            let found = artifact::read(file)?;
+            if found.is_empty() {
+                return Err(Failure::Input(format!(
+                    "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
+                    file.display()
+                )));
+            }
+            sites.extend(found);
+        }
+        Ok(Self::of(sites))
+    }
+
     /// Counts the sites of each crate. Crates that the linker left out are missing.
     pub(crate) fn summary(&self) -> String {
         let mut crates: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -91,24 +108,42 @@ impl Key<'_> {
         match self.known.as_ref()? {
             LockedKey::BigInt(number) => Some(*number),
             LockedKey::Pattern(pattern) => Some(self.derivation?.key(&pattern.constant()?)),
-            LockedKey::IntInt(..) => None,
+            LockedKey::IntInt(..) | LockedKey::IntPattern(..) => None,
+        }
+    }
+
+    /// Whether its number, or the second half of a pair, is derived from a pattern.
+    pub(crate) fn is_derived(&self) -> bool {
+        self.known
+            .as_ref()
+            .is_some_and(|known| known.derived().is_some())
+    }
+
+    /// The two numbers of a pair, as far as they are known before run time.
+    pub(crate) fn pair(&self) -> Option<[Option<i32>; 2]> {
+        match self.known.as_ref()? {
+            LockedKey::IntInt(first, second) => Some([*first, *second]),
+            known @ LockedKey::IntPattern(first, _) => {
+                let pair = self
+                    .derivation
+                    .and_then(|derivation| known.pair(derivation));
+                Some([Some(*first), pair.map(|(_, second)| second)])
+            }
+            LockedKey::BigInt(_) | LockedKey::Pattern(_) => None,
         }
     }
 
     /// Whether every call has the same key.
     pub(crate) fn is_fixed(&self) -> bool {
-        match &self.known {
-            Some(LockedKey::Pattern(pattern)) => pattern.constant().is_some(),
-            Some(_) => true,
-            None => false,
-        }
+        let known = self.known.as_ref();
+        known.is_some_and(|known| known.derived().is_none_or(|it| it.constant().is_some()))
     }
 
     /// The key space: one of PostgreSQL's two, or that of leases.
     pub(crate) const fn space(&self) -> Option<&'static str> {
         match self.known {
             _ if self.is_lease => Some("lease"),
-            Some(LockedKey::IntInt(..)) => Some("(int, int)"),
+            Some(LockedKey::IntInt(..) | LockedKey::IntPattern(..)) => Some("(int, int)"),
             Some(_) => Some("bigint"),
             None => None,
         }

@@ -14,7 +14,7 @@ use crate::inventory::{Inventory, Key, is_lease, keys};
 use crate::screen::steers;
 
 /// The schema that this command writes.
-const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 
 /// Writes the inventory, with each member on a line and a newline at the end.
 pub(crate) fn write(inventory: &Inventory) -> String {
@@ -50,6 +50,11 @@ pub(crate) fn site(site: &Record) -> Value {
     let first = keys.first();
     // Neither a number nor a lease's text has a derivation.
     let is_derived = !is_lease(site) && keys.iter().any(|key| pattern(key).is_some());
+    let with: Vec<Value> = site
+        .with
+        .iter()
+        .map(|(placeholder, value)| json!({ "placeholder": placeholder, "value": value }))
+        .collect();
     let exceptions: Vec<Value> = site
         .allow_overlap
         .iter()
@@ -81,6 +86,7 @@ pub(crate) fn site(site: &Record) -> Value {
         "crate": site.krate,
         "crate_version": site.version,
         "keys": keys.iter().map(key).collect::<Vec<_>>(),
+        "with": with,
         "guards": site.guards,
         "allow_overlap": exceptions,
         "allow_ambiguous": site.allow_ambiguous,
@@ -88,20 +94,21 @@ pub(crate) fn site(site: &Record) -> Value {
 }
 
 fn pattern(key: &Key<'_>) -> Option<String> {
-    matches!(key.known, Some(LockedKey::Pattern(_))).then(|| key.written.to_owned())
+    key.is_derived().then(|| key.written.to_owned())
 }
 
 fn key(key: &Key<'_>) -> Value {
-    let (shaped, pair) = match &key.known {
+    let (shaped, second) = match &key.known {
         Some(LockedKey::Pattern(pattern)) => (Some(pattern.to_string()), None),
-        Some(LockedKey::IntInt(first, second)) => (None, Some([first, second])),
-        Some(LockedKey::BigInt(_)) | None => (None, None),
+        Some(LockedKey::IntPattern(_, pattern)) => (None, Some(pattern.to_string())),
+        Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) | None => (None, None),
     };
     json!({
         "written": key.written,
         "shaped": shaped,
         "number": key.number(),
-        "pair": pair,
+        "pair": key.pair(),
+        "second": second,
         "key_space": key.space(),
     })
 }
@@ -201,21 +208,18 @@ fn record(value: &Value) -> Result<Record, String> {
         record.written.push(written);
         record.keys.push(encoded);
     }
-    for table in site
-        .get("guards")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
+    let list = |member| site.get(member).and_then(Value::as_array);
+    for value in list("with").into_iter().flatten() {
+        let value = value.as_object().ok_or("`with` does not contain objects")?;
+        let placeholder = text(value, "placeholder")?.unwrap_or_default();
+        let expression = text(value, "value")?.unwrap_or_default();
+        record.with.push((placeholder, expression));
+    }
+    for table in list("guards").into_iter().flatten() {
         let table = table.as_str().ok_or("`guards` does not contain strings")?;
         record.guards.push(table.replace(char::is_control, " "));
     }
-    for exception in site
-        .get("allow_overlap")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
+    for exception in list("allow_overlap").into_iter().flatten() {
         let exception = exception
             .as_object()
             .ok_or("`allow_overlap` does not contain objects")?;
@@ -230,6 +234,12 @@ fn record(value: &Value) -> Result<Record, String> {
 fn encoded_key(key: &Map<String, Value>) -> Result<String, String> {
     if let Some(shaped) = text(key, "shaped")? {
         return Ok(format!("pattern {shaped}"));
+    }
+    if let Some(second) = text(key, "second")? {
+        let first = key.get("pair").and_then(|pair| pair.get(0));
+        let first = first.and_then(Value::as_i64);
+        let first = first.ok_or("`second` has no first half in `pair`")?;
+        return Ok(format!("half {first} {second}"));
     }
     let half = |half: &Value| match half {
         Value::Null => Ok("?".to_owned()),

@@ -2,22 +2,23 @@
 
 use std::fmt::Write;
 
-use advisory_pattern::Derivation;
+use advisory_pattern::{Derivation, split_pair_text};
+use advisory_runtime::Key;
 use advisory_runtime::well_known::{self, Tool};
 use clap::ArgMatches;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use crate::cli;
 use crate::cli::Format;
 use crate::failure::Failure;
 use crate::locks::hex;
 use crate::screen::{self, BOLD, DIM, KEY};
-use crate::{cli, json};
 
 /// A number that a key can become.
 struct Number {
     /// The derivation's name; `number` for the key itself, if it is one.
     way: &'static str,
-    number: i64,
+    key: Key,
 }
 
 /// Runs `cargo advisory key`.
@@ -38,26 +39,37 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
 fn numbers(text: &str, plain: Option<i64>) -> Vec<Number> {
     let plain = plain.map(|number| Number {
         way: "number",
-        number,
+        key: number.into(),
     });
-    let derived = Derivation::ALL.map(|derivation| Number {
-        way: derivation.name(),
-        number: derivation.key(text),
+    let pair = split_pair_text(text);
+    let derived = Derivation::ALL.into_iter().filter_map(|derivation| {
+        let key = match pair {
+            None => derivation.key(text).into(),
+            Some(_) if derivation.bits() != 32 => return None,
+            Some((first, second)) => Key::IntInt(first, derivation.half(second)),
+        };
+        let way = derivation.name();
+        Some(Number { way, key })
     });
     plain.into_iter().chain(derived).collect()
 }
 
 fn as_json(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
-    let numbers = numbers(text, plain).into_iter();
-    let mut all: Map<String, Value> = numbers
-        .map(|known| (known.way.to_owned(), known.number.into()))
-        .collect();
+    let mut all = Map::new();
+    all.insert("version".to_owned(), crate::json::VERSION.into());
+    for known in numbers(text, plain) {
+        let number = match known.key {
+            Key::BigInt(number) => number.into(),
+            Key::IntInt(first, second) => json!([first, second]),
+        };
+        all.insert(known.way.to_owned(), number);
+    }
     all.insert("lease".to_owned(), lease_hash(text).into());
     if plain.is_some() {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name).collect();
         all.insert("tools".to_owned(), names.into());
     }
-    json::pretty(&Value::Object(all))
+    crate::json::pretty(&Value::Object(all))
 }
 
 fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
@@ -66,8 +78,9 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
         "{BOLD}DERIVATION        {:>20}  {:>10}  {:>10}{BOLD:#}\n",
         "NUMBER", "CLASSID", "OBJID"
     );
-    for Number { way, number } in &numbers {
-        let (high, low) = halves(*number);
+    for Number { way, key } in &numbers {
+        let (high, low, _) = halves(*key);
+        let number = key.to_string();
         // Writing to a `String` cannot fail.
         let _ = writeln!(
             table,
@@ -97,7 +110,7 @@ fn table(text: &str, plain: Option<i64>, tools: &[Tool]) -> String {
     let _ = write!(
         table,
         "\n{DIM}-- As a lease, its row:{DIM:#}\n\
-         SELECT token, pattern, holder, is_kept, acquired_at, expires_at > pg_catalog.clock_timestamp() AS is_held, expires_at\n\
+         SELECT token, pattern, holder, is_kept AS is_done, acquired_at, expires_at > pg_catalog.clock_timestamp() AS is_held, expires_at\n\
          FROM public.advisory_lease WHERE key_hash = '\\x{hash}';\n"
     );
     table
@@ -108,25 +121,30 @@ fn lease_hash(text: &str) -> String {
     hex(&advisory_pattern::sha256(text))
 }
 
-/// The halves of the number as `pg_locks` shows them, as unsigned integers.
-fn halves(number: i64) -> (u32, u32) {
-    let number = number.cast_unsigned();
+/// The halves of the key as `pg_locks` shows them, as unsigned integers, and the key space as its `objsubid`.
+fn halves(key: Key) -> (u32, u32, u8) {
+    let number = match key {
+        Key::BigInt(number) => number.cast_unsigned(),
+        Key::IntInt(first, second) => return (first.cast_unsigned(), second.cast_unsigned(), 2),
+    };
     let half = |half: u64| u32::try_from(half & u64::from(u32::MAX)).unwrap_or_default();
-    (half(number >> 32), half(number))
+    (half(number >> 32), half(number), 1)
 }
 
 fn holder_query(numbers: &[Number]) -> String {
-    let keys = numbers.iter().map(|Number { way, number }| {
-        let (high, low) = halves(*number);
+    let keys = numbers.iter().map(|Number { way, key }| {
+        let (high, low, _) = halves(*key);
         format!("('{way}', {high}::oid, {low}::oid)")
     });
     let keys: Vec<String> = keys.collect();
+    // A text is either that of a pair or not.
+    let space = numbers.first().map_or(1, |number| halves(number.key).2);
     format!(
         "SELECT k.derivation, l.pid, l.mode, l.granted, a.application_name, a.state, a.query\n\
          FROM (VALUES\n  {}\n) AS k (derivation, classid, objid)\n\
          JOIN pg_catalog.pg_locks AS l ON l.classid = k.classid AND l.objid = k.objid\n\
          LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid\n\
-         WHERE l.locktype = 'advisory' AND l.objsubid = 1\n  \
+         WHERE l.locktype = 'advisory' AND l.objsubid = {space}\n  \
          AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())\n\
          ORDER BY l.granted DESC, l.pid;\n",
         keys.join(",\n  ")

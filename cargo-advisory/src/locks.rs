@@ -1,12 +1,13 @@
-//! Who holds which lock right now, and who waits?
+//! Shows who holds which lock now, and who waits.
 //!
-//! The runtime's monitor reads the locks. `tree` puts them in order, `view`, with its `cells`, and `live_json` write them, `age` tells
-//! how old they are, and `end` cancels a statement or terminates a session.
+//! The runtime's monitor reads the locks, and `pooled` removes this command's own traces. `tree` puts them in order, `view`, with its
+//! `cells`, and `live_json` write them, `age` tells how old they are, and `end` cancels a statement or terminates a session.
 
 mod age;
 mod cells;
 mod end;
 mod live_json;
+mod pooled;
 mod tree;
 mod view;
 
@@ -16,31 +17,46 @@ pub(crate) use live_json::{key_json, millis, name_json};
 
 use std::fmt::Write;
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use advisory_runtime::Error;
 use advisory_runtime::lease::Table;
-use advisory_runtime::monitor::{self, ClaimedRow, HolderId, Lease, Lock, Locks, Names};
+use advisory_runtime::monitor::{self, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use crate::database::{self, Session, failure, unless, with_timeout};
 use crate::failure::Failure;
 use crate::screen::{DIM, ERROR};
 use crate::{duration, names, screen};
+use age::Age;
 
 /// The locks and leases of a database at one moment.
 struct Snapshot {
     locks: Locks,
-    /// `None` if the table is missing, or the role may not read it.
-    leases: Option<Vec<Lease>>,
+    /// `None` if the table is missing or could not be read.
+    leases: Option<LeaseSummary>,
+    /// Why the leases could not be read.
+    unread: Option<Failure>,
     /// The claimed rows, each with its table.
     claims: Vec<(String, ClaimedRow)>,
     /// The locks to show, as indices into `locks`.
     wanted: Vec<usize>,
+    /// Those of them of which it is not known whether they are older than `older_than`.
+    unknown: Vec<usize>,
+    /// The sessions of a pooler that hold locks and that this command has used too.
+    pooled: Vec<i32>,
     older_than: Option<Duration>,
     filter: Option<String>,
+}
+
+/// The locks, which of them are wanted, and which of these are of unknown age.
+struct Seen {
+    locks: Locks,
+    wanted: Vec<usize>,
+    unknown: Vec<usize>,
+    pooled: Vec<i32>,
 }
 
 /// What the command line asks for.
@@ -53,7 +69,8 @@ struct Options {
     filter: Option<String>,
 }
 
-/// Runs `cargo advisory locks`; `false` if `--older-than` found a lock, or no signal was sent.
+/// Runs `cargo advisory locks`; `false` if `--older-than` found a lock, or no signal was sent. It fails, after it has shown the rest, if
+/// the leases could not be read, or if it is not known whether a lock is older.
 pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     if let Some((word, _)) = matches.subcommand() {
         refuse_list_flags(matches, word)?;
@@ -64,18 +81,36 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
         match matches.subcommand() {
             Some((word @ ("cancel" | "terminate"), to)) => {
                 let mut session = Session::open(&address).await?;
-                let snapshot = options.snapshot(&mut session).await?;
+                let snapshot = options.snapshot(&mut session, 0).await?;
                 end::run(&mut session, &snapshot.locks, end::Action::of(word), to).await
             }
             _ if matches.get_flag("watch") => watch(matches, &options, &address).await,
             _ => {
                 let mut session = Session::open(&address).await?;
-                let snapshot = options.snapshot(&mut session).await?;
+                let snapshot = options.snapshot(&mut session, LOOKS).await?;
                 show(&snapshot, matches.get_flag("json"))?;
-                Ok(options.older_than.is_none() || snapshot.wanted.is_empty())
+                outcome(snapshot)
             }
         }
     })
+}
+
+/// How the command ends after a list: with `false` if `--older-than` found a lock, and with a failure if something is not known.
+fn outcome(snapshot: Snapshot) -> Result<bool, Failure> {
+    let unknown = view::unknown(&snapshot);
+    if let Some(why) = snapshot.unread {
+        return Err(why);
+    }
+    let is_found = snapshot.older_than.is_some() && snapshot.wanted.len() > snapshot.unknown.len();
+    match unknown {
+        Some(why) if !is_found => Err(Failure::Input(why)),
+        why => {
+            if let Some(why) = why {
+                screen::note(&format!("{why}\n"));
+            }
+            Ok(!is_found)
+        }
+    }
 }
 
 /// Flags of the list have no effect on `cancel` and `terminate`, so they are refused.
@@ -121,17 +156,79 @@ impl Options {
         })
     }
 
-    async fn snapshot(&self, session: &mut Session) -> Result<Snapshot, Failure> {
+    /// Reads the locks. While it is not known whether one is older than `--older-than`, it looks again, up to `looks` times: most locks
+    /// are released soon, and what was not held before is young.
+    async fn settled_locks(&self, session: &mut Session, looks: u32) -> Result<Seen, Failure> {
+        let since = Instant::now();
+        let mut seen = self.locks(session).await?;
+        let mut held = age::holders(&seen.locks);
+        for _ in 0..looks {
+            if seen.unknown.is_empty() {
+                break;
+            }
+            sleep_until((Instant::now() + PAUSE).into()).await;
+            seen = self.locks(session).await?;
+            if self
+                .older_than
+                .is_some_and(|bound| since.elapsed() >= bound)
+            {
+                break;
+            }
+            let now = age::holders(&seen.locks);
+            held.retain(|holder| now.contains(holder));
+            let is_young = |at: &usize| {
+                let mut holders = age::holders_of(&seen.locks.locks[*at]);
+                !holders.any(|holder| held.contains(&holder))
+            };
+            let young: Vec<usize> = seen.unknown.iter().copied().filter(is_young).collect();
+            seen.wanted.retain(|at| !young.contains(at));
+            seen.unknown.retain(|at| !young.contains(at));
+        }
+        Ok(seen)
+    }
+
+    async fn locks(&self, session: &mut Session) -> Result<Seen, Failure> {
         let locks = monitor::locks(session.conn(), &self.names);
-        let locks = with_timeout(locks)
+        let mut locks = with_timeout(locks)
             .await?
             .map_err(|error| failure(&error))?;
-        let leases = monitor::leases(session.conn(), &self.table, &self.names);
-        let mut leases = match with_timeout(leases).await? {
-            Ok(leases) => Some(leases),
-            // Many databases have no leases, and many roles may not read them.
-            Err(Error::MissingTable { .. } | Error::Database(_)) if !self.is_table_named => None,
-            Err(error) => return Err(failure(&error)),
+        let pooled = pooled::remove_traces(&mut locks);
+        let (mut wanted, mut unknown) = (Vec::new(), Vec::new());
+        for (at, lock) in locks.locks.iter().enumerate() {
+            let filter = self.filter.as_ref();
+            let bound = self.older_than;
+            let age = bound.map_or(Age::Older, |bound| age::of(&locks, lock, bound));
+            if age == Age::Younger || filter.is_some_and(|filter| !is_named(&locks, lock, filter)) {
+                continue;
+            }
+            wanted.push(at);
+            if age == Age::Unknown {
+                unknown.push(at);
+            }
+        }
+        Ok(Seen {
+            locks,
+            wanted,
+            unknown,
+            pooled,
+        })
+    }
+
+    async fn snapshot(&self, session: &mut Session, looks: u32) -> Result<Snapshot, Failure> {
+        let Seen {
+            locks,
+            wanted,
+            unknown,
+            pooled,
+        } = self.settled_locks(session, looks).await?;
+        let filter = self.filter.as_deref();
+        let leases =
+            monitor::lease_summary(session.conn(), &self.table, &self.names, filter, LEASES);
+        let (leases, unread) = match with_timeout(leases).await? {
+            Ok(leases) => (Some(leases), None),
+            // Many databases have no leases.
+            Err(Error::MissingTable { .. }) if !self.is_table_named => (None, None),
+            Err(error) => (None, Some(unread(&self.table, &error))),
         };
         let mut claims = Vec::new();
         for table in &self.claims {
@@ -141,24 +238,16 @@ impl Options {
         }
         if let Some(filter) = &self.filter {
             let has = |cells: &[String]| cells.iter().any(|cell| matches(cell, filter));
-            if let Some(leases) = &mut leases {
-                leases.retain(|lease| has(&cells::lease(lease)[..2]));
-            }
             claims.retain(|(table, row)| has(&cells::claim(table, row)[..3]));
         }
-        let is_wanted = |at: &usize| {
-            let lock = &locks.locks[*at];
-            let bound = self.older_than;
-            let filter = self.filter.as_ref();
-            bound.is_none_or(|bound| age::is_older(&locks, lock, bound))
-                && filter.is_none_or(|filter| is_named(&locks, lock, filter))
-        };
-        let wanted = (0..locks.locks.len()).filter(is_wanted).collect();
         Ok(Snapshot {
             locks,
             leases,
+            unread,
             claims,
             wanted,
+            unknown,
+            pooled,
             older_than: self.older_than,
             filter: self.filter.clone(),
         })
@@ -186,7 +275,7 @@ fn is_named(locks: &Locks, lock: &Lock, filter: &str) -> bool {
         })
 }
 
-/// Refreshes until Ctrl-C. A failure after the first connection is shown and retried: a server that fails over comes back.
+/// Refreshes until Ctrl-C, or until the output is closed. A failure after the first connection is shown and retried: a server that fails over comes back.
 async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result<bool, Failure> {
     let is_json = matches.get_flag("json");
     let every = matches.get_one("interval").copied().unwrap_or(INTERVAL);
@@ -195,7 +284,7 @@ async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut session = Some(Session::open(address).await?);
-    let mut ended = pin!(tokio::signal::ctrl_c());
+    let mut ended = pin!(database::ended());
     loop {
         let refreshed = async {
             ticks.tick().await;
@@ -203,7 +292,7 @@ async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result
                 session = Some(Session::open(address).await?);
             }
             match &mut session {
-                Some(session) => options.snapshot(session).await.map(Some),
+                Some(session) => options.snapshot(session, 0).await.map(Some),
                 None => Ok(None),
             }
         };
@@ -221,6 +310,10 @@ async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result
                 if !screen::is_read(&text)? {
                     return Ok(true);
                 }
+                // Text has it among its lines.
+                if let Some(why) = snapshot.unread.filter(|_| is_json) {
+                    screen::note(&format!("{ERROR}error{ERROR:#}: {why}\n"));
+                }
             }
             Ok(None) => {}
             Err(failure) => {
@@ -230,6 +323,20 @@ async fn watch(matches: &ArgMatches, options: &Options, address: &str) -> Result
         }
     }
 }
+
+/// How many held leases and how many kept keys are read one by one. The others are counted.
+const LEASES: u32 = 1_000;
+
+fn unread(table: &Table, error: &Error) -> Failure {
+    let (table, why) = (table.name(), failure(error));
+    Failure::Input(format!("cannot read the leases in `{table}`: {why}"))
+}
+
+/// How often `--older-than` looks again while the age of a lock is not known.
+const LOOKS: u32 = 20;
+
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often `--watch` refreshes.
 const INTERVAL: Duration = Duration::from_secs(2);

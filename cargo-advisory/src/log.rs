@@ -58,7 +58,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Prints incidents as they are logged, until Ctrl-C or the end of standard input.
+/// Prints incidents as they are logged, until Ctrl-C, the end of standard input, or the end of what reads the output.
 async fn follow(
     sources: &mut [Source],
     waits: &mut Waits,
@@ -66,7 +66,7 @@ async fn follow(
 ) -> Result<bool, Failure> {
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut ended = pin!(tokio::signal::ctrl_c());
+    let mut ended = pin!(database::ended());
     loop {
         let mut text = String::new();
         for source in &mut *sources {

@@ -122,8 +122,8 @@ fn order(site: &Record, key: &Key<'_>) -> (String, bool, String) {
         Part::Placeholder(_) => "<>".to_owned(),
     };
     let lock = match &key.known {
-        Some(LockedKey::Pattern(pattern)) => pattern.parts.iter().map(text).collect(),
-        Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) | None => String::new(),
+        Some(known) if key.is_derived() => known.text().parts.iter().map(text).collect(),
+        _ => String::new(),
     };
     (lock, site.kind != "struct", path(site))
 }
@@ -162,6 +162,16 @@ fn row(site: &Record, key: &Key<'_>, inventory: &Inventory) -> [String; 9] {
         }
         (Some(LockedKey::IntInt(..)), _) => (code(key.written), "fixed, `(int, int)`".to_owned()),
         (Some(LockedKey::Pattern(_)), None) => (code(key.written), site.derivation.clone()),
+        (Some(LockedKey::IntPattern(..)), _) => match key.pair() {
+            Some([Some(first), Some(second)]) => (
+                code(&format!("({first}, {second})")),
+                format!("{} of {}", site.derivation, code(key.written)),
+            ),
+            _ => (
+                code(key.written),
+                format!("{}, `(int, int)`", site.derivation),
+            ),
+        },
         (None, _) => (code(key.written), String::new()),
     };
     [
@@ -194,7 +204,7 @@ fn place(site: &Record, inventory: &Inventory) -> String {
 /// where the pattern has none.
 fn extent(key: &Key<'_>) -> String {
     match &key.known {
-        Some(LockedKey::Pattern(pattern)) => {
+        Some(LockedKey::Pattern(pattern) | LockedKey::IntPattern(_, pattern)) => {
             let names: Vec<String> = pattern
                 .placeholders()
                 .map(|placeholder| match placeholder.shape {

@@ -28,14 +28,7 @@ pub(crate) fn arguments(command: Command) -> Command {
 
 /// Reads the lock sites of the files that are given.
 pub(crate) fn read(matches: &ArgMatches) -> Result<Names, Failure> {
-    let artifacts = cli::paths(matches, "artifact");
-    let mut sites = Inventory::read(&artifacts)?.sites;
-    if let (Some(file), true) = (artifacts.first(), sites.is_empty()) {
-        return Err(Failure::Input(format!(
-            "`{}` has no lock sites: name the program that takes the locks, or leave `--artifact` out",
-            file.display()
-        )));
-    }
+    let mut sites = Inventory::read_named(&cli::paths(matches, "artifact"))?.sites;
     for file in cli::paths(matches, "inventory") {
         sites.extend(json::read_file(&file)?.sites);
     }

@@ -56,10 +56,11 @@ pub(crate) fn write(to: Option<&Path>, text: &str) -> Result<(), Failure> {
     if let Some(path) = to {
         let text = anstream::adapter::strip_str(text).to_string();
         let folder = path.parent().unwrap_or(Path::new(""));
-        let written = fs::create_dir_all(folder).and_then(|()| replace(path, &text));
-        return written.map_err(|error| {
-            Failure::Input(format!("cannot write `{}`: {error}", path.display()))
-        });
+        let fails = |what, path: &Path, error: io::Error| {
+            Failure::Input(format!("cannot {what} `{}`: {error}", path.display()))
+        };
+        fs::create_dir_all(folder).map_err(|error| fails("create the folder", folder, error))?;
+        return replace(path, &text).map_err(|error| fails("write", path, error));
     }
     is_read(text).map(drop)
 }
@@ -100,9 +101,36 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 pub(crate) fn is_read(text: &str) -> Result<bool, Failure> {
     match anstream::stdout().write_all(text.as_bytes()) {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) if is_gone(&error) => Ok(false),
         Err(error) => Err(Failure::Input(format!("standard output: {error}"))),
     }
+}
+
+/// Whether the other end of the standard output is gone: nobody reads the pipe, or the terminal was closed, which a write reports as
+/// an input/output error.
+fn is_gone(error: &io::Error) -> bool {
+    const EIO: i32 = 5;
+    error.kind() == io::ErrorKind::BrokenPipe || cfg!(unix) && error.raw_os_error() == Some(EIO)
+}
+
+/// Whether the other end of the standard output is gone, also if nothing has been written since. It never is for a file.
+#[cfg(unix)]
+pub(crate) fn is_closed() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let output = io::stdout();
+    let mut watched = [PollFd::new(&output, PollFlags::empty())];
+    let changed = poll(&mut watched, Some(&Timespec::default()));
+    changed.is_ok()
+        && watched[0]
+            .revents()
+            .intersects(PollFlags::ERR | PollFlags::HUP)
+}
+
+/// Elsewhere only a write notices it.
+#[cfg(not(unix))]
+pub(crate) fn is_closed() -> bool {
+    false
 }
 
 /// Writes a message for people, to the standard error.

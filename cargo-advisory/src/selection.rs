@@ -133,6 +133,15 @@ pub(crate) fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
     Inventory::read(&named)
 }
 
+/// Reads the same for an answer that depends on the lock sites: each artifact that is named must have some.
+pub(crate) fn inventory_to_check(matches: &ArgMatches) -> Result<Inventory, Failure> {
+    let named = cli::paths(matches, "artifact");
+    if named.is_empty() {
+        return inventory(matches);
+    }
+    Inventory::read_named(&named)
+}
+
 /// Gives the flags for `cargo build`.
 pub(crate) fn flags(matches: &ArgMatches) -> Vec<String> {
     let mut flags = Vec::new();

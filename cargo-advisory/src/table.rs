@@ -49,7 +49,7 @@ fn rows(inventory: &Inventory) -> Vec<[String; COLUMNS]> {
                 None => "at run time",
                 Some(LockedKey::BigInt(_) | LockedKey::IntInt(..)) => "fixed",
                 Some(LockedKey::Pattern(_)) if key.is_lease => "text",
-                Some(LockedKey::Pattern(_)) => &site.derivation,
+                Some(LockedKey::Pattern(_) | LockedKey::IntPattern(..)) => &site.derivation,
             };
             let scope = match (site.scope.as_str(), site.mode.as_str()) {
                 ("none", _) => "where used".to_owned(),
@@ -96,6 +96,7 @@ fn paragraph(text: &mut String, row: &[String; COLUMNS]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::display_width;
     use advisory_pattern::Record;
 
     fn site() -> Record {
@@ -152,7 +153,10 @@ mod tests {
             let text = drawn(Some(width));
             for line in text.lines() {
                 let is_word = line.trim_start().split(' ').count() == 1;
-                assert!(line.chars().count() <= width || is_word, "{width}: {line}");
+                assert!(
+                    display_width::of(line) <= width || is_word,
+                    "{width}: {line}"
+                );
             }
             for cell in ["balance", "xact", "fnv1a32"] {
                 assert!(text.contains(cell), "{width}: {text}");

@@ -6,11 +6,9 @@ use std::fmt;
 use advisory_runtime::Error as LockError;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use diesel_async::pooled_connection::deadpool::PoolError;
 
 #[derive(Debug)]
 pub(crate) enum CleanupError {
-    Pool(PoolError),
     Lock(LockError),
     Database(diesel::result::Error),
 }
@@ -35,12 +33,6 @@ impl IntoResponse for CleanupError {
     }
 }
 
-impl From<PoolError> for CleanupError {
-    fn from(error: PoolError) -> Self {
-        Self::Pool(error)
-    }
-}
-
 impl From<LockError> for CleanupError {
     fn from(error: LockError) -> Self {
         Self::Lock(error)
@@ -56,7 +48,6 @@ impl From<diesel::result::Error> for CleanupError {
 impl fmt::Display for CleanupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pool(error) => error.fmt(f),
             Self::Lock(error) => error.fmt(f),
             Self::Database(error) => error.fmt(f),
         }

@@ -88,3 +88,27 @@ $advisory$;
 CREATE TRIGGER advisory_require_booking_slot
     AFTER INSERT OR UPDATE OR DELETE ON bookings
     FOR EACH ROW EXECUTE FUNCTION advisory_require_bookings_booking_slot();
+
+-- Partitions have the trigger, later ones too; an inheritance child needs its own.
+DO $advisory$
+DECLARE
+    below record;
+BEGIN
+    FOR below IN
+        WITH RECURSIVE family (oid) AS (
+            SELECT 'bookings'::pg_catalog.regclass::pg_catalog.oid
+            UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i
+                JOIN family AS f ON i.inhparent OPERATOR(pg_catalog.=) f.oid
+        )
+        SELECT n.nspname, c.relname
+        FROM family AS f JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) f.oid
+            JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+        WHERE c.oid OPERATOR(pg_catalog.<>) 'bookings'::pg_catalog.regclass AND NOT c.relispartition
+    LOOP
+        EXECUTE pg_catalog.format(
+            'CREATE TRIGGER advisory_require_booking_slot %s ON %I.%I FOR EACH ROW EXECUTE FUNCTION advisory_require_bookings_booking_slot()',
+            'AFTER INSERT OR UPDATE OR DELETE',
+            below.nspname, below.relname);
+    END LOOP;
+END
+$advisory$;

@@ -54,7 +54,7 @@ impl Outcome {
 /// What an error tells the caller of a transaction-level lock.
 pub(crate) fn of_error(error: &Error) -> Outcome {
     match error {
-        error if error.is_busy() => Outcome::Refused,
+        error if error.is_busy() || error.is_done() => Outcome::Refused,
         Error::CommitUnknown { .. } => Outcome::Unknown,
         _ => Outcome::Failed,
     }

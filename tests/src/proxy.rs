@@ -5,6 +5,7 @@
 
 mod connection;
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,7 @@ struct Record {
     cuts: watch::Sender<usize>,
     wants_tls: AtomicBool,
     hides_cancel_keys: AtomicBool,
+    numbers: Mutex<Numbers>,
     door: watch::Sender<Door>,
 }
 
@@ -46,6 +48,25 @@ enum Door {
     Closed,
     /// Nobody accepts them: the system queues some, and does not answer the others.
     Unattended,
+}
+
+/// The process ids that sessions are told instead of their server's.
+#[derive(Default)]
+struct Numbers {
+    next: Option<Box<dyn Iterator<Item = u32> + Send>>,
+    /// The server's own, by the one that was told.
+    server: HashMap<u32, u32>,
+}
+
+impl Numbers {
+    /// The number for a session of this process.
+    fn tell(&mut self, process: u32) -> u32 {
+        let Some(told) = self.next.as_mut().and_then(Iterator::next) else {
+            return process;
+        };
+        self.server.insert(told, process);
+        told
+    }
 }
 
 /// How many connections the system accepts by itself for a proxy that accepts none.
@@ -112,6 +133,7 @@ impl Proxy {
             cuts: watch::Sender::new(0),
             wants_tls: AtomicBool::new(false),
             hides_cancel_keys: AtomicBool::new(false),
+            numbers: Mutex::default(),
             door: watch::Sender::new(Door::Open),
         });
         let accepting = tokio::spawn(accept(listener, server, Arc::clone(&record)));
@@ -162,6 +184,16 @@ impl Proxy {
     /// From here on tells new sessions no process id and no secret, as proxies do behind which nothing can be cancelled.
     pub fn hide_cancel_keys(&self) {
         self.record.hides_cancel_keys.store(true, Ordering::Relaxed);
+    }
+
+    /// From here on tells new sessions these process ids instead of the server's, as poolers do that number their clients. A cancel
+    /// request that names one of them is passed on with the server's.
+    pub fn renumber<N>(&self, numbers: N)
+    where
+        N: IntoIterator<Item = u32>,
+        N::IntoIter: Send + 'static,
+    {
+        self.record.numbers().next = Some(Box::new(numbers.into_iter()));
     }
 
     /// How many cancel requests have come, since the start.
@@ -240,6 +272,10 @@ impl Drop for Proxy {
 impl Record {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn until_flowing(&self) {

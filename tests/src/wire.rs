@@ -96,6 +96,15 @@ pub(crate) fn is_cancel_key(answer: &[u8]) -> bool {
     answer.first() == Some(&b'K')
 }
 
+/// Changes the process id of a `BackendKeyData` or a `CancelRequest`.
+pub(crate) fn renumber(message: &mut [u8], number: impl FnOnce(u32) -> u32) {
+    // Behind the tag and the length of the one; behind the length and the code of the other.
+    let at = if is_cancel_key(message) { 5 } else { 8 };
+    if let Some(id) = message.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *id = number(u32::from_be_bytes(*id)).to_be_bytes();
+    }
+}
+
 /// Whether this is an `ErrorResponse`: with `ReadyForQuery` or the end of the connection to follow.
 pub(crate) fn is_error(answer: &[u8]) -> bool {
     answer.first() == Some(&b'E')

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs};
 
-use advisory_tests::{AdvisoryLock, Database, LockedKey, owns_server, pid_of};
+use advisory_tests::{AdvisoryLock, Database, Guardian, LockedKey, owns_server, pid_of};
 use diesel_async::SimpleAsyncConnection;
 use tokio::time::{interval, timeout};
 
@@ -140,15 +140,63 @@ async fn a_panicked_process_leaves_no_server() {
     assert_vanishes(|child| drop(child.stdin.take())).await;
 }
 
+#[test]
+fn a_guardian_that_is_dropped_leaves_the_process_alone() {
+    let mut guarded = Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .expect("a POSIX system");
+    drop(Guardian::of(&guarded).expect("a shell"));
+    let state = guarded.try_wait().expect("its state");
+    guarded.kill().expect("it runs");
+    guarded.wait().expect("it ends");
+    assert_eq!(state, None);
+}
+
+/// What CI fails for at its end.
+#[test]
+fn a_process_that_a_run_left_behind_is_found() {
+    if !Path::new("/proc/self/fd").exists() {
+        return;
+    }
+    let marker = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("left-behind");
+    fs::write(&marker, "").expect("a scratch file");
+    let search = || {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.ci/left-behind");
+        let output = Command::new(script).arg(&marker).output().expect("bash");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(search(), "");
+    // As an orphan whose parent was a shell.
+    let line = "sleep 600 <\"$0\" >/dev/null 2>&1 & echo $!";
+    let started = Command::new("sh")
+        .args(["-c", line])
+        .arg(&marker)
+        .output()
+        .expect("a shell");
+    let pid = String::from_utf8(started.stdout).expect("text");
+    let found = search();
+    signal("-KILL", pid.trim());
+    assert_eq!(found.trim(), format!("{} sleep 600", pid.trim()));
+}
+
 /// Not a test: the process that the three above end.
 #[tokio::test]
 #[ignore = "started by the tests of a process's end"]
 async fn child() {
     if env::var_os(CHILD).is_some() {
         let db = Database::create().await;
+        // Stopped, it notices nothing by itself.
+        let mut guarded = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = guarded.id().to_string();
+        signal("-STOP", &pid);
+        // Never dropped: only the end of this process ends the other.
+        std::mem::forget(Guardian::of(&guarded).unwrap());
+        eprintln!("guarded {pid}");
         eprintln!("{}", db.url());
         std::io::stdin().read_line(&mut String::new()).unwrap();
-        panic!("as the parent asked");
+        assert!(guarded.try_wait().unwrap().is_some(), "as the parent asked");
     }
 }
 
@@ -171,6 +219,10 @@ async fn assert_vanishes(end: impl FnOnce(&mut Child)) {
     let mut said = BufReader::new(child.stderr.take().expect("stderr is piped"))
         .lines()
         .map_while(Result::ok);
+    let guarded = said
+        .find_map(|line| line.strip_prefix("guarded ").map(str::to_owned))
+        .expect("the child guards a process");
+    assert!(is_running(&guarded));
     let url = said
         .find(|line| line.starts_with("postgres://"))
         .expect("the child has a database");
@@ -183,13 +235,13 @@ async fn assert_vanishes(end: impl FnOnce(&mut Child)) {
     child.wait().expect("the child ends");
     let gone = async {
         let mut poll = interval(Duration::from_millis(20));
-        while Path::new(&folder).exists() || is_running(server) {
+        while Path::new(&folder).exists() || is_running(server) || is_running(&guarded) {
             poll.tick().await;
         }
     };
     timeout(Duration::from_secs(60), gone)
         .await
-        .expect("server and folder are gone");
+        .expect("server, folder and guarded process are gone");
 }
 
 fn signal(signal: &str, target: &str) {

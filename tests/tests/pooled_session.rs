@@ -7,7 +7,7 @@
 
 use advisory_runtime::migrations::{self, Migrator};
 use advisory_runtime::{Error, Isolation, Request, Wait, advisory_lock, session, xact};
-use advisory_tests::{Bouncer, Database, Proxy, left_out};
+use advisory_tests::{Bouncer, Database, Pgpool, Proxy, left_out, pid_of};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
@@ -60,30 +60,55 @@ async fn report(conn: &mut AsyncPgConnection) -> Result<(), Error> {
 async fn is_refused(db: &Database, url: &str) {
     let mut conn = connect(url).await;
     for wait in [Wait::Session, Wait::Never, Wait::Forever] {
-        for request in [Request::new(7), Request::all([7, 8]).shared()] {
+        for request in requests() {
             let request = request.wait(wait);
             let error = session::acquire(&mut conn, request.clone())
                 .await
                 .unwrap_err();
             assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
             assert!(error.to_string().contains("session::verify"), "{error}");
-            let failed = session::acquire_owned(conn, request).await.unwrap_err();
+            let failed = session::acquire_owned(conn, request.clone())
+                .await
+                .unwrap_err();
             assert!(matches!(failed.error, Error::PooledSession { .. }));
             conn = *failed.connection;
+            // A stricter level takes a session-level lock first.
+            for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+                let strict = request.clone().isolation(isolation);
+                let error = xact::begin(&mut conn, strict).await.unwrap_err();
+                assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+            }
         }
-    }
-    // A try at a stricter level takes a session-level lock first.
-    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
-        let strict = Request::new(7).isolation(isolation).wait(Wait::Never);
-        let error = xact::begin(&mut conn, strict).await.unwrap_err();
-        assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
     }
     let error = report(&mut conn).await.unwrap_err();
     assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    for wait in [Wait::Session, Wait::Never] {
+        let mut conn = connect(url).await;
+        conn.begin_test_transaction().await.unwrap();
+        let error = session::acquire(&mut conn, Request::new(7).wait(wait)).await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
+    }
     let nothing = Migrator::new(EmbeddedMigrations::new(&[]));
-    let error = nothing.run_on(conn).await.unwrap_err();
+    let run = nothing.run_on(connect(url).await).await;
+    let error = run.map(drop).unwrap_err();
     assert!(matches!(error, migrations::Error::Pooler), "{error:?}");
     assert_eq!(db.locks().await, []);
+}
+
+/// One for each form of the statement that takes the lock.
+fn requests() -> Vec<Request> {
+    let polls = Request::new(7).poll(Duration::from_millis(10));
+    let bounded = Request::new(7).max_hold(Duration::from_secs(60));
+    vec![
+        Request::new(7),
+        Request::new((7, 8)),
+        Request::all([7, 8]).shared(),
+        Request::all(0..600),
+        Request::new(7).permits(3),
+        polls,
+        bounded,
+    ]
 }
 
 #[tokio::test]
@@ -102,12 +127,152 @@ async fn a_pooler_in_transaction_mode_is_refused_at_the_first_call() {
     is_refused(&db, &bouncer.url(&db)).await;
     // What needs no session goes on.
     let mut conn = connect(&bouncer.url(&db)).await;
-    let strict = Request::new(9).isolation(Isolation::Serializable);
-    for request in [Request::new(9), strict] {
-        let held = xact::begin(&mut conn, request).await.unwrap();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-    }
+    let held = xact::begin(&mut conn, 9).await.unwrap();
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
+}
+
+/// Process ids as poolers give them that count their clients.
+#[tokio::test]
+async fn a_pooler_that_numbers_its_clients_from_one_is_refused() {
+    if !is_alone("a_pooler_that_numbers_its_clients_from_one_is_refused") {
+        return;
+    }
+    let db = Database::create().await;
+    let Some(bouncer) = bouncer(&db, "transaction").await else {
+        return;
+    };
+    let proxy = Proxy::before(&bouncer.url(&db)).await;
+    proxy.renumber(1..);
+    is_refused(&db, proxy.url()).await;
+    db.until_quiet().await;
+}
+
+/// Numbers that are process ids on the server, of sessions that do not answer.
+#[tokio::test]
+async fn a_number_that_is_another_backends_process_id_is_refused() {
+    if !is_alone("a_number_that_is_another_backends_process_id_is_refused") {
+        return;
+    }
+    let db = Database::create().await;
+    let Some(bouncer) = bouncer(&db, "transaction").await else {
+        return;
+    };
+    let mut other = db.connect().await;
+    let other = u32::try_from(pid_of(&mut other).await).unwrap();
+    let proxy = Proxy::before(&bouncer.url(&db)).await;
+    proxy.renumber(std::iter::repeat(other));
+    is_refused(&db, proxy.url()).await;
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_pooler_in_session_mode_that_renumbers_is_accepted_when_verified() {
+    if !is_alone("a_pooler_in_session_mode_that_renumbers_is_accepted_when_verified") {
+        return;
+    }
+    let db = Database::create().await;
+    let Some(bouncer) = bouncer(&db, "session").await else {
+        return;
+    };
+    let proxy = Proxy::before(&bouncer.url(&db)).await;
+    proxy.renumber(1..);
+    is_refused(&db, proxy.url()).await;
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(proxy.url());
+    let pool = Pool::builder(manager).max_size(2).build().unwrap();
+    session::verify(&pool).await.unwrap();
+    are_taken(&mut pool.get().await.unwrap()).await;
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn a_pooler_that_renumbers_is_accepted_by_its_setting() {
+    if !is_alone("a_pooler_that_renumbers_is_accepted_by_its_setting") {
+        return;
+    }
+    let db = Database::create().await;
+    let Some(bouncer) = bouncer(&db, "session").await else {
+        return;
+    };
+    say_session_mode(&db).await;
+    let proxy = Proxy::before(&bouncer.url(&db)).await;
+    proxy.renumber(1..);
+    are_taken(&mut connect(proxy.url()).await).await;
+    db.until_no_locks().await;
+}
+
+/// Takes and releases a lock in each form.
+async fn are_taken(conn: &mut AsyncPgConnection) {
+    for request in requests() {
+        for wait in [Wait::Session, Wait::Never] {
+            let request = request.clone().wait(wait);
+            let held = session::acquire(conn, request.clone()).await.unwrap();
+            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            let strict = request.isolation(Isolation::Serializable);
+            let held = xact::begin(conn, strict).await.unwrap();
+            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        }
+    }
+}
+
+/// The pooler gives the connection another session of the server while it holds its lock.
+#[tokio::test]
+async fn a_release_that_another_backend_answers_releases_nothing() {
+    if !is_alone("a_release_that_another_backend_answers_releases_nothing") {
+        return;
+    }
+    let db = Database::create().await;
+    let settings = "pool_mode = transaction\ndefault_pool_size = 2";
+    let bouncer = match Bouncer::start(&db, settings).await {
+        Ok(bouncer) => bouncer,
+        Err(why) => return left_out("pgbouncer", why),
+    };
+    let mut first = connect(&bouncer.url(&db)).await;
+    let mut second = connect(&bouncer.url(&db)).await;
+    first.batch_execute("BEGIN").await.unwrap();
+    let own = u32::try_from(pid_of(&mut first).await).unwrap();
+    let proxy = Proxy::before(&bouncer.url(&db)).await;
+    proxy.renumber(std::iter::repeat(own));
+    let mut conn = connect(proxy.url()).await;
+    // The backend whose id the connection was told is the only one that is free.
+    second
+        .batch_execute("BEGIN;SELECT pg_advisory_lock_shared(7)")
+        .await
+        .unwrap();
+    first.batch_execute("ROLLBACK").await.unwrap();
+    let request = Request::new(7).shared();
+    let held = session::acquire(&mut conn, request).await.unwrap();
+    // From here on the other one is, which holds the lock for another client.
+    first.batch_execute("BEGIN").await.unwrap();
+    assert_eq!(u32::try_from(pid_of(&mut first).await), Ok(own));
+    second.batch_execute("COMMIT").await.unwrap();
+    let error = session::release(held, Ok::<_, Error>(()))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert_eq!(db.locks().await.len(), 2, "the other client's was released");
+    first.batch_execute("ROLLBACK").await.unwrap();
+}
+
+/// A pooler passes a cancel request on to the session that serves its client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_wait_is_cancelled_by_the_number_that_was_told() {
+    if !is_alone("a_dropped_wait_is_cancelled_by_the_number_that_was_told") {
+        return;
+    }
+    let db = Database::create().await;
+    let proxy = Proxy::start(&db).await;
+    proxy.renumber(1..);
+    let mut holder = db.connect().await;
+    let held = xact::begin(&mut holder, 7).await.unwrap();
+    let mut conn = connect(proxy.url()).await;
+    tokio::select! {
+        biased;
+        _ = xact::begin(&mut conn, 7) => panic!("it did not wait"),
+        () = db.until_waiting(7) => {}
+    }
+    db.until_no_waiters(7).await;
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -137,14 +302,18 @@ async fn a_pooler_is_accepted_where_the_database_says_that_it_is_in_session_mode
     let Some(bouncer) = bouncer(&db, "session").await else {
         return;
     };
-    db.run(
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET \"advisory.pooler\" = ''session''', current_database()); END $$",
-    )
-    .await;
+    say_session_mode(&db).await;
     report(&mut connect(&bouncer.url(&db)).await).await.unwrap();
     let lock = session::acquire_owned(connect(&bouncer.url(&db)).await, 7).await;
     drop(lock.unwrap().release().await.unwrap());
     db.until_no_locks().await;
+}
+
+async fn say_session_mode(db: &Database) {
+    db.run(
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET \"advisory.pooler\" = ''session''', current_database()); END $$",
+    )
+    .await;
 }
 
 /// Drops a call while it waits for a lock that somebody else holds; its wait ends while that is held.
@@ -208,4 +377,19 @@ async fn where_the_server_tells_no_process_id_nothing_is_cancelled_and_sessions_
         .unwrap();
     db.until_no_locks().await;
     assert_eq!(proxy.cancel_requests(), 0);
+}
+
+/// Pgpool-II tells a client the process id of the server session that it has for it.
+#[tokio::test]
+async fn behind_pgpool_no_verification_is_needed() {
+    if !is_alone("behind_pgpool_no_verification_is_needed") {
+        return;
+    }
+    let db = Database::create().await;
+    let pgpool = match Pgpool::start(&db).await {
+        Ok(pgpool) => pgpool,
+        Err(why) => return left_out("pgpool", why),
+    };
+    are_taken(&mut connect(&pgpool.url(&db)).await).await;
+    db.until_no_locks().await;
 }

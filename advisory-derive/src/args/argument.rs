@@ -5,9 +5,10 @@ use crate::errors::Errors;
 use crate::tokens::{is_punct, span_of, spelled};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
-/// The name of an argument, one of `known`.
+/// The name of an argument, one of `known`; `value` is what follows its `=`.
 pub(crate) fn name_of(
     first: Option<TokenTree>,
+    value: &TokenStream,
     known: &[&str],
     errors: &mut Errors,
 ) -> Option<Ident> {
@@ -22,9 +23,20 @@ pub(crate) fn name_of(
     if known.contains(&word.as_str()) {
         return Some(name);
     }
+    if word == "_conn" {
+        let hint = "to leave the connection unused, write `_ = conn;` in the body";
+        errors.at(
+            name.span(),
+            format_args!("unknown argument `{word}`: {hint}"),
+        );
+        return None;
+    }
     let hint = match suggestion(&word).filter(|meant| known.contains(&first_word(meant))) {
-        Some(meant) if meant.contains(' ') => format!("write `{meant}`"),
-        Some(meant) => format!("did you mean `{meant}`?"),
+        // `shared = false` is not `mode = "shared"`.
+        Some(meant) if meant.contains(' ') && value.to_string() != "false" => {
+            format!("write `{meant}`")
+        }
+        Some(meant) => format!("did you mean `{}`?", first_word(meant)),
         None => advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
             || format!("expected {}", listed(known)),
             |close| format!("did you mean `{close}`?"),
@@ -57,6 +69,8 @@ pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
         "error" | "map_err" | "on_error" | "into_error" => "err",
         "otherwise" | "or_else" | "on_busy" | "on_locked" | "if_held" | "if_locked"
         | "fallback" | "default" | "skip" => "on_held",
+        "on_kept" | "on_completed" | "on_complete" | "if_done" | "already_done"
+        | "on_duplicate" => "on_done",
         "max_duration" | "deadline" | "hold_timeout" | "max_time" | "statement_timeout" => {
             "max_hold"
         }

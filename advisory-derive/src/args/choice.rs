@@ -86,10 +86,21 @@ pub(crate) fn choice<T: Copy, const N: usize>(
     };
     let Some((_, meaning)) = meanings.iter().find(|(word, _)| *word == given) else {
         let words = meanings.map(|(word, _)| word);
-        let known = suggestion(&given).filter(|meant| words.contains(meant));
-        let close = known.or_else(|| advisory_pattern::closest(&given, words));
+        // Another derivation gives other numbers, so only another spelling of one is taken for it.
+        let close = if name == "derivation" {
+            let plain = |word: &str| word.to_lowercase().replace(['-', '_', ' '], "");
+            words.into_iter().find(|word| *word == plain(&given))
+        } else {
+            let known = suggestion(&given).filter(|meant| words.contains(meant));
+            known.or_else(|| advisory_pattern::closest(&given, words))
+        };
+        let other = if name == "derivation" {
+            "; for another function, implement `LockKey`"
+        } else {
+            ""
+        };
         let hint = close.map_or_else(
-            || format!("expected {}", quoted(words)),
+            || format!("expected {}{other}", quoted(words)),
             |close| format!("did you mean `\"{close}\"`?"),
         );
         errors.at(
@@ -115,8 +126,6 @@ fn suggestion(word: &str) -> Option<&'static str> {
         "write" | "writer" | "unique" | "mutex" => "exclusive",
         "false" | "deny" | "forbid" | "never" | "error" => "refuse",
         "true" | "savepoint" => "allow",
-        "fnv" | "fnv1a" | "fnv32" => "fnv1a32",
-        "hashtext64" => "hashtextextended",
         _ => return None,
     })
 }

@@ -101,6 +101,13 @@ pub(crate) const POLL: Messages = Messages {
     ..MAX_HOLD
 };
 
+/// `poll_max = …`.
+pub(crate) const POLL_MAX: Messages = Messages {
+    of_zero: "write the longest pause, such as `poll_max = \"2s\"`",
+    of_too_long: "write the longest pause, such as `poll_max = \"2s\"`, and how long to try as `wait`",
+    ..MAX_HOLD
+};
+
 /// A claim's `ttl = …` and `renew = …`.
 const CLAIM: Messages = Messages {
     of_zero: "write a time such as `\"60s\"`",
@@ -111,7 +118,7 @@ const CLAIM: Messages = Messages {
 const WAIT: Messages = Messages {
     expected: "`\"never\"`, `\"forever\"`, a time such as `\"500ms\"`, `\"5s\"`, `\"2m\"` or `\"1h\"`, or a `Duration`",
     words: &["never", "forever"],
-    of_zero: "write `wait = \"never\"`",
+    of_zero: "write `wait = \"never\"` to try once, or `wait = \"forever\"` to wait without a limit",
     longest: SERVER_TIMEOUT,
     of_too_long: "write `wait = \"forever\"`",
 };
@@ -203,19 +210,30 @@ impl Word {
 }
 
 impl Messages {
-    /// What a text that is not a duration was meant as: `5 seconds`, `5`, `false`.
+    /// What a text that is not a duration was meant as: `5 seconds`, `false`. Others mean no limit by `None`, or no wait, so it is neither.
     fn suggestion(&self, text: &str) -> Option<String> {
         let text = text.trim().to_lowercase();
         let word = match text.as_str() {
-            "no" | "none" | "false" | "nowait" | "no_wait" | "skip" | "try" | "immediate" => {
-                "never"
-            }
+            "no" | "false" | "nowait" | "no_wait" | "skip" | "try" | "immediate" => "never",
             "infinite" | "infinity" | "inf" | "unlimited" | "always" | "true" | "block" => {
                 "forever"
             }
             text => return duration_in_words(text),
         };
         self.words.contains(&word).then(|| word.to_owned())
+    }
+
+    /// What to write for a number without a unit: PostgreSQL's settings are milliseconds, other libraries take seconds.
+    fn of_number(&self, text: &str, name: &Ident) -> Option<String> {
+        let digits = text.trim().replace('_', "");
+        let number: u64 = digits.parse().ok()?;
+        Some(if number == 0 {
+            format!("`{name}` must be longer than zero: {}", self.of_zero)
+        } else {
+            format!(
+                "`{number}` has no unit: write `{name} = \"{number}s\"` or `{name} = \"{number}ms\"`"
+            )
+        })
     }
 
     fn read(&self, value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<Value> {
@@ -233,10 +251,18 @@ impl Messages {
         }
         if second.is_none()
             && let Some(TokenTree::Ident(ident)) = &first
-            && (*ident == "true" || *ident == "false" || *ident == "None")
+            && (*ident == "true" || *ident == "false")
             && let Some(word) = self.suggestion(&ident.to_string())
         {
             errors.at(span, format_args!("write `{name} = \"{word}\"`"));
+            return None;
+        }
+        let is_none = matches!(&first, Some(TokenTree::Ident(ident)) if ident == "None");
+        if second.is_none() && is_none {
+            errors.at(
+                span,
+                format_args!("`None` is not a duration: expected {}", self.expected),
+            );
             return None;
         }
         if second.is_some() || !matches!(first, Some(TokenTree::Literal(_))) {
@@ -246,27 +272,18 @@ impl Messages {
             }));
         }
         let Ok(literal) = syn::parse2::<LitStr>(first.into_iter().collect()) else {
-            let unit = if value
-                .to_string()
-                .ends_with(|end: char| end.is_ascii_digit())
-            {
-                "s"
-            } else {
-                ""
-            };
-            let time = format!("{value}{unit}");
-            errors.at(
-                span,
-                match milliseconds(&time) {
-                    Some(_) => format!(
-                        "expected a quoted duration with a unit: write `{name} = \"{time}\"`"
-                    ),
-                    None => match self.suggestion(&value.to_string()) {
-                        Some(word) => format!("write `{name} = \"{word}\"`"),
-                        None => format!("`{value}` is not a duration: expected {}", self.expected),
-                    },
+            let written = value.to_string();
+            let message = match self.of_number(&written, name) {
+                Some(message) => message,
+                None if milliseconds(&written).is_some() => {
+                    format!("expected a quoted duration: write `{name} = \"{written}\"`")
+                }
+                None => match self.suggestion(&written) {
+                    Some(word) => format!("write `{name} = \"{word}\"`"),
+                    None => format!("`{value}` is not a duration: expected {}", self.expected),
                 },
-            );
+            };
+            errors.at(span, message);
             return None;
         };
         let text = literal.value();
@@ -288,14 +305,14 @@ impl Messages {
                     written: text,
                 }));
             }
-            None => {
+            None => self.of_number(&text, name).unwrap_or_else(|| {
                 let close = advisory_pattern::closest(&text, self.words.iter().copied());
                 let close = self.suggestion(&text).or(close.map(ToOwned::to_owned));
                 close.map_or_else(
                     || format!("`\"{text}\"` is not a duration: expected {}", self.expected),
                     |close| format!("`\"{text}\"` is not a duration: write `{name} = \"{close}\"`"),
                 )
-            }
+            }),
         };
         errors.at(span, message);
         None

@@ -3,12 +3,14 @@
 use crate::errors::Errors;
 use crate::tokens::{first_span, span_of, spelled, split_at_commas, ungrouped};
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
-use syn::LitStr;
+use syn::{LitInt, LitStr};
 
 /// One key as written.
 pub(crate) enum KeyArg {
     /// A string literal: a key pattern.
     Pattern(LitStr),
+    /// `(7, "<id>")`: a pair whose second half is derived from a key pattern.
+    Pair(i32, LitStr),
     /// Anything else: an expression that is a `LockKey`.
     Expression(TokenStream),
     /// An expression that gives any number of `LockKey`s.
@@ -17,17 +19,25 @@ pub(crate) enum KeyArg {
 
 pub(crate) fn key(value: TokenStream, errors: &mut Errors) -> Option<KeyArg> {
     let mut tokens = value.clone().into_iter();
-    let (first, second) = (tokens.next(), tokens.next());
-    if let (Some(TokenTree::Group(list)), None) = (&first, &second)
-        && (list.delimiter() == Delimiter::Bracket
-            || list.delimiter() == Delimiter::Parenthesis && has_text(list))
-    {
-        let list = spelled(&list.stream());
-        errors.at(
-            first_span(&value),
-            format_args!("several keys go into `keys`: write `keys = [{list}]`"),
-        );
-        return None;
+    let (first, second) = (tokens.next().map(ungrouped), tokens.next());
+    if let (Some(TokenTree::Group(list)), None) = (&first, &second) {
+        match pair(list) {
+            Some(Ok((first, pattern))) => return Some(KeyArg::Pair(first, pattern)),
+            Some(Err(wide)) => {
+                let wanted = format_args!(
+                    "the first half of a pair has 32 bits, and {wide} does not fit: write a number from {} to {}",
+                    i32::MIN,
+                    i32::MAX
+                );
+                errors.at(wide.span(), wanted);
+                return None;
+            }
+            None => {}
+        }
+        if let Some(wanted) = instead_of(list) {
+            errors.at(first_span(&value), wanted);
+            return None;
+        }
     }
     if let (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(bang))) = (&first, &second)
         && bang.as_char() == '!'
@@ -69,10 +79,66 @@ pub(crate) fn keys(value: TokenStream, errors: &mut Errors) -> Option<Vec<KeyArg
     }
 }
 
-/// Whether a key pattern is among the elements.
-fn has_text(list: &Group) -> bool {
-    let mut elements = split_at_commas(list.stream()).into_iter();
-    elements.any(|element| syn::parse2::<LitStr>(element).is_ok())
+/// The halves of a pair whose second half is a key pattern; an error for a first half that does not fit.
+pub(crate) fn pair(list: &Group) -> Option<Result<(i32, LitStr), LitInt>> {
+    let elements = split_at_commas(list.stream());
+    let ([first, second], Delimiter::Parenthesis) = (elements.as_slice(), list.delimiter()) else {
+        return None;
+    };
+    let first: LitInt = syn::parse2(first.clone()).ok()?;
+    let second = syn::parse2(second.clone()).ok()?;
+    Some(
+        first
+            .base10_parse()
+            .map(|number| (number, second))
+            .map_err(|_| first),
+    )
+}
+
+/// What to write instead of a list of keys, or of a pair that cannot be derived; `None` for other expressions in parentheses.
+fn instead_of(list: &Group) -> Option<String> {
+    let elements = split_at_commas(list.stream());
+    let is_text = |element: &TokenStream| syn::parse2::<LitStr>(element.clone()).is_ok();
+    let texts = elements.iter().filter(|element| is_text(element)).count();
+    let keys = spelled(&list.stream());
+    match (list.delimiter(), elements.len(), texts) {
+        // As a list, it would lock other numbers than `pg_advisory_lock(7, hashtext(…))`.
+        (Delimiter::Parenthesis, 2, 1) => {
+            let half = elements.iter().map(|element| {
+                if is_text(element) {
+                    "half".to_owned()
+                } else {
+                    spelled(element)
+                }
+            });
+            let half = half.collect::<Vec<_>>().join(", ");
+            let literal = if is_text(&elements[0]) {
+                "only the second half of a pair can be a key pattern"
+            } else {
+                "beside a key pattern, the first half of a pair is a number literal, as in `key = (7, \"<id>\")`"
+            };
+            Some(format!(
+                "{literal}: write it so, or compute the pattern's number as an `i32`, `key = ({half})`"
+            ))
+        }
+        (Delimiter::Parenthesis, 2, 2) => Some(format!(
+            "two locks go into `keys`: write `keys = [{keys}]`. A pair is one lock and two numbers: compute each as an `i32`, \
+             `key = (first, second)`"
+        )),
+        (Delimiter::Bracket, ..) | (Delimiter::Parenthesis, _, 1..) => Some(format!(
+            "several keys go into `keys`: write `keys = [{keys}]`"
+        )),
+        _ => None,
+    }
+}
+
+/// What to write for two numbers without a name, as `pg_advisory_lock(7, 8)` takes them.
+pub(crate) fn unnamed_pair(arguments: &[TokenStream]) -> Option<String> {
+    let [first, second, ..] = arguments else {
+        return None;
+    };
+    let is_number = |argument: &TokenStream| syn::parse2::<LitInt>(argument.clone()).is_ok();
+    (is_number(first) && is_number(second)).then(|| format!("write `key = ({first}, {second})`"))
 }
 
 /// `with(name = expression, …)`.

@@ -27,10 +27,13 @@ pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
             .is_ok_and(|number| number > 0)
     });
     if literal.is_none() {
-        let wanted = digits.filter(|digits| *digits > 0).unwrap_or(128);
+        let wanted = digits.filter(|digits| *digits > 0).map_or_else(
+            || format!(", such as `{name} = 128`"),
+            |digits| format!(": write `{name} = {digits}`"),
+        );
         errors.at(
             span,
-            format_args!("`{name}` must be a number, at least 1: write `{name} = {wanted}`"),
+            format_args!("`{name}` must be a number, at least 1{wanted}"),
         );
     }
     literal
@@ -38,15 +41,23 @@ pub(crate) fn number(value: TokenStream, name: &Ident, errors: &mut Errors) -> O
 
 pub(crate) fn permits(value: TokenStream, name: &Ident, errors: &mut Errors) -> Option<LitInt> {
     let span = first_span(&value);
+    let quoted = syn::parse2::<LitStr>(value.clone()).ok();
+    let quoted: Option<u32> = quoted.and_then(|quoted| quoted.value().trim().parse().ok());
     let literal: Option<LitInt> = syn::parse2(value).ok();
     let literal = literal.filter(|literal| {
         let permits = literal.base10_parse();
         permits.is_ok_and(|permits| (1..=MOST_PERMITS).contains(&permits))
     });
     if literal.is_none() {
-        let wanted =
-            format_args!("`{name}` must be a number from 1 to {MOST_PERMITS}: write `{name} = 3`");
-        errors.at(span, wanted);
+        let quoted = quoted.filter(|permits| (1..=MOST_PERMITS).contains(permits));
+        let wanted = quoted.map_or_else(
+            || format!(", such as `{name} = 3`"),
+            |permits| format!(": write `{name} = {permits}`"),
+        );
+        errors.at(
+            span,
+            format_args!("`{name}` must be a number from 1 to {MOST_PERMITS}{wanted}"),
+        );
     }
     literal
 }
@@ -90,12 +101,17 @@ pub(crate) fn ident(value: TokenStream, name: &Ident, errors: &mut Errors) -> Op
     syn::parse2(value).map_err(|_| errors.at(span, wanted)).ok()
 }
 
-/// `on_held = …`: an expression, which no text can be.
-pub(crate) fn returned(value: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+/// `on_held = …` or `on_done = …`: an expression, which no text can be.
+pub(crate) fn returned(
+    value: TokenStream,
+    name: &Ident,
+    errors: &mut Errors,
+) -> Option<TokenStream> {
     let is_word = |word: &syn::Lit| matches!(word, syn::Lit::Str(_) | syn::Lit::Bool(_));
     if syn::parse2::<syn::Lit>(value.clone()).is_ok_and(|literal| is_word(&literal)) {
-        let wanted =
-            "`on_held` takes the value to return: write `on_held = Ok(…)` or `on_held = Err(…)`";
+        let wanted = format_args!(
+            "`{name}` takes the value to return: write `{name} = Ok(…)` or `{name} = Err(…)`"
+        );
         errors.at(first_span(&value), wanted);
         return None;
     }

@@ -60,9 +60,10 @@ impl ClaimArgs {
         let mut args = Self::default();
         for argument in split_at_commas(tokens) {
             let mut tokens = argument.into_iter();
-            if let Some(name) = name_of(tokens.next(), &CLAIM, errors)
-                && let Some(value) =
-                    value_of(&name, tokens.next().as_ref(), tokens.collect(), errors)
+            let (name, equals) = (tokens.next(), tokens.next());
+            let value = tokens.collect();
+            if let Some(name) = name_of(name, &value, &CLAIM, errors)
+                && let Some(value) = value_of(&name, equals.as_ref(), value, errors)
             {
                 args.value(&name, value, errors);
             }

@@ -1,17 +1,22 @@
 //! The connection in the expansion: what the guard borrows, and how the body reaches it.
 
+use super::parts::Parts;
 use super::rename_self::rename_self;
 use crate::function::params::Receiver;
 use crate::site::Site;
 use crate::site::connection::Connection;
-use crate::tokens::first_span;
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote_spanned;
+use crate::tokens::{first_span, is_word};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote_spanned};
 
 /// How the body reaches its connection while the guard holds it.
 pub(crate) struct BodyConnection {
+    /// A statement that borrows the pool, if there is one.
+    pub(crate) pool: Option<TokenStream>,
     /// Statements before the lock.
     pub(crate) take: TokenStream,
+    /// What the local `taken` is set to before the lock, for a connection from an expression or a pool.
+    pub(crate) taken: TokenStream,
     /// What the guard borrows.
     pub(crate) owner: TokenStream,
     /// The way from the owner to the connection.
@@ -21,32 +26,54 @@ pub(crate) struct BodyConnection {
     pub(crate) body: TokenStream,
 }
 
-pub(crate) fn body_connection(site: &Site) -> BodyConnection {
+pub(crate) fn body_connection(site: &Site, parts: &Parts) -> BodyConnection {
     let here = Span::mixed_site();
     let krate = site.args.runtime();
     // The compiler reports here that a value is not a connection.
     let place = |at: Span| {
-        let krate = krate.clone().into_iter().map(|mut token| {
-            token.set_span(token.span().located_at(at));
-            token
-        });
-        let krate: TokenStream = krate.collect();
+        let krate = located_at(krate.clone(), at);
         if site.function.is_blocking() {
             quote_spanned!(at=> #krate::__private::blocking::pg)
         } else {
             quote_spanned!(at=> #krate::__private::pg)
         }
     };
+    // A blocking connection, or a reference to one. Only the compiler knows which; an async connection is both.
+    let inside = |value: &TokenStream, at: Span| {
+        let private = quote_spanned!(at=> #krate::__private);
+        quote_spanned!(at=> #private::blocking::ConnectionIn::new(#value))
+    };
     let body = site.function.body.stream();
     match &site.connection {
-        Connection::Expression(expression) | Connection::Pool(expression) => {
-            let name = Ident::new("conn", Span::call_site());
+        Connection::Pool(expression) | Connection::Lease(expression) => {
             let at = first_span(expression).resolved_at(here);
+            let taken = check_out(site, parts, at);
+            // A temporary value lives as long as the connection that can borrow it.
+            let pool = quote_spanned!(at=> let pool = &(#expression););
             BodyConnection {
-                take: quote_spanned!(here=> let mut taken = #expression;),
+                take: quote_spanned!(here=> #pool let mut taken = #taken;),
+                pool: Some(pool),
+                taken,
                 owner: quote_spanned!(at=> &mut taken),
                 place: place(at),
-                name,
+                name: connection_name(site),
+                body,
+            }
+        }
+        Connection::Expression(expression) => {
+            let at = first_span(expression).resolved_at(here);
+            let (taken, owner) = if site.function.is_blocking() {
+                (inside(expression, at), quote_spanned!(at=> taken.conn()))
+            } else {
+                (expression.clone(), quote_spanned!(at=> &mut taken))
+            };
+            BodyConnection {
+                pool: None,
+                take: quote_spanned!(here=> let mut taken = #taken;),
+                taken,
+                owner,
+                place: place(at),
+                name: connection_name(site),
                 body,
             }
         }
@@ -57,21 +84,32 @@ pub(crate) fn body_connection(site: &Site) -> BodyConnection {
             } else {
                 root.clone()
             };
-            let (take, owner) = match by {
-                Receiver::Value => (
-                    quote_spanned!(here=> let mut owned = #root;),
-                    quote_spanned!(here=> &mut owned),
-                ),
-                Receiver::MutValue => (TokenStream::new(), quote_spanned!(here=> &mut #root)),
-                Receiver::Mutable | Receiver::Shared => {
-                    (TokenStream::new(), quote_spanned!(here=> &mut *#root))
-                }
-            };
             let at = root.span().resolved_at(here);
-            let place = place(at);
-            let place = if fields.is_empty() {
-                place
+            let is_known = !site.function.is_blocking()
+                || !fields.is_empty()
+                || is_reference_to(site, root, "PgConnection");
+            let (value, borrowed) = match by {
+                Receiver::Value => (Some(root), quote_spanned!(here=> &mut owned)),
+                Receiver::MutValue => (None, quote_spanned!(here=> &mut #root)),
+                Receiver::Mutable | Receiver::Shared => (None, quote_spanned!(here=> &mut *#root)),
+            };
+            let (take, owner) = if is_known {
+                let take = value.map(|value| quote_spanned!(here=> let mut owned = #value;));
+                (take.unwrap_or_default(), borrowed)
             } else {
+                let value = value.map_or(borrowed, ToTokens::to_token_stream);
+                let owned = inside(&value, at);
+                (
+                    quote_spanned!(here=> let mut owned = #owned;),
+                    quote_spanned!(at=> owned.conn()),
+                )
+            };
+            let place = if fields.is_empty() {
+                place(at)
+            } else if site.function.is_blocking() {
+                quote_spanned!(at=> |place| #krate::__private::blocking::field(&mut place #fields))
+            } else {
+                let place = place(at);
                 quote_spanned!(at=> |place| #place(&mut place #fields))
             };
             let body = if is_self {
@@ -80,7 +118,9 @@ pub(crate) fn body_connection(site: &Site) -> BodyConnection {
                 body
             };
             BodyConnection {
+                pool: None,
                 take,
+                taken: TokenStream::new(),
                 owner,
                 place,
                 name,
@@ -88,4 +128,71 @@ pub(crate) fn body_connection(site: &Site) -> BodyConnection {
             }
         }
     }
+}
+
+/// An expression: a connection of the local `pool`. Without one the function returns, even where it has an `on_held`.
+fn check_out(site: &Site, parts: &Parts, at: Span) -> TokenStream {
+    let here = Span::mixed_site();
+    let Parts {
+        private,
+        converted,
+        ok,
+        err,
+        ..
+    } = parts;
+    // The compiler reports here that a value is not a pool, and only once if all tokens have one span.
+    let private = if site.args.has("crate") {
+        private.clone()
+    } else {
+        quote_spanned!(at=> ::advisory_runtime::__private)
+    };
+    let connection = if site.function.is_blocking() {
+        quote_spanned!(at=> #private::blocking::connection(pool))
+    } else {
+        quote_spanned!(at=> #private::connection(pool).await)
+    };
+    quote_spanned!(here=>
+        match #connection {
+            #ok(taken) => taken,
+            #err(error) => return #converted,
+        }
+    )
+}
+
+fn located_at(tokens: TokenStream, at: Span) -> TokenStream {
+    let tokens = tokens.into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(at));
+        token
+    });
+    tokens.collect()
+}
+
+/// The name `conn`. It is at the argument, because the compiler does not warn about an unused variable of a macro's own.
+pub(crate) fn connection_name(site: &Site) -> Ident {
+    let name = Ident::new("conn", Span::call_site());
+    let argument = site.args.span("pool").or_else(|| site.args.span("conn"));
+    let in_body = token(site.function.body.stream(), "conn");
+    match (argument, in_body) {
+        // The body can come from another macro than the argument.
+        (Some(argument), Some(used)) => Ident::new("conn", argument.resolved_at(used)),
+        (Some(argument), None) => Ident::new("conn", argument),
+        (None, _) => name,
+    }
+}
+
+/// The span of the first token that is this word.
+fn token(tokens: TokenStream, word: &str) -> Option<Span> {
+    tokens.into_iter().find_map(|found| match found {
+        TokenTree::Group(group) => token(group.stream(), word),
+        found => is_word(&found, word).then(|| found.span()),
+    })
+}
+
+/// Whether a parameter is a mutable reference to a type of this name, and not one that only the compiler knows.
+pub(crate) fn is_reference_to(site: &Site, param: &Ident, name: &str) -> bool {
+    let mut params = site.function.params.iter();
+    let param = params.find(|known| known.is_name && known.names.contains(param));
+    let param = param.filter(|param| param.is_mutable_reference());
+    let last = param.and_then(|param| param.ty.clone().into_iter().last());
+    last.is_some_and(|last| is_word(&last, name))
 }

@@ -12,7 +12,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 
 /// Statements that acquire the lease, run the body and release the lease, and the body's result. As for a lock, an error is
-/// `converted` and returned; with `on_held`, one from before the body breaks out of `'held` instead.
+/// `converted` and returned; with `on_held` or `on_done`, one from before the body breaks out of `'held` instead.
 pub(crate) fn lease_steps(site: &Site, pool: &TokenStream, parts: &Parts) -> TokenStream {
     let here = Span::mixed_site();
     let Parts {

@@ -15,14 +15,16 @@ pub(crate) struct Parts {
     pub(crate) converted: TokenStream,
     pub(crate) ok: TokenStream,
     pub(crate) err: TokenStream,
-    /// Leaves the function with the local `error` from before the body: to `on_held`, if there is one.
+    /// Leaves the function with the local `error` from before the body: to `on_held` or `on_done`, if there is one.
     pub(crate) refused: TokenStream,
     /// A statement that binds the body's name for the lock.
     pub(crate) handle: Option<TokenStream>,
+    /// See [`Captures`](super::captures::Captures).
+    borrow: TokenStream,
 }
 
 impl Parts {
-    pub(crate) fn new(site: &Site) -> Self {
+    pub(crate) fn new(site: &Site, borrow: TokenStream) -> Self {
         let here = Span::mixed_site();
         let krate = site.args.runtime();
         let private = quote_spanned!(here=> #krate::__private);
@@ -36,12 +38,13 @@ impl Parts {
         Self {
             ok: quote_spanned!(here=> #private::Ok),
             err: quote_spanned!(here=> #private::Err),
-            refused: if site.args.on_held.is_some() {
+            refused: if site.args.on_held.is_some() || site.args.on_done.is_some() {
                 quote_spanned!(here=> break 'held error)
             } else {
                 quote_spanned!(here=> return #converted)
             },
             handle: handle(site),
+            borrow,
             private,
             output,
             converted,
@@ -54,11 +57,15 @@ impl Parts {
     /// the block's type, so that the compiler reports a mismatch at the user's token.
     pub(crate) fn async_body(&self, body: &TokenStream) -> TokenStream {
         let Self {
-            private, output, ..
+            private,
+            output,
+            borrow,
+            ..
         } = self;
         quote_spanned!(Span::mixed_site()=>
             async {
                 if false {
+                    #borrow
                     return #private::never::<#output>();
                 }
                 #body

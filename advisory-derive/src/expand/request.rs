@@ -50,6 +50,10 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
         let interval = interval.expression(private);
         options.extend(quote_spanned!(here=> .poll(#interval)));
     }
+    if let Some(longest) = &args.poll_max {
+        let longest = longest.expression(private);
+        options.extend(quote_spanned!(here=> .poll_max(#longest)));
+    }
     if let Some(permits) = args.permits() {
         options.extend(quote_spanned!(here=> .permits(#permits)));
     }
@@ -115,11 +119,7 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
         .keys
         .patterns()
         .any(|pattern| pattern.slice().is_some());
-    let patterns: Vec<String> = site
-        .keys
-        .patterns()
-        .map(|pattern| pattern.literal.value())
-        .collect();
+    let patterns: Vec<String> = site.keys.patterns().map(KeyPattern::text).collect();
     let lock = if patterns.len() == site.keys.list.len() {
         patterns.join(", ")
     } else {
@@ -138,7 +138,7 @@ fn keys(site: &Site, parts: &Parts) -> TokenStream {
         // Each with its pattern, which for a declared lock only its type knows.
         let keys = site.keys.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => {
-                let text = pattern.literal.value();
+                let text = pattern.text();
                 let key = pattern.expression(&names, site.keys.derivation, &krate);
                 quote_spanned!(here=> (#key, #text))
             }
@@ -186,12 +186,12 @@ fn each(pattern: &KeyPattern, names: &Names<'_>, site: &Site) -> TokenStream {
     };
     let (name, path) = (slice.name(), pattern.path(slice, names, None));
     let writes = pattern.writes(names, &krate, None);
-    let new = writer(site.keys.derivation, &krate);
+    let (new, finish) = (writer(site.keys.derivation, &krate), pattern.finish());
     quote_spanned!(at=>
         keys.each(#name, &#path, |element| {
             let mut key = #new;
             #writes
-            key.finish()
+            #finish
         });
     )
 }

@@ -1,6 +1,6 @@
 //! The parameters of a function: which names they bind, and how `self` arrives.
 
-use crate::tokens::{is_punct, is_word};
+use crate::tokens::{is_punct, is_word, without_groups};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
 /// How `self` arrives.
@@ -16,16 +16,29 @@ pub(crate) enum Receiver {
 pub(crate) struct Param {
     /// The names that the pattern binds.
     pub(crate) names: Vec<Ident>,
+    /// Those of them that are declared `mut`.
+    mut_names: Vec<Ident>,
     /// The type of the whole pattern, so a name's type only if the pattern is just that name.
     pub(crate) ty: TokenStream,
     pub(crate) is_name: bool,
-    pub(crate) is_mut: bool,
+    /// Whether `#[cfg]` can remove it. Its attributes are expanded after this one.
+    pub(crate) is_conditional: bool,
 }
 
 impl Param {
     pub(crate) fn is_reference(&self) -> bool {
         let mut tokens = self.ty.clone().into_iter();
         tokens.next().is_some_and(|token| is_punct(&token, '&'))
+    }
+
+    pub(crate) fn is_mutable_reference(&self) -> bool {
+        // `&`, possibly a lifetime of two tokens, `mut`.
+        let mut tokens = self.ty.clone().into_iter().skip(1).take(3);
+        self.is_reference() && tokens.any(|token| is_word(&token, "mut"))
+    }
+
+    pub(crate) fn is_mut(&self, name: &Ident) -> bool {
+        self.mut_names.contains(name)
     }
 
     /// Whether its type is a pool, `Pool<…>` or `DbPool`, and not a connection of one.
@@ -94,7 +107,9 @@ enum ParamOrReceiver {
 }
 
 fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
+    let written = tokens.len();
     let mut tokens = without_attributes(tokens);
+    let is_conditional = tokens.len() < written;
     let colon = tokens
         .iter()
         .enumerate()
@@ -112,7 +127,8 @@ fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
         );
     };
     let is_mut = tokens.first().is_some_and(|token| is_word(token, "mut"));
-    let ty: TokenStream = tokens.split_off(colon).into_iter().skip(1).collect();
+    let ty = tokens.split_off(colon).into_iter().skip(1).collect();
+    let ty = without_groups(ty);
     if tokens.iter().any(|token| is_word(token, "self")) {
         // `self: &mut Self` and the like; `Pin<&mut Self>` and `Box<Self>` are values that can be borrowed.
         let mut words = ty.into_iter();
@@ -126,16 +142,17 @@ fn param(tokens: Vec<TokenTree>) -> Option<ParamOrReceiver> {
             },
         ));
     }
-    let mut names = Vec::new();
+    let (mut names, mut mut_names) = (Vec::new(), Vec::new());
     let is_name = tokens
         .iter()
         .all(|token| matches!(token, TokenTree::Ident(_)));
-    bindings(&tokens, false, &mut names);
+    bindings(&tokens, false, &mut names, &mut mut_names);
     Some(ParamOrReceiver::Param(Param {
         names,
+        mut_names,
         ty,
         is_name,
-        is_mut,
+        is_conditional,
     }))
 }
 
@@ -163,7 +180,12 @@ fn is_single_colon(tokens: &[TokenTree], index: usize) -> bool {
 }
 
 /// Collects the names that a pattern binds: identifiers that are not part of a path, a field before its `:`, or a constructor.
-fn bindings(tokens: &[TokenTree], in_struct: bool, names: &mut Vec<Ident>) {
+fn bindings(
+    tokens: &[TokenTree],
+    in_struct: bool,
+    names: &mut Vec<Ident>,
+    mut_names: &mut Vec<Ident>,
+) {
     let punct = |index: usize, wanted: char| {
         let token = tokens.get(index);
         token.is_some_and(|token| is_punct(token, wanted))
@@ -172,7 +194,8 @@ fn bindings(tokens: &[TokenTree], in_struct: bool, names: &mut Vec<Ident>) {
         match token {
             TokenTree::Group(group) => {
                 let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
-                bindings(&tokens, group.delimiter() == Delimiter::Brace, names);
+                let in_struct = group.delimiter() == Delimiter::Brace;
+                bindings(&tokens, in_struct, names, mut_names);
             }
             TokenTree::Ident(ident) => {
                 let word = ident.to_string();
@@ -186,6 +209,17 @@ fn bindings(tokens: &[TokenTree], in_struct: bool, names: &mut Vec<Ident>) {
                 );
                 let is_constructor = word.starts_with(char::is_uppercase);
                 if !(starts_group || in_path || is_field || is_keyword || is_constructor) {
+                    // Not those of `ref mut name` and `&mut name`.
+                    let is_mut = match &tokens[..index] {
+                        [.., before, last] if is_word(last, "mut") => {
+                            !is_word(before, "ref") && !is_punct(before, '&')
+                        }
+                        [last] => is_word(last, "mut"),
+                        _ => false,
+                    };
+                    if is_mut {
+                        mut_names.push(ident.clone());
+                    }
                     names.push(ident.clone());
                 }
             }

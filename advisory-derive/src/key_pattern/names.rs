@@ -12,6 +12,8 @@ pub(crate) struct Names<'a> {
     /// Each name, and its type if the name alone has it. `None` if any name in scope can be used.
     pub(crate) known: Option<Vec<(&'a Ident, Option<&'a TokenStream>)>>,
     pub(crate) has_self: bool,
+    /// Among the fields of a type, the values that `with` computes.
+    pub(crate) computed: &'a [(Ident, TokenStream)],
 }
 
 impl Names<'_> {
@@ -52,6 +54,13 @@ impl Names<'_> {
     pub(super) fn has_value(&self, name: &str) -> bool {
         let mut known = self.known.iter().flatten();
         name != "conn" && known.any(|(known, _)| *known == name)
+    }
+
+    /// Whether `with` computes the value that a placeholder starts with.
+    pub(super) fn is_computed(&self, placeholder: &Placeholder) -> bool {
+        let mut computed = self.computed.iter();
+        let root = placeholder.path.first();
+        computed.any(|(name, _)| root.is_some_and(|root| name == root))
     }
 
     /// The span of a placeholder's tokens: at the pattern, with the hygiene of the name that the placeholder starts with.

@@ -1,6 +1,6 @@
 //! Mistakes in a lock site whose parts are each well-formed.
 
-use super::connection::Connection;
+use super::connection::{Connection, argument_for};
 use super::keys::{SiteKey, SiteKeys};
 use crate::args::Args;
 use crate::args::duration::{Duration, Wait};
@@ -31,6 +31,12 @@ pub(crate) fn pattern_arguments(args: &Args, keys: &SiteKeys, errors: &mut Error
             max.span(),
             "`max_keys` is only for a slice such as `<ids*>`: leave it out",
         );
+    }
+    // A lease has neither pairs nor a derivation.
+    if !args.is_lease() {
+        for pattern in keys.patterns() {
+            pattern.check_half(args.derivation, args.span("derivation"), errors);
+        }
     }
     let only_expressions = keys
         .list
@@ -74,6 +80,11 @@ pub(crate) fn combinations(args: &Args, errors: &mut Errors) {
         && !args.is_lease()
     {
         poll(args, span, errors);
+    }
+    if let Some(span) = args.span("poll_max")
+        && !args.is_lease()
+    {
+        poll_max(args, span, errors);
     }
     if args.is_session() {
         let unfit = [
@@ -121,20 +132,35 @@ fn poll(args: &Args, span: Span, errors: &mut Errors) {
     }
 }
 
+/// Checks that the longest pause is not shorter than the first.
+fn poll_max(args: &Args, span: Span, errors: &mut Errors) {
+    let Some(poll) = &args.poll else {
+        if !args.has("poll") {
+            let wanted = "`poll_max` is the longest pause between two tries: add the first pause, such as `poll = \"250ms\"`";
+            errors.at(span, wanted);
+        }
+        return;
+    };
+    let longest = args.poll_max.as_ref().and_then(Duration::milliseconds);
+    if let (Some((first, _)), Some((longest, _))) = (poll.milliseconds(), longest)
+        && longest < first
+    {
+        let wanted = format_args!(
+            "`poll_max` must not be shorter than `poll`: for pauses that do not grow write `poll_max = \"{}\"`",
+            poll.written
+        );
+        errors.at(span, wanted);
+    }
+}
+
 /// Checks that calls wait in a queue before they take a connection.
-pub(crate) fn queue(
-    args: &Args,
-    connection: &Connection,
-    function: &Function,
-    errors: &mut Errors,
-) {
+pub(crate) fn queue(args: &Args, connection: &Connection, errors: &mut Errors) {
     if let Some(span) = args.span("queue")
         && let Connection::Place { root, fields, .. } = connection
     {
-        let get = function.get();
         let wanted = format_args!(
             "with `queue` a call waits before it takes a connection, but `{root}{fields}` is already one: write where it comes \
-             from, such as `conn = self.pool{get}`"
+             from, such as `pool = self.pool`"
         );
         errors.at(span, wanted);
     }
@@ -152,7 +178,7 @@ pub(crate) fn handle(
         .params
         .iter()
         .any(|param| param.names.contains(handle));
-    let is_connection = matches!(connection, Connection::Expression(_)) && handle == "conn";
+    let is_connection = connection.source().is_some() && handle == "conn";
     if is_param || is_connection {
         let wanted = format_args!(
             "`{handle}` is already used in `{}`: write another name, such as `handle = lock`",
@@ -170,8 +196,8 @@ pub(crate) fn connection_shadowing(
 ) {
     let name = match connection {
         Connection::Place { root, fields, .. } if fields.is_empty() => root.to_string(),
-        Connection::Place { .. } | Connection::Pool(_) => return,
-        Connection::Expression(_) => "conn".to_owned(),
+        Connection::Place { .. } | Connection::Lease(_) => return,
+        Connection::Expression(_) | Connection::Pool(_) => "conn".to_owned(),
     };
     let Some(binding) = function.body_binding(&name) else {
         return;
@@ -182,11 +208,10 @@ pub(crate) fn connection_shadowing(
     let from = binding.value;
     let instead = match connection {
         Connection::Place { .. } => {
-            format!(
-                "remove this line, or replace the parameter with `conn = {from}` in the attribute"
-            )
+            let wanted = argument_for(&from);
+            format!("remove this line, or replace the parameter with `{wanted}` in the attribute")
         }
-        Connection::Expression(_) | Connection::Pool(_) => {
+        Connection::Expression(_) | Connection::Pool(_) | Connection::Lease(_) => {
             "remove this line, because the attribute has already taken the connection".to_owned()
         }
     };

@@ -1,5 +1,6 @@
 //! Mistakes in the arguments of a lease, and arguments of a lease at other scopes.
 
+use super::connection::pool_of;
 use super::keys::SiteKeys;
 use crate::args::Args;
 use crate::errors::Errors;
@@ -30,8 +31,12 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
             "a lease already polls while it waits: leave `poll` out",
         ),
         (
+            "poll_max",
+            "a lease already polls while it waits: leave `poll_max` out",
+        ),
+        (
             "permits",
-            "a lease has one holder: leave `permits` out, or write `scope = \"session\"` and a `conn`",
+            "a lease has one holder: leave `permits` out, or write `scope = \"session\"`",
         ),
         (
             "queue",
@@ -50,6 +55,13 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
     // With `keys` there is an error already.
     if !args.has("keys") {
         for pattern in keys.patterns() {
+            if pattern.is_pair() {
+                let text = pattern.literal.value();
+                let wanted = format_args!(
+                    "the key of a lease is a text, not two numbers: write `key = \"{text}\"`, with a word of its own in front"
+                );
+                errors.at(pattern.literal.span(), wanted);
+            }
             if let Some(slice) = pattern.slice() {
                 let wanted = format_args!(
                     "`<{}>` would be several leases: name a single value",
@@ -59,6 +71,7 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
             }
         }
     }
+    outcomes(args, errors);
     if let Some(renew) = &args.renew
         && let Some((often, _)) = renew.milliseconds()
     {
@@ -80,11 +93,31 @@ pub(crate) fn arguments(args: &Args, keys: &SiteKeys, errors: &mut Errors) {
     }
 }
 
+/// Checks that work that is done and work that somebody does are answered apart, and that work can be done at all.
+fn outcomes(args: &Args, errors: &mut Errors) {
+    if args.has("keep")
+        && !args.has("on_done")
+        && let Some(span) = args.span("on_held")
+    {
+        let wanted = "with `keep`, a key is also taken because its work is done, and `on_held` is returned only while somebody does it, \
+                      who can still fail: add `on_done` with the result of a call whose work is done, such as `on_done = Ok(())`, and \
+                      let `on_held` return an error if the caller is to try again, as a webhook's provider does";
+        errors.at(span, wanted);
+    }
+    if let Some(span) = args.span("on_done")
+        && !args.has("keep")
+    {
+        let wanted = "`on_done` needs a `keep`, because without it an `Ok` leaves the key free and the work runs again: add a time such \
+                      as `keep = \"24h\"`; if another function keeps this key, match on `Error::Done`";
+        errors.at(span, wanted);
+    }
+}
+
 /// Checks that the function fits a lease, or else that no argument needs one.
 pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
     if !args.is_lease() {
         if !args.scope_is_wrong() {
-            lease_only_arguments(args, function, errors);
+            lease_only_arguments(args, errors);
         }
         return;
     }
@@ -116,40 +149,21 @@ pub(crate) fn function(args: &Args, function: &Function, errors: &mut Errors) {
 }
 
 /// Refuses the arguments of a lease at another scope.
-fn lease_only_arguments(args: &Args, function: &Function, errors: &mut Errors) {
-    for name in ["ttl", "renew", "keep"] {
+fn lease_only_arguments(args: &Args, errors: &mut Errors) {
+    for name in ["ttl", "renew", "keep", "on_done"] {
         if let Some(span) = args.span(name) {
             let wanted =
                 format_args!("`{name}` is for a lease: write `scope = \"lease\"`, or leave it out");
             errors.at(span, wanted);
         }
     }
-    if let Some(span) = args.span("pool") {
-        let pool = args.pool.as_ref();
-        let pool = pool.map_or_else(
-            || "self.pool".to_owned(),
-            |pool| pool.to_string().replace(' ', ""),
-        );
-        let get = function.get();
-        let wanted = format_args!(
-            "`pool` is for a lease: write `scope = \"lease\"`, or take a connection with `conn = {pool}{get}`"
-        );
-        errors.at(span, wanted);
-    }
 }
 
 /// A suggestion for `pool`: what `conn` takes a connection from, a parameter, or a field.
 fn pool(args: &Args, function: &Function) -> Option<String> {
-    let conn = args
-        .conn
-        .as_ref()
-        .map(|conn| conn.to_string().replace(' ', ""));
-    let pool = conn.as_ref().and_then(|conn| {
-        let ends = [".get().await?", ".get().await", ".get()?", ".get()"];
-        ends.iter().find_map(|end| conn.strip_suffix(end))
-    });
-    if let Some(pool) = pool {
-        return Some(pool.to_owned());
+    let conn = args.conn.as_ref();
+    if let Some(pool) = conn.and_then(|conn| pool_of(&conn.to_string())) {
+        return Some(pool);
     }
     let param = function.params.iter().find(|param| param.is_pool());
     let param = param

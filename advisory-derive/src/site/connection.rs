@@ -1,10 +1,11 @@
 //! Where a lock site's connection comes from, and what to write if it has none.
 
+use crate::args::Args;
 use crate::errors::Errors;
 use crate::function::params::{Param, Receiver};
 use crate::function::{Function, mentions};
 use crate::tokens::{first_span, is_punct, is_word, spelled};
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Literal, Span, TokenStream, TokenTree};
 
 /// Where the connection comes from.
 pub(crate) enum Connection {
@@ -16,57 +17,103 @@ pub(crate) enum Connection {
     },
     /// An expression, evaluated by the function and bound as `conn`.
     Expression(TokenStream),
-    /// A lease's pool, from which each statement of the lease takes a connection; the body gets none.
+    /// A pool. The function takes a connection from it, bound as `conn`.
     Pool(TokenStream),
+    /// A lease's pool, from which each statement of the lease takes a connection; the body gets none.
+    Lease(TokenStream),
+}
+
+impl Connection {
+    /// The expression of the attribute that the body's `conn` comes from.
+    pub(crate) fn source(&self) -> Option<&TokenStream> {
+        match self {
+            Self::Expression(source) | Self::Pool(source) => Some(source),
+            Self::Place { .. } | Self::Lease(_) => None,
+        }
+    }
 }
 
 /// An expression that gives a connection, as far as its tokens show.
-fn expression(
-    expression: TokenStream,
-    function: &Function,
-    errors: &mut Errors,
-) -> Option<Connection> {
+fn expression(expression: TokenStream, errors: &mut Errors) -> Option<Connection> {
     let mut tokens = expression.clone().into_iter();
     if let (Some(TokenTree::Literal(literal)), None) = (tokens.next(), tokens.next()) {
-        let name = literal.to_string();
-        let name = name.trim_matches('"');
-        let name = if name
-            .chars()
-            .all(|c| c.is_alphanumeric() || c == '_' || c == '.')
-        {
-            name
-        } else {
-            "db"
-        };
+        let name = unquoted(&literal).unwrap_or_else(|| "db".to_owned());
         let wanted = format_args!(
             "`conn` takes a place or an expression, without quotes: write `conn = {name}`"
         );
         errors.at(literal.span(), wanted);
         return None;
     }
-    let text = expression.to_string().replace(' ', "");
-    let pool = text.strip_suffix(".await").unwrap_or(&text);
-    if let Some(pool) = pool.strip_suffix(".get()") {
+    let text = expression.to_string();
+    if let Some(pool) = pool_of(&text)
+        && !text.ends_with('?')
+    {
         let span = expression
             .into_iter()
             .last()
             .map_or_else(Span::call_site, |token| token.span());
-        let get = function.get();
         let wanted =
-            format_args!("taking a connection from a pool can fail: write `conn = {pool}{get}`");
+            format_args!("taking a connection from a pool can fail: write `pool = {pool}`");
         errors.at(span, wanted);
         return None;
     }
     Some(Connection::Expression(expression))
 }
 
-/// The connection that `conn` gives, or else the parameter `conn`.
-pub(crate) fn find(
-    given: Option<TokenStream>,
-    function: &Function,
-    errors: &mut Errors,
-) -> Option<Connection> {
-    let Some(given) = given else {
+/// A name or a place in quotes, without them.
+fn unquoted(literal: &Literal) -> Option<String> {
+    let text = literal.to_string();
+    let name = text.trim_matches('"');
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    let is_number = name.starts_with(|c: char| c.is_ascii_digit());
+    (!is_number && name.chars().all(is_name)).then(|| name.to_owned())
+}
+
+/// The pool in an expression that takes a connection from one with `get`, whether or not it ends with `?`.
+pub(crate) fn pool_of(taken: &str) -> Option<String> {
+    let taken: String = taken.split_whitespace().collect();
+    let ends = [".get().await?", ".get().await", ".get()?", ".get()"];
+    let pool = ends.iter().find_map(|end| taken.strip_suffix(end));
+    pool.map(str::to_owned)
+}
+
+/// The pool that `pool` gives.
+fn pool(given: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+    let mut tokens = given.clone().into_iter();
+    let wanted = match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Literal(literal)), None) => {
+            unquoted(&literal).unwrap_or_else(|| "self.pool".to_owned())
+        }
+        // A `get` that is neither awaited nor can fail can return the pool.
+        _ => match pool_of(&given.to_string()) {
+            Some(pool)
+                if !matches!(given.clone().into_iter().last(), Some(TokenTree::Group(_))) =>
+            {
+                pool
+            }
+            _ => return Some(given),
+        },
+    };
+    let wanted = format_args!("`pool` takes the pool itself: write `pool = {wanted}`");
+    errors.at(first_span(&given), wanted);
+    None
+}
+
+/// The pool or the connection that the arguments give, or else the parameter `conn`.
+pub(crate) fn find(args: &Args, function: &Function, errors: &mut Errors) -> Option<Connection> {
+    if args.is_lease() {
+        return pool(args.pool.clone()?, errors).map(Connection::Lease);
+    }
+    if let Some(given) = args.pool.clone() {
+        let pool = pool(given, errors);
+        if let Some(span) = args.span("conn") {
+            let wanted = "`pool` and `conn` both give the connection: leave one of them out";
+            errors.at(span, wanted);
+            return None;
+        }
+        return pool.map(Connection::Pool);
+    }
+    let Some(given) = args.conn.clone() else {
         // The second is what the compiler suggests for a body that leaves it unused.
         for name in ["conn", "_conn"] {
             let mut params = function.params.iter();
@@ -82,8 +129,7 @@ pub(crate) fn find(
         let (span, written) = (first_span(&given), spelled(&given));
         let pool = spelled(&without_borrow(&given));
         let wanted = format_args!(
-            "`{written}` is a pool, and a lock needs one connection: write `conn = {pool}{}`",
-            function.get()
+            "`{written}` is a pool, and `conn` takes a connection: write `pool = {pool}`"
         );
         errors.at(span, wanted);
         return None;
@@ -101,7 +147,7 @@ pub(crate) fn find(
     let first = tokens.next();
     let fields: TokenStream = tokens.collect();
     let Some(TokenTree::Ident(root)) = first.filter(|_| is_fields(&fields)) else {
-        return expression(given, function, errors);
+        return expression(given, errors);
     };
     if root == "self" {
         let Some(by) = function.receiver else {
@@ -116,8 +162,7 @@ pub(crate) fn find(
                 root.span(),
                 format_args!(
                     "`{given}` cannot be borrowed mutably through `&self`: write `&mut self`, or take a connection from a pool, \
-                     `conn = self.pool{}`",
-                    function.get()
+                     `pool = self.pool`"
                 ),
             );
             return None;
@@ -165,12 +210,9 @@ fn place(
         errors.at(root.span(), wanted);
         return None;
     }
-    let by = match (param.is_reference(), is_mutable_reference(&param.ty)) {
+    let by = match (param.is_reference(), param.is_mutable_reference()) {
         _ if fields.is_empty() && param.is_pool() => {
-            let wanted = format_args!(
-                "`{name}` is a pool: take a connection with `conn = {name}{}`",
-                function.get()
-            );
+            let wanted = format_args!("`{name}` is a pool: write `pool = {name}` in the attribute");
             errors.at(root.span(), wanted);
             return None;
         }
@@ -182,7 +224,7 @@ fn place(
             return None;
         }
         (true, true) if param.is_name => Receiver::Mutable,
-        _ if param.is_name && param.is_mut => Receiver::MutValue,
+        _ if param.is_name && param.is_mut(&root) => Receiver::MutValue,
         _ => Receiver::Value,
     };
     Some(Connection::Place { root, fields, by })
@@ -241,21 +283,21 @@ fn is_fields(tokens: &TokenStream) -> bool {
     !last_was_dot
 }
 
-fn is_mutable_reference(ty: &TokenStream) -> bool {
-    // `&`, possibly a lifetime of two tokens, `mut`.
-    ty.clone()
-        .into_iter()
-        .skip(1)
-        .take(3)
-        .any(|token| matches!(token, TokenTree::Ident(word) if word == "mut"))
+/// The argument for a connection that the body takes.
+pub(crate) fn argument_for(taken: &str) -> String {
+    match pool_of(taken) {
+        Some(pool) => format!("pool = {pool}"),
+        None => format!("conn = {taken}"),
+    }
 }
 
 fn no_connection(function: &Function) -> String {
     let name = &function.name;
     if let Some(binding) = function.body_binding("conn") {
         let from = binding.value;
+        let wanted = argument_for(&from);
         return format!(
-            "the lock needs the connection before the body runs: write `conn = {from}` in the attribute, and remove `let … \
+            "the lock needs the connection before the body runs: write `{wanted}` in the attribute, and remove `let … \
              conn = {from};` from `{name}`"
         );
     }
@@ -268,12 +310,9 @@ fn no_connection(function: &Function) -> String {
             "`{name}` has no parameter `conn`: write `conn = {param}` in the attribute"
         );
     }
-    let get = function.get();
     let pool = function.params.iter().find(|param| param.is_pool());
     if let Some(pool) = pool.and_then(|param| param.names.first()) {
-        return format!(
-            "`{name}` has no parameter `conn`: write `conn = {pool}{get}` in the attribute"
-        );
+        return format!("`{name}` has no parameter `conn`: write `pool = {pool}` in the attribute");
     }
     let ty = if function.is_blocking() {
         "PgConnection"
@@ -287,6 +326,6 @@ fn no_connection(function: &Function) -> String {
     };
     format!(
         "`{name}` has no connection: add a parameter `conn: &mut {ty}`, or write in the attribute where it comes from, such \
-         as `conn = {pool}{get}`"
+         as `pool = {pool}`"
     )
 }

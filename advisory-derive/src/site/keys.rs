@@ -44,6 +44,11 @@ impl SiteKeys {
                 KeyArg::Pattern(literal) => {
                     list.extend(KeyPattern::parse(literal, errors).map(SiteKey::Pattern));
                 }
+                KeyArg::Pair(first, literal) => {
+                    let pattern = KeyPattern::parse(literal, errors);
+                    let pair = pattern.map(|pattern| pattern.in_pair(first));
+                    list.extend(pair.map(SiteKey::Pattern));
+                }
                 KeyArg::Expression(expression) => list.push(SiteKey::Expression(expression)),
                 KeyArg::Each(expression) => list.push(SiteKey::Each(expression)),
             }
@@ -80,6 +85,7 @@ impl SiteKeys {
             of: format!("parameter of `{}`", function.name),
             known: self.with_is_known.then(|| with.chain(params).collect()),
             has_self: function.receiver.is_some(),
+            computed: &[],
         }
     }
 

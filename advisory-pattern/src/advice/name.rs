@@ -30,7 +30,7 @@ impl Advisor<'_> {
             if pattern.placeholders().zip(&shapes).all(is_right) {
                 continue;
             }
-            let key = with_shapes(pattern, &shapes);
+            let key = side.key_of(&with_shapes(pattern, &shapes));
             parts.push(if is_here {
                 format!("write `{key}` here")
             } else {

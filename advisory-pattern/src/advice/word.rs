@@ -18,7 +18,7 @@ pub(super) fn keys(side: &Side<'_>) -> Vec<String> {
     let Some(pattern) = side.lock.pattern() else {
         return Vec::new();
     };
-    let (first, written) = (first(side), side.written);
+    let (first, written) = (first(side), side.text());
     let own = side.word.map(word_of);
     let mut keys = Vec::new();
     if let Some(own) = own.filter(|own| first.as_ref() != Some(own)) {
@@ -40,7 +40,7 @@ pub(super) fn keys(side: &Side<'_>) -> Vec<String> {
     keys.push(format!("{own}:key:{written}"));
     keys.push(format!("{own}:key:of:{written}"));
     keys.extend((2..9).map(|nth| format!("{own}-{nth}:{written}")));
-    keys
+    keys.iter().map(|key| side.key_of(key)).collect()
 }
 
 /// Names that both locks could have, the best first.

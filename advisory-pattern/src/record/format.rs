@@ -10,8 +10,11 @@ pub(super) const PART: char = '\u{1c}';
 pub(super) const END: char = '\u{1d}';
 /// Follows [`START`].
 pub(super) const MAGIC: &str = "advisory lock site";
-/// The version of the format that this crate writes; a reader refuses a newer one.
-pub const RECORD_VERSION: u32 = 1;
+/// The newest version of the format that this crate writes; a reader refuses a newer one.
+///
+/// A record has the lowest version that its content needs. Version 2 has pairs whose second half is a pattern, and the
+/// derivation `fnv1a64`.
+pub const RECORD_VERSION: u32 = 2;
 /// The longest record in bytes.
 pub(super) const LONGEST: usize = 64 * 1024;
 

@@ -4,7 +4,11 @@ use super::error::RecordError;
 use crate::locked_key::LockedKey;
 use crate::parse::parse;
 
-/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`; `?` for an expression, whose key is unknown.
+/// Starts a pair whose second half is a pattern; since version 2.
+pub(super) const HALF: &str = "half ";
+
+/// The key as a record holds it: `pattern …`, `number 42`, `number (7,?)`, `half 7 …` for a pair whose second half is a pattern; `?` for
+/// an expression, whose key is unknown.
 #[must_use]
 pub fn encode_key(key: Option<&LockedKey>) -> String {
     let half =
@@ -15,6 +19,7 @@ pub fn encode_key(key: Option<&LockedKey>) -> String {
         Some(LockedKey::IntInt(first, second)) => {
             format!("number ({},{})", half(first), half(second))
         }
+        Some(LockedKey::IntPattern(first, pattern)) => format!("{HALF}{first} {pattern}"),
         None => "?".to_owned(),
     }
 }
@@ -31,6 +36,12 @@ pub fn decode_key(text: &str) -> Result<Option<LockedKey>, RecordError> {
     if let Some(pattern) = text.strip_prefix("pattern ") {
         let pattern = parse(pattern).map_err(|_| malformed())?;
         return Ok(Some(LockedKey::Pattern(pattern)));
+    }
+    if let Some(pair) = text.strip_prefix(HALF) {
+        let (first, pattern) = pair.split_once(' ').ok_or_else(malformed)?;
+        let first = first.parse().map_err(|_| malformed())?;
+        let pattern = parse(pattern).map_err(|_| malformed())?;
+        return Ok(Some(LockedKey::IntPattern(first, pattern)));
     }
     let number = text.strip_prefix("number ").ok_or_else(malformed)?;
     let Some(pair) = number.strip_prefix('(') else {

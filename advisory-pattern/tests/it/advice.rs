@@ -248,7 +248,7 @@ fn a_newtypes_shape_comes_before_a_word() {
     assert!(
         advice
             .text
-            .ends_with("at fn `book`: `book:<tenant>:<slot>`"),
+            .ends_with("at fn `book`, which makes it another lock: `book:<tenant>:<slot>`"),
         "{}",
         advice.text
     );

@@ -42,6 +42,8 @@ fn key() -> impl Strategy<Value = LockedKey> {
         (0..3_i64).prop_map(LockedKey::BigInt),
         (half(), half()).prop_map(|(first, second)| LockedKey::IntInt(first, second)),
         prop::sample::select(texts.to_vec()).prop_map(|text| LockedKey::Pattern(shaped(text))),
+        (0..3_i32, prop::sample::select(texts.to_vec()))
+            .prop_map(|(first, text)| LockedKey::IntPattern(first, shaped(text))),
     ]
 }
 
@@ -364,4 +366,94 @@ fn one_name_has_one_number_of_permits() {
     assert_eq!(found, Some(Collision::Permits("job".to_owned())));
     let found = jobs(3).collision(&named("task:<kind>", "job"));
     assert_eq!(found, Some(Collision::Name("job".to_owned())));
+}
+
+/// A pair whose second half is the `hashtext` of a text.
+fn half(first: i32, text: &str) -> Lock {
+    let key = LockedKey::IntPattern(first, shaped(text));
+    Lock::new(key, Derivation::Hashtext, None, Vec::new())
+}
+
+#[test]
+fn derived_halves_meet_only_behind_one_first_half() {
+    assert!(half(7, "a:<x>").collision(&half(8, "a:<x>")).is_none());
+    assert!(half(7, "a:<x>").collision(&half(7, "b:<x>")).is_none());
+    assert!(half(7, "a:<x>").collision(&lock("a:<x>")).is_none());
+    match half(7, "a:<x>").collision(&half(7, "<y>:b")) {
+        Some(Collision::Key(witness)) => assert_eq!(witness.key, "a:b"),
+        other => panic!("{other:?}"),
+    }
+    let fnv = LockedKey::IntPattern(7, shaped("a:<x>"));
+    let fnv = Lock::new(fnv, Derivation::Fnv1a32, None, Vec::new());
+    assert!(half(7, "a:<x>").collision(&fnv).is_none());
+}
+
+#[test]
+fn a_derived_half_meets_the_pair_of_its_number_and_any_open_one() {
+    let hash = Derivation::Hashtext.half("job");
+    for (first, second, constant, with_value) in [
+        (Some(7), Some(hash), true, false),
+        (Some(7), Some(hash + 1), false, false),
+        (Some(8), Some(hash), false, false),
+        (None, Some(hash), true, false),
+        (Some(7), None, true, true),
+        (None, None, true, true),
+        (Some(8), None, false, false),
+    ] {
+        let pair = fixed(LockedKey::IntInt(first, second));
+        for (here, collides) in [(half(7, "job"), constant), (half(7, "a:<x>"), with_value)] {
+            let found = [here.collision(&pair), pair.collision(&here)];
+            assert_eq!(found[0].is_some(), collides, "{first:?} {second:?}");
+            assert_eq!(found[0], found[1]);
+        }
+    }
+    let found = half(7, "job").collision(&fixed(LockedKey::IntInt(Some(7), None)));
+    assert_eq!(found, Some(Collision::Number(format!("(7, {hash})"))));
+}
+
+#[test]
+fn the_permits_of_a_derived_half_are_those_of_its_pair() {
+    let hash = Derivation::Hashtext.half("job");
+    let permit = permit_key(&format!("(7, {hash})"), 2);
+    let several = half(7, "job").with_permits(2);
+    let number = fixed(LockedKey::BigInt(permit));
+    assert_eq!(
+        several.collision(&number),
+        Some(Collision::Number(permit.to_string()))
+    );
+    assert!(half(7, "job").collision(&number).is_none());
+}
+
+#[test]
+fn one_name_of_derived_halves_is_one_first_half() {
+    let named = |first, text: &str| {
+        let (key, name) = (LockedKey::IntPattern(first, shaped(text)), "a".to_owned());
+        Lock::new(key, Derivation::Hashtext, Some(name), Vec::new())
+    };
+    assert_eq!(named(7, "a:<x>").collision(&named(7, "a:<y>")), None);
+    for other in [
+        named(8, "a:<x>"),
+        named(7, "b:<x>"),
+        self::named("a:<x>", "a"),
+    ] {
+        let found = named(7, "a:<x>").collision(&other);
+        assert_eq!(found, Some(Collision::Name("a".to_owned())));
+    }
+}
+
+#[test]
+fn help_for_derived_halves_is_a_pair_that_can_be_written() {
+    let (here, there) = (half(7, "<x>:<y>"), half(7, "<a>:<b>"));
+    let found = here.collision(&there).unwrap();
+    let (here, there) = (
+        side(&here, "(7,\"<x>:<y>\")"),
+        side(&there, "(7,\"<a>:<b>\")"),
+    );
+    let help = advice(&found, &here, &there, std::iter::empty()).text;
+    assert!(help.contains("`(7,\"run:<x>:<y>\")`"), "{help}");
+    let names = (half(7, "<x>"), half(8, "<x>"));
+    let name = Collision::Name("a".to_owned());
+    let sides = (side(&names.0, "(7,\"<x>\")"), side(&names.1, "(8,\"<x>\")"));
+    let help = advice(&name, &sides.0, &sides.1, std::iter::empty()).text;
+    assert!(help.contains("write the same key at both"), "{help}");
 }

@@ -43,9 +43,9 @@ fn every_vector_has_its_number_under_every_derivation() {
         Derivation::Hashtext,
         Derivation::Hashtextextended,
         Derivation::Fnv1a32,
+        Derivation::Fnv1a64,
     ];
-    let heading =
-        "input_json\tutf8_bytes\tsha256_be8\tmd5_be8\thashtext\thashtextextended_0\tfnv1a32_utf16";
+    let heading = "input_json\tutf8_bytes\tsha256_be8\tmd5_be8\thashtext\thashtextextended_0\tfnv1a32_utf16\tfnv1a64_utf8";
     assert_eq!(lines.next(), Some(heading));
     let mut checked = 0;
     for line in lines {
@@ -55,10 +55,30 @@ fn every_vector_has_its_number_under_every_derivation() {
         for derivation in columns {
             let number: i64 = fields.next().unwrap().parse().unwrap();
             assert_eq!(derivation.key(&text), number, "{derivation:?} of {line}");
+            // As the second half of a pair a number of 32 bits is itself.
+            if derivation.bits() == 32 {
+                assert_eq!(i64::from(derivation.half(&text)), number, "{line}");
+            }
             checked += 1;
         }
     }
-    assert_eq!(checked, 16 * 5);
+    assert_eq!(checked, 16 * 6);
+}
+
+/// From the reference code's own test of 64-bit FNV-1a (<http://www.isthe.com/chongo/src/fnv/test_fnv.c>).
+#[test]
+fn fnv1a64_gives_the_numbers_of_its_reference() {
+    for (text, number) in [
+        ("", 0xcbf2_9ce4_8422_2325_u64),
+        ("a", 0xaf63_dc4c_8601_ec8c),
+        ("foobar", 0x8594_4171_f739_67e8),
+    ] {
+        assert_eq!(
+            Derivation::Fnv1a64.key(text),
+            number.cast_signed(),
+            "{text}"
+        );
+    }
 }
 
 /// These numbers never change: a program that computes others lets in more holders than there are permits. On PostgreSQL they are

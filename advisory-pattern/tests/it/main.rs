@@ -7,10 +7,12 @@ mod collision;
 mod derivation;
 mod escape;
 mod overlap;
+mod pair_text;
 mod parse;
 mod pattern;
 mod record;
 mod shape;
+mod site_groups;
 mod speed;
 mod suggest;
 

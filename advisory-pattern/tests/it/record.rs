@@ -48,6 +48,7 @@ fn record() -> impl Strategy<Value = Record> {
             keep,
         ] = optional;
         let (written, keys) = keys.into_iter().unzip();
+        let with = allow_overlap.clone();
         let guards = allow_overlap.iter().map(|(name, _)| name.clone());
         Record {
             kind,
@@ -56,6 +57,7 @@ fn record() -> impl Strategy<Value = Record> {
             purpose,
             written,
             keys,
+            with,
             derivation,
             scope,
             mode,
@@ -299,4 +301,52 @@ fn locks_are_the_keys_that_say_something() {
         ..record
     };
     assert!(matches!(strange.locks(), Err(RecordError::Malformed(why)) if why.contains("crc32")));
+}
+
+/// A reader of version 1 would not know the key, and so must say that it is too old. It reads all other sites.
+#[test]
+fn a_derived_half_raises_the_version_of_its_own_record() {
+    let site = |key: &str| Record {
+        written: vec![key.to_owned()],
+        keys: vec![key.to_owned()],
+        derivation: "hashtext".to_owned(),
+        ..Record::default()
+    };
+    for (key, version) in [
+        ("half -23405 a:<x: text>", "2"),
+        ("pattern a:<x: text>", "1"),
+        ("number (7,?)", "1"),
+    ] {
+        let record = site(key);
+        let text = record.encode();
+        assert!(
+            text.contains(&format!("lock site\u{1f}{version}\u{1f}")),
+            "{text}"
+        );
+        assert_eq!(
+            Record::find_all(text.as_bytes()).unwrap(),
+            std::slice::from_ref(&record)
+        );
+        assert_eq!(record.locks().unwrap().len(), 1);
+        let known = decode_key(key).unwrap();
+        assert_eq!(encode_key(known.as_ref()), key);
+    }
+    let new = Record {
+        derivation: "fnv1a64".to_owned(),
+        ..site("pattern a:<x: text>")
+    };
+    assert!(new.encode().contains("lock site\u{1f}2\u{1f}"));
+    for wrong in [
+        "half 7",
+        "half x <a: text>",
+        "half 3000000000 <a: text>",
+        "half 7 <a",
+    ] {
+        assert!(site(wrong).locks().is_err(), "{wrong}");
+    }
+    let wide = Record {
+        derivation: "sha256".to_owned(),
+        ..site("half 7 <x: text>")
+    };
+    assert!(matches!(wide.locks(), Err(RecordError::Malformed(why)) if why.contains("sha256")));
 }

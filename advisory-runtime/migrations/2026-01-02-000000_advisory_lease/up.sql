@@ -1,8 +1,10 @@
--- The lease table: a row for each key that is held or kept. PostgreSQL 14 to 18.
+-- The lease table: a row for each key that is held or kept. PostgreSQL 15 to 18.
 --
 -- Why it looks as it does:
 -- * Fencing tokens come from one sequence, so that a row can be deleted: a later grant of its key has a larger token all the same.
 --   The sequence must not cache numbers (`CACHE 1`, the default): a session with numbers in stock would give them out too late.
+-- * No column owns the sequence, so `TRUNCATE … RESTART IDENTITY` does not restart it. Logical replication, and `pg_dump --table`, copy
+--   the table without it: then set it to a number that is at least as large as the last one of the old server.
 -- * The primary key is the SHA-256 of the key's text. `pattern` names the lock. The text itself is there only if the program asks
 --   for it, while the key is held.
 -- * No index on `expires_at` or `holder`: a renewal writes no index as long as none has a column that changes.
@@ -12,7 +14,8 @@
 --
 -- Roles that lease need these rights, and no others:
 --     GRANT SELECT, INSERT, UPDATE, DELETE ON public.advisory_lease TO worker;
---     GRANT USAGE ON SEQUENCE public.advisory_lease_token TO worker;
+--     GRANT USAGE, UPDATE ON SEQUENCE public.advisory_lease_token TO worker;
+-- UPDATE is for a sequence that is behind the tokens in the table: a program moves it past them.
 CREATE SEQUENCE public.advisory_lease_token;
 
 CREATE TABLE public.advisory_lease (
@@ -28,5 +31,3 @@ CREATE TABLE public.advisory_lease (
     acquired_at pg_catalog.timestamptz NOT NULL,
     expires_at pg_catalog.timestamptz NOT NULL
 );
-
-ALTER SEQUENCE public.advisory_lease_token OWNED BY public.advisory_lease.token;

@@ -11,6 +11,7 @@ use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Text};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A claimed row. It dereferences to the row. If it is dropped, the claim expires.
@@ -23,17 +24,22 @@ struct Shared<T> {
     locked_by: String,
     ttl: Duration,
     hold: Hold,
+    /// Whether a statement that ends the claim was sent and got no answer, so that it may have ended the claim.
+    is_unanswered: AtomicBool,
 }
 
 impl<T: Claim> Claimed<T> {
     pub(super) fn new(returned: Returned<T>, sent: Sent) -> Self {
         let ttl = ttl::<T>();
         let sent = sent.after_wait(returned.lasts.saturating_sub(ttl));
+        // Not later than the row says, such as where a trigger has shortened it.
+        let until = Expiry::after(sent, ttl.min(returned.lasts));
         Self(Arc::new(Shared {
             row: returned.row,
             locked_by: returned.locked_by,
             ttl,
-            hold: Hold::new(Expiry::after(sent, ttl), ttl),
+            hold: Hold::new(until, ttl),
+            is_unanswered: AtomicBool::new(false),
         }))
     }
 
@@ -67,6 +73,14 @@ impl<T: Claim> Claimed<T> {
         &self.0.hold
     }
 
+    /// The answer of a statement that ends the claim, which is about to be sent.
+    pub(super) fn answer(&self) -> Answer<'_> {
+        Answer {
+            is_unanswered: &self.0.is_unanswered,
+            before: self.0.is_unanswered.swap(true, Ordering::Relaxed),
+        }
+    }
+
     pub(super) fn share(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -78,6 +92,14 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
+    /// The error when the row is not this claim's any more: after a statement that got no answer, that one may have ended the claim.
+    pub(super) fn gone(&self) -> Error {
+        if self.0.is_unanswered.load(Ordering::Relaxed) {
+            return self.unknown(no_answer());
+        }
+        self.lost()
+    }
+
     /// The error when the statement that ends the claim was not answered.
     pub(super) fn unknown(&self, source: DieselError) -> Error {
         Error::CommitUnknown {
@@ -86,8 +108,20 @@ impl<T: Claim> Claimed<T> {
         }
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{} ({})", super::index::table_name::<T>(), self.0.locked_by)
+    }
+}
+
+/// The answer of a statement on its way.
+pub(super) struct Answer<'j> {
+    is_unanswered: &'j AtomicBool,
+    before: bool,
+}
+
+impl Answer<'_> {
+    pub(super) fn arrived(self) {
+        self.is_unanswered.store(self.before, Ordering::Relaxed);
     }
 }
 

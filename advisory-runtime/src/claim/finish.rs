@@ -1,11 +1,12 @@
-//! How is a claim renewed, and how does it end?
+//! Renews a claim, and ends it: completed, failed or released.
 
 use super::claimed::{Claimed, Holder};
 use super::retry::{Retries, load};
 use super::sql::{Changes, How, Statement, text};
 use super::table::{Claim, Fails, KeyValue};
 use crate::driver::depth;
-use crate::renewal::Sent;
+use crate::error::is_connection_lost;
+use crate::renewal::{Sent, require_no_transaction};
 use crate::{Connection, Error};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
@@ -23,7 +24,8 @@ use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] if the claim has expired or was finished. [`Error::Database`]: the claim may have been renewed.
+/// [`Error::InTransaction`] inside a transaction of Diesel's, which could undo it, and [`Error::BrokenConnection`]: nothing was
+/// sent. [`Error::LockLost`] if the claim has expired or was finished. [`Error::Database`]: the claim may have been renewed.
 ///
 /// # Cancel safety
 ///
@@ -44,6 +46,7 @@ pub(super) async fn renew_on<T: Claim>(
     conn: &mut AsyncPgConnection,
     job: &Claimed<T>,
 ) -> Result<bool, Error> {
+    require_no_transaction(conn, || job.name().into())?;
     let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
     let sent = Sent::now();
     let is_held = change(conn, &statement).await?;
@@ -185,7 +188,12 @@ pub(super) async fn finish<T: Claim>(
     let statement = Statement::<T, _>::finish(job.locked_by(), key, how, changes);
     let is_inside = !matches!(depth(conn), Ok(None));
     let ending = job.hold().ending();
-    if !change(conn, &statement).await? {
+    let answer = job.answer();
+    let outcome = change(conn, &statement).await;
+    if !matches!(&outcome, Err(Error::Database(error)) if is_connection_lost(error)) {
+        answer.arrived();
+    }
+    if !outcome? {
         return Err(job.lost());
     }
     ending.done(is_inside);

@@ -9,25 +9,42 @@ const LONGEST_NAME: usize = 63;
 /// The SQL of the partial index that [`next`](super::next) needs: the order, over pending rows. Print it into a migration.
 ///
 /// Empty if the primary key is enough: without an order and without terminal columns. For a large table in use, write
-/// `CREATE INDEX CONCURRENTLY` in a migration that runs outside of a transaction. The index leaves out `locked_until`, so a claim
-/// changes no index.
+/// `CREATE INDEX CONCURRENTLY` in a migration that runs outside of a transaction; if that fails, drop the invalid index that it
+/// leaves. The index leaves out `locked_until`, so a claim changes no index.
+///
+/// The name ends in a hash of the definition: the table, the order and the terminal columns. Types that agree in these share an
+/// index. With another definition the statement creates another index, and the one of the earlier definition stays: drop it when no
+/// running program claims by that order any more, since every insert into the table updates it.
 ///
 /// # Examples
 ///
 /// For `#[claim(order = "priority desc")]` and a table with `completed_at`:
 ///
 /// ```sql
-/// CREATE INDEX IF NOT EXISTS "sync_jobs_claim" ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;
+/// CREATE INDEX IF NOT EXISTS "sync_jobs_claim_1a0252c5" ON "sync_jobs" ("priority" DESC) WHERE "completed_at" IS NULL;
 /// ```
 #[must_use]
 pub fn indexes<T: Claim>() -> Vec<String> {
-    let table = table_name::<T>();
-    let mut end = table.len().min(LONGEST_NAME - "_claim".len());
+    let index = sql::index::<T>().map(|definition| {
+        let name = name(&table_name::<T>(), &definition);
+        let (name, table) = (sql::quoted(&name), sql::table::<T>());
+        format!("CREATE INDEX IF NOT EXISTS {name} ON {table} {definition};")
+    });
+    index.into_iter().collect()
+}
+
+/// `IF NOT EXISTS` compares names only, so the name must follow from the definition.
+fn name(table: &str, definition: &str) -> String {
+    let hash = advisory_pattern::sha256(&format!("{} {definition}", sql::quoted(table)));
+    let suffix = format!(
+        "_claim_{:08x}",
+        u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+    );
+    let mut end = table.len().min(LONGEST_NAME - suffix.len());
     while !table.is_char_boundary(end) {
         end -= 1;
     }
-    let index = sql::index::<T>(&format!("{}_claim", &table[..end]));
-    index.into_iter().collect()
+    format!("{}{suffix}", &table[..end])
 }
 
 /// The table's name without its schema.

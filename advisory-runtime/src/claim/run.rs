@@ -1,4 +1,4 @@
-//! How does work run under a claim? It is renewed meanwhile, dropped before the claim expires, and the claim ends with the work.
+//! Runs work under a claim, which is renewed meanwhile and ends with the work. The work is dropped before the claim expires.
 
 use super::claimed::{Claimed, no_answer};
 use super::ending::end;
@@ -27,7 +27,9 @@ pub enum OnErr {
 /// Works under a claim: renews it in the background, completes the job on `Ok`, and on `Err` ends it as `on_err` says.
 ///
 /// `work` is a future, such as `sync(&job)`, which starts when this one is awaited. To complete the job with columns of yours, or
-/// in the transaction that writes the results, use [`keep`].
+/// in the transaction that writes the results, let the work do so, here or under [`keep`]: a job that the work has completed, failed
+/// or released is left as it is. If the work did so in a transaction that was rolled back, the job ends as the work returns. That
+/// transaction must be over when the work returns.
 ///
 /// The work is dropped at the claim's [`deadline`](Claimed::deadline), or when a renewal is refused. Work that blocks its thread
 /// cannot be dropped, nor can a task that it has spawned.
@@ -43,8 +45,8 @@ pub enum OnErr {
 ///
 /// The work's own error, even if failing or releasing the job did not work: then the claim expires. Otherwise
 /// [`Error::LockLost`] if the claim was lost and another worker may do the job: the work was dropped, or returned too late.
-/// [`Error::CommitUnknown`] if the connection was lost, or did not answer in time, while the job was being completed.
-/// [`Error::Pool`], [`Error::Database`].
+/// [`Error::CommitUnknown`] if the connection was lost, or did not answer in time, while the job was being completed, also where
+/// the work has tried that itself. [`Error::Pool`], [`Error::Database`].
 ///
 /// # Panics
 ///
@@ -102,8 +104,8 @@ where
 ///
 /// [`Error::LockLost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired. The same if a
 /// transaction that finished the job lasted longer than the claim and another worker has claimed the row since.
-/// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the job. What the work returns is
-/// inside the `Ok`.
+/// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the job, or if such a statement got no
+/// answer before. What the work returns is inside the `Ok`.
 ///
 /// # Panics
 ///
@@ -146,7 +148,7 @@ where
     let (result, _) = watch(pool, job, work).await?;
     // Work that blocks its thread could not be dropped.
     if !job.is_finished() && job.hold().is_expired() {
-        return Err(job.lost());
+        return Err(job.gone());
     }
     Ok(result)
 }
@@ -170,7 +172,7 @@ where
     match renewal::watch(job.hold(), None, || (), work).await {
         Ok(result) => Ok((result, renewal)),
         Err(Stop::Unanswered) => Err(job.unknown(no_answer())),
-        Err(Stop::Lost | Stop::Exceeded) => Err(job.lost()),
+        Err(Stop::Lost | Stop::Exceeded) => Err(job.gone()),
     }
 }
 

@@ -15,9 +15,6 @@ use diesel::{Column, QueryResult, QuerySource};
 use std::borrow::Cow;
 
 const NOW: &str = "pg_catalog.clock_timestamp()";
-/// The end of a claim that begins now: `\0t` is the ttl in milliseconds.
-const NOW_AND_TTL: &str = "pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) (CAST(\0t AS pg_catalog.float8) \
-     OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))";
 
 /// A statement. In its text a mark replaces each value: NUL, which no name contains, and a letter.
 pub(super) struct Statement<'a, T: Claim, K> {
@@ -85,7 +82,8 @@ impl<'a, T: Claim, K> Statement<'a, T, K> {
 
     /// Renews a claim.
     pub(super) fn renew(locked_by: &'a str, key: K) -> Self {
-        let text = Names::of::<T>().change::<T>(NOW_AND_TTL);
+        let names = Names::of::<T>();
+        let text = names.change::<T>(&names.now_and_ttl::<T>());
         Self::new(text, key, locked_by.into())
     }
 
@@ -183,6 +181,22 @@ impl Names {
         format!("{}.{}", self.table, quoted(name))
     }
 
+    /// The end of a claim that begins now: `\0t` is the ttl in milliseconds.
+    ///
+    /// A column with a precision, such as `timestamptz(0)`, rounds to the nearest value. So that it never rounds down, half a unit
+    /// less a microsecond is added; the precision is the column's `atttypmod`, and -1 without one.
+    fn now_and_ttl<T: Claim>(&self) -> String {
+        format!(
+            "{NOW} OPERATOR(pg_catalog.+) ((CAST(\0t AS pg_catalog.float8) OPERATOR(pg_catalog.+) COALESCE((SELECT \
+             (CAST('{{499.999,49.999,4.999,0.499,0.049,0.004}}' AS pg_catalog.float8[]))[a.atttypmod OPERATOR(pg_catalog.+) 1] \
+             FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) CAST({} AS pg_catalog.regclass) \
+             AND a.attname OPERATOR(pg_catalog.=) CAST({} AS pg_catalog.name)),CAST(0 AS pg_catalog.float8))) \
+             OPERATOR(pg_catalog.*) CAST('1 ms' AS pg_catalog.interval))",
+            literal(&self.table),
+            literal(T::LockedUntil::NAME)
+        )
+    }
+
     /// The beginning of the `WITH` that locks the rows. The commit waits for the disk: a claim lost in a crash would be held twice,
     /// and a job whose end is lost would be done twice.
     fn locked<T: Claim>(&self) -> String {
@@ -227,8 +241,9 @@ impl Names {
     /// an image, would draw the same number twice.
     fn taken<T: Claim>(&self, rows: &str) -> String {
         let set = format!(
-            "{NOW_AND_TTL}, {} = CAST(\0b AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
+            "{}, {} = CAST(\0b AS pg_catalog.text) OPERATOR(pg_catalog.||) '#' OPERATOR(pg_catalog.||) \
              CAST(pg_catalog.gen_random_uuid() AS pg_catalog.text)",
+            self.now_and_ttl::<T>(),
             quoted(T::LockedBy::NAME)
         );
         let updated = self.update::<T>(rows, &set);
@@ -254,8 +269,13 @@ impl Names {
     }
 }
 
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as a literal that means the same under both settings of `standard_conforming_strings`.
+fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
 /// `"schema"."table"`.
@@ -315,18 +335,13 @@ pub(super) fn state<T: Claim>() -> String {
     )
 }
 
-/// The index for [`Statement::next`]; `None` if the primary key is enough.
-pub(super) fn index<T: Claim>(name: &str) -> Option<String> {
+/// What the index for [`Statement::next`] contains; `None` if the primary key is enough.
+pub(super) fn index<T: Claim>() -> Option<String> {
     let pending = terminal::<T>().map(|column| format!("{} IS NULL", quoted(column)));
     let pending = pending.collect::<Vec<_>>().join(" AND ");
     if T::ORDER.is_empty() && pending.is_empty() {
         return None;
     }
     let condition = if pending.is_empty() { "" } else { " WHERE " };
-    Some(format!(
-        "CREATE INDEX IF NOT EXISTS {} ON {} ({}){condition}{pending};",
-        quoted(name),
-        table::<T>(),
-        order::<T>(quoted)
-    ))
+    Some(format!("({}){condition}{pending}", order::<T>(quoted)))
 }

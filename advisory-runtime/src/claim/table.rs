@@ -44,7 +44,8 @@ pub trait Claim: Sized + Send + Sync + 'static {
 
     /// Which rows are claimed first; in the order of the key if empty.
     const ORDER: &'static [Order<Self::Table>] = &[];
-    /// How long a claim lasts, in whole milliseconds: at least one, at most ten years.
+    /// How long a claim lasts, in whole milliseconds: at least one, at most ten years. A column with a precision, such as
+    /// `timestamptz(0)`, rounds its end up.
     const TTL: Duration = DEFAULT_TTL;
     /// How often [`run`](super::run) and [`keep`](super::keep) renew the claim: by default a third of [`TTL`](Self::TTL), at most half.
     const RENEW: Duration = match Self::TTL.checked_div(3) {

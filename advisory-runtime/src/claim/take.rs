@@ -28,7 +28,8 @@ use diesel_async::AsyncPgConnection;
 /// FROM advisory_claim WHERE (sync_jobs.id) = (advisory_claim.key_0) RETURNING …
 /// ```
 ///
-/// Inside a transaction of yours, the row stays locked until the transaction ends, and the claim takes effect then.
+/// Inside a transaction of yours, the row stays locked until the transaction ends, and the claim takes effect then. If the
+/// transaction is rolled back, there is no claim: drop the value.
 ///
 /// # Errors
 ///

@@ -4,6 +4,7 @@
 //! so only the server knows whether it is still the one that a lock was left to: such a lock is doubtful.
 
 use super::LockSet;
+use crate::Key;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +16,18 @@ const MOST: usize = 1_024;
 
 #[derive(Debug)]
 struct Entry {
-    locks: Arc<LockSet>,
+    held: HeldHere,
     state: State,
+}
+
+/// The locks of a call on its connection.
+#[derive(Clone, Debug)]
+pub(super) struct HeldHere {
+    pub(super) locks: Arc<LockSet>,
+    /// Of a lock with permits, the one that was taken.
+    pub(super) permit: Option<Key>,
+    /// The server's process, if it is known.
+    pub(super) process: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +69,12 @@ impl CallLocks {
     }
 
     /// They are held, by a body of this depth.
-    pub(crate) fn held(&mut self, depth: Option<NonZeroU32>) {
+    pub(crate) fn held(
+        &mut self,
+        depth: Option<NonZeroU32>,
+        permit: Option<Key>,
+        process: Option<u32>,
+    ) {
         if let Some(entered) = &mut self.0 {
             (entered.depth, entered.is_held) = (depth, true);
             let mut connections = connections();
@@ -66,8 +82,13 @@ impl CallLocks {
                 connections.retain(|_, entries| entries.iter().any(Entry::runs));
             }
             let entries = connections.entry(entered.address).or_default();
+            let locks = Arc::clone(&entered.locks);
             entries.push(Entry {
-                locks: Arc::clone(&entered.locks),
+                held: HeldHere {
+                    locks,
+                    permit,
+                    process,
+                },
                 state: State::Runs(depth),
             });
         }
@@ -80,7 +101,7 @@ impl CallLocks {
                 // What was left to a savepoint of the body's own may be gone with it, and stays doubtful.
                 let is_own =
                     matches!(entry.state, State::Left(depth) if Some(depth) == entered.depth);
-                if is_own || entry.locks.id == entered.locks.id {
+                if is_own || entry.held.locks.id == entered.locks.id {
                     entry.state = State::Left(outer);
                 }
             }
@@ -92,7 +113,7 @@ impl Drop for CallLocks {
     fn drop(&mut self) {
         if let Some(entered) = self.0.take().filter(|entered| entered.is_held) {
             retain(entered.address, |entry| match entry.state {
-                State::Runs(_) => entry.locks.id != entered.locks.id,
+                State::Runs(_) => entry.held.locks.id != entered.locks.id,
                 // What it was left to is gone with this one's transaction.
                 State::Left(depth) => entered.depth.is_none_or(|own| depth < own),
             });
@@ -111,7 +132,7 @@ impl Entry {
             return true;
         };
         all.iter().any(|other| match other.state {
-            State::Runs(Some(body)) if self.locks.id > other.locks.id => depth == body,
+            State::Runs(Some(body)) if self.held.locks.id > other.held.locks.id => depth == body,
             State::Runs(Some(body)) => depth < body,
             State::Runs(None) | State::Left(_) => false,
         })
@@ -130,28 +151,33 @@ fn retain(address: usize, keeps: impl FnMut(&Entry) -> bool) {
 
 /// The locks that the connection certainly holds.
 pub(crate) fn certain(address: usize) -> Vec<Arc<LockSet>> {
-    select(address, true)
+    select(address, true, |held| Arc::clone(&held.locks))
+}
+
+/// The same, with what the server knows of them.
+pub(super) fn held_here(address: usize) -> Vec<HeldHere> {
+    select(address, true, Clone::clone)
 }
 
 /// The locks that it may hold besides.
 pub(crate) fn doubtful(address: usize) -> Vec<Arc<LockSet>> {
-    select(address, false)
+    select(address, false, |held| Arc::clone(&held.locks))
 }
 
-fn select(address: usize, is_certain: bool) -> Vec<Arc<LockSet>> {
+fn select<T>(address: usize, is_certain: bool, what: impl Fn(&HeldHere) -> T) -> Vec<T> {
     let connections = connections();
     let entries = connections.get(&address).map_or(&[][..], Vec::as_slice);
     let selected = entries
         .iter()
         .filter(|entry| entry.is_certain(entries) == is_certain);
-    selected.map(|entry| Arc::clone(&entry.locks)).collect()
+    selected.map(|entry| what(&entry.held)).collect()
 }
 
 /// Removes locks that the connection does not hold any more.
 pub(crate) fn forget(address: usize, gone: &[Arc<LockSet>]) {
     if !gone.is_empty() {
         retain(address, |entry| {
-            gone.iter().all(|gone| gone.id != entry.locks.id)
+            gone.iter().all(|gone| gone.id != entry.held.locks.id)
         });
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct LockSet {
     pub(crate) place: Place,
     /// Those held exclusively whose keys have no placeholders, so that each pattern is one lock: pattern and number.
     pub(crate) gates: Vec<String>,
+    /// Whether the call has waited in the queues of these keys, whose turns it holds to its end.
+    pub(crate) has_turn: bool,
 }
 
 /// What a lock excludes others from.
@@ -59,6 +61,7 @@ impl LockSet {
         let gates = gates.map(|key| format!("{} ({key})", name(*key).text));
         Self {
             gates: gates.collect(),
+            has_turn: request.origin.has_turn(),
             id,
             locks: keys.map(|key| (Slot::Key(*key), name(*key))).collect(),
             mode: request.mode,
@@ -76,7 +79,22 @@ impl LockSet {
             place,
             // A lease can expire under its holder.
             gates: Vec::new(),
+            has_turn: false,
         }
+    }
+
+    /// The keys with their names; of a lock with permits the one that was taken.
+    pub(crate) fn keys_and_names(
+        &self,
+        permit: Option<Key>,
+    ) -> impl Iterator<Item = (Key, Cow<'static, str>)> {
+        self.locks
+            .iter()
+            .filter_map(move |(slot, lock)| match slot {
+                Slot::Key(key) => Some((permit.unwrap_or(*key), lock.text.clone())),
+                #[cfg(feature = "diesel-async")]
+                Slot::Lease(_) => None,
+            })
     }
 
     /// The advisory locks among them.

@@ -102,6 +102,8 @@ pub(crate) fn asked(address: Option<usize>, left: &[Arc<LockSet>], asked: &LockS
     here.extend_from_slice(left);
     let there = self_deadlock::held_by_bodies(address);
     if here.is_empty() && there.is_empty() {
+        // Creates the file: without edges it says that no lock was asked for under another one.
+        LazyLock::force(&RECORDED);
         return;
     }
     // Only those of this connection: a lock with the same number may be another database's.

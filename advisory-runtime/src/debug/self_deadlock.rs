@@ -74,6 +74,15 @@ pub(super) fn held_by_bodies(address: Option<usize>) -> Vec<Arc<LockSet>> {
     found
 }
 
+/// The connections of the bodies that this thread is polling.
+pub(super) fn addresses_of_bodies() -> Vec<usize> {
+    let addresses = |bodies: &RefCell<Vec<Body>>| {
+        let bodies = bodies.borrow();
+        bodies.iter().filter_map(|body| body.address).collect()
+    };
+    BODIES.try_with(addresses).unwrap_or_default()
+}
+
 /// Whether the call would wait forever. A bounded wait ends as in a release build.
 pub(super) async fn waits_forever<D: Driver>(
     conn: &mut D,

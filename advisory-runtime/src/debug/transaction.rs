@@ -31,6 +31,11 @@ pub(crate) async fn check_token<D: Driver>(
     Ok(())
 }
 
+/// Whether a transaction is open at the server. If the program ended it by SQL, Diesel still counts one.
+pub(crate) async fn is_open<D: Driver>(conn: &mut D) -> bool {
+    !is_on() || conn.execute(probe::IN_TRANSACTION).await.is_ok()
+}
+
 /// Fails if the body of a session-level lock has left a transaction open that Diesel does not know of.
 pub(crate) async fn check_no_transaction<D: Driver>(
     conn: &mut D,

@@ -1,8 +1,8 @@
 //! diesel-async's connection as a [`Driver`].
 
-use super::{Driver, Unfinished, cancel, within};
+use super::{Driver, Unfinished, can_be_of_a_process, cancel, within};
 use crate::error::is_connection_lost;
-use crate::sql;
+use crate::sql::{self, try_lock::TryLock};
 use diesel::QueryResult;
 #[cfg(all(debug_assertions, feature = "tracing"))]
 use diesel::connection::Instrumentation;
@@ -72,6 +72,10 @@ impl Driver for AsyncPgConnection {
         Ok(answer.unwrap_or(Ok(0)))
     }
 
+    async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
+        query.get_result(self).await
+    }
+
     async fn pause(time: Duration) {
         within(time, pending::<()>()).await;
     }
@@ -94,8 +98,13 @@ impl Driver for AsyncPgConnection {
         <AnsiTransactionManager as TransactionManager<Self>>::is_broken_transaction_manager(self)
     }
 
-    fn may_be_pooled(&mut self) -> bool {
-        cancel::may_be_pooled(&self.cancel_token())
+    fn told_process_id(&mut self) -> Option<u32> {
+        Some(cancel::told_process_id(&self.cancel_token()).unwrap_or(0))
+    }
+
+    async fn server_process(&mut self) -> Option<u32> {
+        cancel::told_process_id(&self.cancel_token())
+            .filter(|process| can_be_of_a_process(*process))
     }
 
     /// diesel-async does not check the connection after a statement.
@@ -103,8 +112,13 @@ impl Driver for AsyncPgConnection {
         None
     }
 
-    fn mark_no_transaction(&mut self) {
-        *self.transaction_state() = AnsiTransactionManager::default();
+    fn forget_interruption(&mut self) {
+        // Without a transaction only an interruption makes a valid manager broken.
+        let status = std::mem::take(self.status());
+        if self.is_broken() {
+            *self.transaction_state() = AnsiTransactionManager::default();
+        }
+        *self.status() = status;
     }
 
     fn abandon(&mut self, call: &Unfinished<'_>) {

@@ -1,15 +1,16 @@
 //! Diesel's blocking connection as a [`Driver`]: every future is ready when it is first polled.
 
 use super::{Driver, Unfinished, mark_transaction_closed};
-use crate::sql;
-#[cfg(all(debug_assertions, feature = "tracing"))]
-use diesel::connection::Instrumentation;
+use crate::error::is_interrupted;
+use crate::sql::{self, try_lock::TryLock};
 use diesel::connection::{
     AnsiTransactionManager, SimpleConnection, TransactionManager, TransactionManagerStatus,
 };
+#[cfg(all(debug_assertions, feature = "tracing"))]
+use diesel::connection::{Connection, Instrumentation};
 use diesel::pg::PgConnection;
 use diesel::sql_types::{Nullable, Text};
-use diesel::{Connection, QueryResult, RunQueryDsl};
+use diesel::{QueryResult, RunQueryDsl};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -38,6 +39,10 @@ impl Driver for PgConnection {
         Ok(diesel::sql_query(question).execute(self))
     }
 
+    async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<String>> {
+        self.query_text(&query.text()).await
+    }
+
     #[allow(
         clippy::disallowed_methods,
         reason = "not a test: a call that polls waits for a time"
@@ -64,9 +69,14 @@ impl Driver for PgConnection {
         AnsiTransactionManager::is_broken_transaction_manager(self)
     }
 
-    /// Diesel does not expose libpq's process id.
-    fn may_be_pooled(&mut self) -> bool {
-        false
+    /// libpq knows it (`PQbackendPID`), but Diesel does not give access to libpq's connection.
+    fn told_process_id(&mut self) -> Option<u32> {
+        None
+    }
+
+    async fn server_process(&mut self) -> Option<u32> {
+        let answer = self.query_text(sql::probe::PID).await.ok()??;
+        answer.parse().ok()
     }
 
     /// Diesel checks the connection after each statement of the body.
@@ -75,9 +85,8 @@ impl Driver for PgConnection {
         lost.filter(crate::error::is_connection_lost)
     }
 
-    fn mark_no_transaction(&mut self) {
-        *self.transaction_state() = AnsiTransactionManager::default();
-    }
+    /// No statement of a blocking connection is ever interrupted.
+    fn forget_interruption(&mut self) {}
 
     /// No statement runs while a panic unwinds through the call, so the connection is rolled back, the locks are released, and it stays
     /// usable.
@@ -102,8 +111,14 @@ impl Driver for PgConnection {
 
     fn close(&mut self, _: bool) {
         self.status().set_in_error();
-        // Always an error: the last statement fails on purpose.
-        drop(self.batch_execute(sql::POISON));
+        // A cancel request can hit this message too.
+        for _ in 0..3 {
+            // Always an error: the last statement fails on purpose.
+            match self.batch_execute(sql::POISON) {
+                Err(error) if is_interrupted(&error) => {}
+                _ => break,
+            }
+        }
     }
 }
 

@@ -13,13 +13,14 @@
 //! # }
 //! ```
 
-use super::cancel_key::CancelKey;
+use super::cancel_key::{self, CancelKey};
 use super::worker::{self, Job};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::{CancelToken, Socket};
 
@@ -44,57 +45,66 @@ where
 
 /// Sends cancel requests for what the session runs, and waits for nothing.
 ///
-/// None is sent behind a pooler, which makes up the process id that its clients are told: pgbouncer 1.18 loses the request when the
-/// client does not wait for it, and ends itself. Nor where the session was told no process id, nor without TLS where the connection
-/// requires it. The session then ends behind the statement that it runs.
+/// None is sent if the process id that the session was told is larger than any process has, because a pooler made it up: pgbouncer 1.18
+/// loses the request when the client does not wait for it, and ends itself. Nor where the session was told no process id, nor without
+/// TLS where the connection requires it. The session then ends behind the statement that it runs.
+///
+/// A smaller number can be made up too. Such a request hits no session of another client: it contains the secret of the session as well,
+/// which a server or a pooler compares.
 pub(crate) fn send(token: CancelToken) {
     let key = CancelKey::of(&token);
-    if !key.is_of_a_process() || key.needs_tls && TLS.get().is_none() {
+    if !key.can_be_of_a_process() || key.needs_tls && TLS.get().is_none() {
         return;
     }
-    let request = SentOnDrop(Some(Box::pin(async move {
-        let dropped = Instant::now();
-        for delay in DELAYS {
-            sleep_until(dropped + delay).await;
-            let token = token.clone();
-            let request: Job = if let Some(request) = TLS.get() {
-                request(token)
-            } else {
-                Box::pin(async move { drop(token.cancel_query(NoTls).await) })
-            };
-            drop(tokio::time::timeout(CONNECTING, request).await);
-        }
-    })));
-    // Behind the messages of the call, which the connection's own task may not have written yet: a request that overtakes them hits
-    // nothing. Where the runtime is about to end, it drops the task at once.
+    let (is_driven, driven) = oneshot::channel();
+    // A runtime that is about to end drops the task, and a thread without a runtime drops the sender.
     if let Ok(runtime) = Handle::try_current() {
         drop(runtime.spawn(async move {
             yield_now().await;
-            drop(request);
+            drop::<oneshot::Sender<()>>(is_driven);
         }));
     }
+    worker::run(Box::pin(send_often(token, driven)));
 }
 
-/// Whether the session was told no process id, or one that no process has: a pooler or a proxy can be in front of the server.
-pub(super) fn may_be_pooled(token: &CancelToken) -> bool {
-    !CancelKey::of(token).is_of_a_process()
-}
-
-/// The process id that the session was told at its start. A pooler makes one up.
-#[cfg(feature = "migrations")]
-pub(crate) fn told_process_id(token: &CancelToken) -> Option<u32> {
-    CancelKey::of(token).process
-}
-
-/// A request that is sent when this is dropped.
-struct SentOnDrop(Option<Job>);
-
-impl Drop for SentOnDrop {
-    fn drop(&mut self) {
-        if let Some(request) = self.0.take() {
-            worker::run(request);
+/// Sends the requests, and sends them again when the caller's runtime has run: behind the messages of the call, which the connection's
+/// own task writes there. A request that overtakes them hits nothing. A runtime of one thread can be busy, or not run at all.
+async fn send_often(token: CancelToken, mut driven: oneshot::Receiver<()>) {
+    let dropped = Instant::now();
+    let mut is_driven = false;
+    for delay in DELAYS {
+        is_driven = timeout_at(dropped + delay, &mut driven).await.is_ok();
+        if is_driven {
+            break;
         }
+        send_one(&token).await;
     }
+    if !is_driven {
+        // Never a value: the sender is dropped.
+        drop(driven.await);
+    }
+    let driven = Instant::now();
+    for delay in DELAYS {
+        sleep_until(driven + delay).await;
+        send_one(&token).await;
+    }
+}
+
+async fn send_one(token: &CancelToken) {
+    let token = token.clone();
+    let request: Job = if let Some(request) = TLS.get() {
+        request(token)
+    } else {
+        Box::pin(async move { drop(token.cancel_query(NoTls).await) })
+    };
+    drop(timeout(CONNECTING, request).await);
+}
+
+/// The process id that a session was told at its start, if it was told one. Behind a pooler it is not the server's.
+#[doc(hidden)]
+#[must_use]
+pub fn told_process_id(token: &CancelToken) -> Option<u32> {
+    cancel_key::told_process_id(token)
 }
 
 /// When the requests are sent. One that the server serves before it has read the message of the call hits nothing, and on a busy

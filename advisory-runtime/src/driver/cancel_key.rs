@@ -2,7 +2,10 @@
 //!
 //! A cancel token keeps it to itself, but writes it into any stream: here one that goes nowhere. Whatever cannot be read counts as not
 //! told: no request is sent then, and a session-level lock is refused until `session::verify` has shown that the sessions are kept.
+//!
+//! The number alone does not say whether a pooler made it up: some count their clients. Only the server can, by its own.
 
+use super::can_be_of_a_process;
 use std::future::{Ready, ready};
 use std::io::Result;
 use std::pin::{Pin, pin};
@@ -21,27 +24,25 @@ pub(super) struct CancelKey {
     pub(super) needs_tls: bool,
 }
 
-/// Linux numbers processes up to 2^22, other systems lower. One random number of a thousand is below.
-const LARGEST_PROCESS_ID: u32 = 1 << 22;
+/// The process id that the session was told.
+pub(super) fn told_process_id(token: &CancelToken) -> Option<u32> {
+    // With a TLS that answers yes, a request is written whether it needs TLS or not.
+    let mut written = Written::default();
+    is_sent(token.cancel_query_raw(&mut written, NoEncryption));
+    written.process_id()
+}
 
 impl CancelKey {
     pub(super) fn of(token: &CancelToken) -> Self {
-        let mut written = Written::default();
-        let needs_tls = !is_sent(token.cancel_query_raw(&mut written, NoTls));
-        if needs_tls {
-            written = Written::default();
-            is_sent(token.cancel_query_raw(&mut written, NoEncryption));
-        }
         Self {
-            process: written.process_id(),
-            needs_tls,
+            process: told_process_id(token),
+            needs_tls: !is_sent(token.cancel_query_raw(&mut Written::default(), NoTls)),
         }
     }
 
-    /// Whether a process can have the id that the session was told: a pooler makes them up.
-    pub(super) fn is_of_a_process(self) -> bool {
-        let possible = 1..=LARGEST_PROCESS_ID;
-        self.process.is_some_and(|id| possible.contains(&id))
+    /// Whether a process can have the id that the session was told. Not whether one has it.
+    pub(super) fn can_be_of_a_process(self) -> bool {
+        self.process.is_some_and(can_be_of_a_process)
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
                         let process = Some(PROCESS);
                         let told = CancelKey { process, needs_tls };
                         assert_eq!(CancelKey::of(&token), told, "{secret}, {config:?}");
-                        assert!(told.is_of_a_process());
+                        assert!(told.can_be_of_a_process());
                     }
                     // A client of protocol 3.0, to whom no server sends such a key.
                     Err(error) => assert_ne!(secret, 4, "{error}, {config:?}"),
@@ -266,7 +267,7 @@ mod tests {
         for (config, _) in configs() {
             let told = CancelKey::of(&token(&config, None).unwrap());
             assert!(told.process.is_none(), "{told:?}, {config:?}");
-            assert!(!told.is_of_a_process());
+            assert!(!told.can_be_of_a_process());
         }
     }
 

@@ -58,16 +58,23 @@ impl Worker {
         let started = Instant::now();
         let mut future = pin!(future);
         loop {
-            let left = time.saturating_sub(started.elapsed());
-            let mut woken = pin!((!left.is_zero()).then(|| self.wake_after(left)));
+            // Only once the future is pending: one that is ready at once needs no timer.
+            let mut woken = None;
             let ended = poll_fn(|context| {
                 if let Poll::Ready(value) = future.as_mut().poll(context) {
                     return Poll::Ready(Ok(value));
                 }
-                match woken.as_mut().as_pin_mut() {
-                    Some(woken) => woken.poll(context).map(Err),
-                    None => Poll::Ready(Err(Ok(()))),
-                }
+                let woken = match &mut woken {
+                    Some(woken) => woken,
+                    none => {
+                        let left = time.saturating_sub(started.elapsed());
+                        if left.is_zero() {
+                            return Poll::Ready(Err(Ok(())));
+                        }
+                        none.insert(self.wake_after(left))
+                    }
+                };
+                Pin::new(woken).poll(context).map(Err)
             });
             match ended.await {
                 Ok(value) => return Some(value),
@@ -178,6 +185,19 @@ mod tests {
         assert_eq!(answer(worker.within(Duration::ZERO, async { 7 })), Some(7));
         assert_eq!(answer(worker.within(Duration::ZERO, slow())), None);
         assert!(worker.runtime.lock().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_future_that_is_ready_at_once_starts_no_timer() {
+        static STARTS: AtomicUsize = AtomicUsize::new(0);
+        let worker = Worker::new(|| {
+            STARTS.fetch_add(1, Ordering::AcqRel);
+            build()
+        });
+        assert_eq!(answer(worker.within(AN_HOUR, async { 7 })), Some(7));
+        assert_eq!(STARTS.load(Ordering::Acquire), 0);
+        assert_eq!(answer(worker.within(AN_HOUR, slow())), Some(7));
+        assert_eq!(STARTS.load(Ordering::Acquire), 1);
     }
 
     #[test]

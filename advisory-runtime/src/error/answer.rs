@@ -5,7 +5,7 @@
 
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
-/// A text in an error message that identifies the failure.
+/// A text in an error message that identifies the failure of a statement of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marker {
     /// A try by text found the lock held.
@@ -25,12 +25,10 @@ pub(crate) enum Marker {
     NotDeferrable,
     /// The outer transaction has a stricter level, and `SET TRANSACTION` came too late to change it (25001).
     IsolationLevel,
-    /// A savepoint was set outside of a transaction (25P01).
-    NoTransaction,
 }
 
 impl Marker {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 9] = [
         Self::NotAvailable,
         Self::LockLost,
         Self::StaleSnapshot,
@@ -40,11 +38,10 @@ impl Marker {
         Self::PooledSession,
         Self::NotDeferrable,
         Self::IsolationLevel,
-        Self::NoTransaction,
     ];
 
     /// Our own statements fail with our own texts. The server's messages contain the command's name in every translation, such as
-    /// `SAVEPOINT can only be used in transaction blocks`.
+    /// `SET TRANSACTION ISOLATION LEVEL must be called before any query`.
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::NotAvailable => "advisory:not-available",
@@ -56,10 +53,11 @@ impl Marker {
             Self::PooledSession => "advisory:pooled-session",
             Self::NotDeferrable => "TRANSACTION [NOT] DEFERRABLE",
             Self::IsolationLevel => "SET TRANSACTION ISOLATION LEVEL",
-            Self::NoTransaction => "SAVEPOINT",
         }
     }
 
+    /// The marker in the error of a message that runs statements of this crate and nothing else. A `COMMIT` also runs deferred triggers,
+    /// and a statement of the body anything: their errors can have any text, also that of a marker, and are not given to this function.
     pub(crate) fn of(error: &DieselError) -> Option<Self> {
         let DieselError::DatabaseError(DatabaseErrorKind::Unknown, answer) = error else {
             return None;
@@ -69,6 +67,19 @@ impl Marker {
             .into_iter()
             .find(|marker| message.contains(marker.text()))
     }
+}
+
+/// Whether an error has the form of the server's answer to a savepoint outside of a transaction (25P01): `SAVEPOINT can only be used in
+/// transaction blocks`, with the command's name in every translation. So can a deferred trigger's error.
+pub(crate) fn may_be_outside_transaction(error: &DieselError) -> bool {
+    is_interrupted(error)
+        && matches!(error, DieselError::DatabaseError(_, answer) if answer.message().contains("SAVEPOINT"))
+}
+
+/// Whether two answers of one session have the same text.
+pub(crate) fn is_same_answer(one: &DieselError, other: &DieselError) -> bool {
+    matches!((one, other), (DieselError::DatabaseError(_, one), DieselError::DatabaseError(_, other))
+        if one.message() == other.message())
 }
 
 /// Whether the connection is lost, as opposed to a refused statement.

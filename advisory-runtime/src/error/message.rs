@@ -24,12 +24,6 @@ impl fmt::Display for Error {
                 "advisory lock `{lock}`: {limit} calls of this process are already waiting for it, the most that `queue` \
                  allows; try again later"
             ),
-            Self::SelfDeadlock { lock } => write!(
-                f,
-                "{} is already held by this task, on another connection: pass that connection to this call, or take the \
-                 lock once",
-                Subject(lock)
-            ),
             Self::Cancelled { lock, .. } => write!(
                 f,
                 "advisory lock `{lock}`: the server ended the wait early, by a cancel request or by `statement_timeout`; if \
@@ -49,11 +43,6 @@ impl fmt::Display for Error {
                     Subject(lock)
                 )
             }
-            Self::Deadlock { lock, .. } => write!(
-                f,
-                "advisory lock `{lock}`: the server ended the wait to resolve a deadlock; call it again, and take locks in \
-                 the same order everywhere"
-            ),
             Self::StaleSnapshot { lock } => write!(
                 f,
                 "advisory lock `{lock}` was requested inside a REPEATABLE READ or SERIALIZABLE transaction, which would not \
@@ -87,6 +76,9 @@ impl fmt::Display for Error {
                 }
             ),
             Self::Database(error) => fmt::Display::fmt(error, f),
+            Self::SelfDeadlock { .. } | Self::TaskDeadlock { .. } | Self::Deadlock { .. } => {
+                self.fmt_deadlock(f)
+            }
             Self::Standby { .. }
             | Self::PooledSession { .. }
             | Self::UnsupportedServer { .. }
@@ -96,18 +88,44 @@ impl fmt::Display for Error {
             | Self::RolledBack { .. }
             | Self::TransactionEnded { .. }
             | Self::CommitUnknown { .. } => self.fmt_end(f),
-            Self::KeyTooLong { .. }
+            Self::Done { .. }
+            | Self::KeyTooLong { .. }
             | Self::InvalidLease { .. }
             | Self::InvalidTable { .. }
             | Self::InvalidHolder { .. }
             | Self::NoRuntime { .. }
             | Self::MissingTable { .. }
+            | Self::MissingRights { .. }
             | Self::NotInTransaction { .. } => self.fmt_lease(f),
         }
     }
 }
 
 impl Error {
+    /// Waits that would not end by themselves.
+    fn fmt_deadlock(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SelfDeadlock { lock } => write!(
+                f,
+                "{} is already held by this task, on another connection: pass that connection to this call, or take the \
+                 lock once",
+                Subject(lock)
+            ),
+            Self::TaskDeadlock { lock, cycle } => write!(
+                f,
+                "advisory lock `{lock}`: tasks of this process wait for each other, which the server cannot see: {cycle}; take the \
+                 locks in the same order everywhere, or in one call, and give each call a `wait`"
+            ),
+            Self::Deadlock { lock, .. } => write!(
+                f,
+                "advisory lock `{lock}`: the server ended the wait to resolve a deadlock; call it again, and take locks in \
+                 the same order everywhere"
+            ),
+            // The caller has told them apart.
+            _ => Ok(()),
+        }
+    }
+
     /// Errors of the connection and of the server behind it.
     fn fmt_connection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -119,8 +137,9 @@ impl Error {
             Self::PooledSession { lock } => write!(
                 f,
                 "advisory lock `{lock}` needs a session of its own, but this connection goes through a pooler in transaction \
-                 mode, or one whose mode is not known (its process id is made up or missing): connect to the server itself, or use \
-                 `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` at the start"
+                 mode, or one whose mode is not known (its process id is not the server's, or is missing): connect to the server \
+                 itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` at \
+                 the start"
             ),
             Self::UnsupportedServer { lock } => write!(
                 f,
@@ -159,8 +178,9 @@ impl Error {
             ),
             Self::RolledBack { lock, .. } => write!(
                 f,
-                "the call under advisory lock `{lock}` returned `Ok`, but its transaction had failed: nothing was committed; \
-                 return the error of the statement that failed"
+                "the call under {} returned `Ok`, but its transaction had failed: nothing was committed; return the error of \
+                 the statement that failed",
+                Subject(lock)
             ),
             Self::TransactionEnded { lock } => write!(
                 f,
@@ -181,6 +201,12 @@ impl Error {
     /// What leases have.
     fn fmt_lease(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Done { lock, remaining } => write!(
+                f,
+                "the work under {} is done, and its key is free in {remaining:.1?}: return what a repeated call should, as `on_done` \
+                 does",
+                Subject(lock)
+            ),
             Self::KeyTooLong { lock, bytes, max } => write!(
                 f,
                 "the key of {} has {bytes} bytes, but a lease's key has at most {max}: use a hash of the long part",
@@ -200,6 +226,11 @@ impl Error {
                 f,
                 "the database has no lease table `{table}`: run the SQL of `advisory_runtime::lease::Table::up` as a \
                  migration, or `Table::set_up` in development"
+            ),
+            Self::MissingRights { table, .. } => write!(
+                f,
+                "this role lacks a right that leases in `{table}` need: run `GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO \
+                 <role>` and `GRANT USAGE, UPDATE ON SEQUENCE {table}_token TO <role>`"
             ),
             Self::NotInTransaction { lock } if !lock.starts_with(LEASE) => write!(
                 f,

@@ -61,19 +61,6 @@ impl<T, E> Returns<Result<T, E>> {
     pub fn convert_by(&self, error: Error, by: impl FnOnce(Error) -> E) -> Result<T, E> {
         Err(by(error))
     }
-
-    #[cfg(feature = "diesel-async")]
-    pub async fn finish_by<O: ?Sized>(
-        self,
-        held: crate::xact::Held<'_, O>,
-        result: Result<T, E>,
-        by: impl FnOnce(Error) -> E,
-    ) -> Result<T, E> {
-        match crate::xact::finish_at(held, result.is_ok()).await {
-            Ok(()) => result,
-            Err(error) => self.convert_by(error, by),
-        }
-    }
 }
 
 impl<T, E: From<Error> + From<DieselError>> Returns<Result<T, E>> {
@@ -161,5 +148,15 @@ pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
     result: R,
 ) -> Result<R, Error> {
     crate::blocking::finish_at(held, result.is_ok())?;
+    Ok(result)
+}
+
+/// As [`finish_blocking_at`], on a connection of diesel-async.
+#[cfg(feature = "diesel-async")]
+pub async fn finish_async_at<R: Fallible, O: ?Sized>(
+    held: crate::xact::Held<'_, O>,
+    result: R,
+) -> Result<R, Error> {
+    crate::xact::finish_at(held, result.is_ok()).await?;
     Ok(result)
 }

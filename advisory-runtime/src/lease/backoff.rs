@@ -18,7 +18,9 @@ const CONFLICTS: u32 = 10;
 /// Why a try was refused.
 #[derive(Clone, Copy, Debug)]
 pub enum Refusal {
-    /// The key is held or kept.
+    /// The work under the key is done. No wait changes that.
+    Done { remaining: Duration },
+    /// The key is held.
     Held {
         left: Duration,
         lock_timeout: Option<Duration>,
@@ -78,10 +80,14 @@ impl<'c> Backoff<'c> {
         (self.request.name(), busy)
     }
 
-    /// Waits until the next try, or fails when the wait is over.
+    /// Waits until the next try, or fails when the wait is over or is pointless.
     pub(super) async fn pause(&mut self, refusal: Refusal) -> Result<(), Error> {
         let mut held_for = None;
         match refusal {
+            Refusal::Done { remaining } => {
+                let lock = self.request.name();
+                return Err(Error::Done { lock, remaining });
+            }
             Refusal::Held { left, lock_timeout } => {
                 held_for = (!left.is_zero()).then(|| left + Duration::from_millis(1));
                 (self.lock_timeout, self.has_met_holder) = (lock_timeout, true);

@@ -17,13 +17,20 @@ pub enum Event<'e> {
         /// How long the call waited.
         waited: Duration,
     },
+    /// The work under the key was already done.
+    Done {
+        /// The key pattern, or the key's hash.
+        lock: &'e str,
+        /// How long the key stays done.
+        remaining: Duration,
+    },
     /// It was renewed.
     Renewed(&'e Lease),
     /// A renewal failed. It is tried again until the lease expires.
     RenewalFailed(&'e Lease, &'e Error),
     /// It was lost without a release, and its body is dropped.
     Lost(&'e Lease),
-    /// It was released, or its key is kept.
+    /// It was released, or its key is done.
     Released(&'e Lease),
     /// The release failed, and the lease ends when it expires.
     ReleaseFailed(&'e Lease, &'e Error),

@@ -45,17 +45,22 @@ impl Lease {
         Err(self.lost_because(None))
     }
 
-    /// Marks the work as done in the transaction that writes its results: both are committed, or neither is. The key then stays taken
-    /// for the request's `keep`.
+    /// Marks the work as done in the transaction that writes its results: both are committed, or neither is. The key is then done for
+    /// the request's `keep`.
     ///
     /// Only this makes the work happen *once*. With `keep` alone, the work runs again if the process dies between its commit and the
     /// end of the call. Call it last in the transaction: it ends the lease, so a later [`fence`](Self::fence) is refused. If the
-    /// transaction is rolled back, the lease goes on, unless it has expired meanwhile.
+    /// transaction is rolled back, the lease goes on, unless it has expired meanwhile; an `Ok` of the body is then refused
+    /// ([`Error::RolledBack`]), unless the body has completed again.
+    ///
+    /// Return when the transaction has ended. A body that has not returned a `ttl` after this call, at least ten seconds, is dropped
+    /// ([`Error::CommitUnknown`]), since the answer to its commit may never come. What takes longer belongs after the locked call.
     ///
     /// # Locking
     ///
-    /// One round trip marks the row as kept if the token is current, and locks it until the transaction ends. Others are refused
-    /// until then, also past the expiry. `synchronous_commit` is forced for the transaction.
+    /// One round trip marks the row as done if the token is current, and locks it until the transaction ends. Others find the key
+    /// held until then, also past the expiry, and done after the commit. `synchronous_commit` is forced for the transaction, and as for
+    /// [`fence`](Self::fence) the server ends a session that stops: `idle_in_transaction_session_timeout` is set to the lease's remaining time.
     ///
     /// # Errors
     ///
@@ -71,11 +76,11 @@ impl Lease {
         let Some(keep) = self.keep else {
             return Err(Error::InvalidLease {
                 lock: self.name(),
-                reason: "`complete` needs `keep`: how long the key stays taken",
+                reason: "`complete` needs `keep`: how long the key is done",
             });
         };
         let ending = self.hold.ending();
-        let text = &self.table.named.texts.keep;
+        let text = &self.table.named.texts.complete;
         if self.table.change(conn, self, text, keep).await? {
             ending.done(true);
             return Ok(());

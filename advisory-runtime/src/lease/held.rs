@@ -7,6 +7,7 @@ use crate::debug::LockSet;
 use crate::error::Fallible;
 use crate::observe::{Outcome, Telemetry};
 use crate::renewal::{End, Stop, watch};
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -47,7 +48,7 @@ impl Held {
     ///
     /// [`Error::LockLost`] if a renewal was refused, or the server could not be reached until a tenth of the ttl, at most a second,
     /// before the expiry. The body was dropped, or ended too late. [`Error::HoldExceeded`] after the request's `max_hold`: the body
-    /// was dropped and the lease released.
+    /// was dropped and the lease released. [`Error::CommitUnknown`] if the body did not return in time after [`Lease::complete`].
     ///
     /// # Cancel safety
     ///
@@ -90,13 +91,21 @@ impl Held {
                 lock: self.lease.name(),
                 max_hold: self.max_hold.unwrap_or_default(),
             }),
+            Err(Stop::Unanswered) if matches!(hold.end(), End::Inside(_) | End::Done) => {
+                Err(Error::CommitUnknown {
+                    lock: self.lease.name(),
+                    source: hold.reason().unwrap_or_else(no_return),
+                })
+            }
             // A body that blocks its thread cannot be dropped in time.
-            Ok(result) if !hold.is_over() || hold.end() != End::Open => Ok(result),
+            Ok(result) if !hold.is_over() || matches!(hold.end(), End::Inside(_) | End::Done) => {
+                Ok(result)
+            }
             _ => Err(self.lost()),
         }
     }
 
-    /// Releases the lease or, if the result is `Ok` and the request has a `keep`, leaves the key taken for that time.
+    /// Releases the lease or, if the result is `Ok` and the request has a `keep`, marks the key as done for that time.
     ///
     /// # Locking
     ///
@@ -104,10 +113,10 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// The body's own error. For an `Ok`, [`Error::LockLost`] if the lease was lost before the body returned, if the key could not be
-    /// kept, or if the transaction of [`Lease::complete`] was rolled back and the key is no longer held; [`Error::CommitUnknown`] if the
-    /// server cannot be reached to say whether that transaction was committed. Any other release that does not reach the server is
-    /// not an error: the lease expires.
+    /// The body's own error. For an `Ok`, [`Error::LockLost`] if the lease was lost before the body returned, or the key could not be
+    /// kept. If the transaction of [`Lease::complete`] was rolled back, [`Error::RolledBack`], and the key is released; but
+    /// [`Error::LockLost`] if the key was no longer held. [`Error::CommitUnknown`] if the server cannot be reached to say whether that
+    /// transaction was committed. Any other release that does not reach the server is not an error: the lease expires.
     ///
     /// # Cancel safety
     ///
@@ -132,15 +141,16 @@ impl Held {
     async fn finish_inner<R: Fallible>(mut self, result: R) -> Result<R, Error> {
         let keep = self.lease.keep.filter(|_| result.is_ok());
         let hold = Arc::clone(&self.lease.hold);
-        let is_complete = hold.end() != End::Open;
+        let is_complete = matches!(hold.end(), End::Inside(_) | End::Done);
         let was_held = is_complete || !hold.is_over();
         let ended = self.send_finish(keep).await;
         if !result.is_ok() {
             return Ok(result);
         }
         match ended {
+            Err(undone @ Error::RolledBack { .. }) => Err(undone),
             // The transaction of `complete` was rolled back, and the lease was lost.
-            Ok(false) if self.lease.would_be_kept() => Err(self.lost()),
+            Ok(false) if hold.end() == End::RolledBack => Err(self.lost()),
             // Nobody can say whether it was committed.
             Err(error) if self.lease.would_be_kept() => Err(Error::CommitUnknown {
                 lock: self.lease.name(),
@@ -171,6 +181,12 @@ impl Held {
     fn lost(&self) -> Error {
         self.lease.lost_because(self.lease.hold.reason())
     }
+}
+
+/// The connection of the body's transaction counts as lost.
+fn no_return() -> DieselError {
+    let message = "the call did not return in time after `complete`".to_owned();
+    DieselError::DatabaseError(DatabaseErrorKind::ClosedConnection, Box::new(message))
 }
 
 /// What the attribute's expansion calls.

@@ -1,7 +1,6 @@
-//! How does one process of several lead?
+//! Leader election: campaigns for a lease without end.
 
 use super::backoff::chance;
-use super::store::is_unreachable;
 use super::task::unless;
 use super::{Lease, Request, Source};
 use crate::{Error, Wait};
@@ -15,18 +14,22 @@ use tokio::time::{Instant, sleep_until};
 ///
 /// The body gets the lease of its term, whose token is larger than that of every earlier term. The body is dropped before the lease
 /// expires; tasks that it has spawned are not, and wait for [`Lease::lost`]. When the body returns `Ok`, the leadership is given up,
-/// and this process campaigns again after a pause. While the server cannot be reached, it keeps trying. To give up the leadership at
-/// shutdown use [`lead_until`]: if this future is dropped, the release runs in the background, and a runtime that is shutting down
-/// may not carry it out.
+/// and this process campaigns again after a pause. When the body returns `Err`, the campaign ends: handle in the body what the next
+/// term can survive, such as a lost connection, and return `Ok`. To give up the leadership at shutdown use [`lead_until`]: if this
+/// future is dropped, the release runs in the background, and a runtime that is shutting down may not carry it out.
+///
+/// A failed acquisition is tried again, at least once a second, unless no later try could succeed. The feature `tracing` or `metrics`
+/// shows it.
 ///
 /// # Locking
 ///
-/// As [`Leases::acquire`](super::Leases::acquire). The request's `wait` and `keep` are ignored.
+/// As [`Leases::acquire`](super::Leases::acquire). The request's `wait` and `keep` are ignored. A key that another request has kept is
+/// tried again until it is free.
 ///
 /// # Errors
 ///
-/// The body's own. [`Error::InvalidLease`], [`Error::KeyTooLong`], [`Error::MissingTable`], [`Error::NoRuntime`], and what else the
-/// server would refuse again.
+/// The body's own. [`Error::InvalidLease`], [`Error::KeyTooLong`], [`Error::MissingTable`], [`Error::MissingRights`],
+/// [`Error::NoRuntime`], and in debug builds [`Error::SelfDeadlock`]. Every other error of an acquisition is tried again.
 ///
 /// # Cancel safety
 ///
@@ -91,15 +94,13 @@ where
                         let Some(led) = led else { return Ok(()) };
                         led??;
                     }
-                    Some(Err(Error::LockLost { .. } | Error::HoldExceeded { .. })) => drop(held),
-                    Some(Err(error)) => return Err(error.into()),
+                    // The term was lost.
+                    Some(Err(_)) => drop(held),
                 }
             }
-            Some(Err(error))
-                if error.is_busy()
-                    || is_unreachable(&error)
-                    || matches!(error, Error::Standby { .. }) => {}
-            Some(Err(error)) => return Err(error.into()),
+            Some(Err(error)) if is_permanent(&error) => return Err(error.into()),
+            // Such as an unreachable server, a locked table, or a server that is out of memory or read only for a while.
+            Some(Err(_)) => {}
         }
         // Gives other processes a chance.
         let pause = request.every().min(Duration::from_secs(1));
@@ -111,4 +112,17 @@ where
             return Ok(());
         }
     }
+}
+
+/// Whether every later try would fail as well, unless somebody changes the program or the database.
+const fn is_permanent(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::InvalidLease { .. }
+            | Error::KeyTooLong { .. }
+            | Error::MissingTable { .. }
+            | Error::MissingRights { .. }
+            | Error::NoRuntime { .. }
+            | Error::SelfDeadlock { .. }
+    )
 }

@@ -70,7 +70,8 @@ impl<S: Store> Leases<S> {
     /// # Errors
     ///
     /// As [`Table::acquire`]. [`Error::Pool`] if the pool gives no connection or the server does not answer within the request's wait;
-    /// but [`Error::TimedOut`] once a try has found the key held. [`Error::NoRuntime`] outside of a tokio runtime with a timer.
+    /// but [`Error::TimedOut`] once a try has found the key held. [`Error::Done`] at once, whatever the wait.
+    /// [`Error::NoRuntime`] outside of a tokio runtime with a timer.
     /// [`Error::SelfDeadlock`] in debug builds, if the call runs under the same lease.
     ///
     /// # Cancel safety

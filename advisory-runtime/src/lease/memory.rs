@@ -44,7 +44,7 @@ impl Entry {
             pattern: Some(self.pattern.to_owned()).filter(|pattern| !pattern.is_empty()),
             key: None,
             holder: self.holder.to_string(),
-            is_kept: self.is_kept,
+            is_done: self.is_kept,
             acquired_at: self.since,
             expires_at: SystemTime::now() + remaining,
             remaining,
@@ -70,7 +70,7 @@ impl Leases<InMemory> {
     /// }
     ///
     /// impl<S: Source> Reports<S> {
-    ///     #[advisory_lock(key = "report:<month>", scope = "lease", pool = self.leases, keep = "24h", wait = "never", on_held = Ok(false))]
+    ///     #[advisory_lock(key = "report:<month>", scope = "lease", pool = self.leases, keep = "24h", on_done = Ok(false))]
     ///     async fn send(&self, month: &str) -> Result<bool, Error> {
     ///         Ok(true)
     ///     }
@@ -79,7 +79,7 @@ impl Leases<InMemory> {
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// let reports = Reports { leases: Leases::in_memory() };
     /// assert!(reports.send("2026-11").await.unwrap());
-    /// assert!(!reports.send("2026-11").await.unwrap(), "kept for a day");
+    /// assert!(!reports.send("2026-11").await.unwrap(), "done for a day");
     /// # });
     /// ```
     #[must_use]
@@ -114,9 +114,14 @@ impl Store for InMemory {
         let key_hash = request.key_hash();
         let mut rows = self.rows();
         if let Some(entry) = rows.by_key.get(&key_hash).filter(|entry| entry.is_valid()) {
-            return Ok(Err(Refusal::Held {
-                left: entry.until.saturating_duration_since(Instant::now()),
-                lock_timeout: None,
+            let left = entry.until.saturating_duration_since(Instant::now());
+            return Ok(Err(if entry.is_kept {
+                Refusal::Done { remaining: left }
+            } else {
+                Refusal::Held {
+                    left,
+                    lock_timeout: None,
+                }
             }));
         }
         rows.last_token += 1;

@@ -1,18 +1,18 @@
 //! Reads the lease table, removes expired rows, and explains a failed statement.
 
 use super::sql::{IS_STANDBY, SWEPT};
-use super::statement::{RowColumns, Statement, Value, count};
-use super::steps::require_no_transaction;
+use super::statement::{CountColumns, RowColumns, Statement, Value, count};
 use super::{Request, Row, Table};
 use crate::error::is_connection_lost;
-use crate::renewal::is_conflict;
+use crate::renewal::{is_conflict, require_no_transaction};
 use crate::{Connection, Error};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::sql_types::{Bool, Nullable};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::borrow::Cow;
 
 impl Table {
-    /// Returns the row of a key that is held or kept; `None` if it is free. The answer may be outdated at once: to act on it, acquire
+    /// Returns the row of a key that is held or done; `None` if it is free. The answer may be outdated at once: to act on it, acquire
     /// the lease.
     ///
     /// # Locking
@@ -34,7 +34,7 @@ impl Table {
         self.find_hash(conn.pg(), key.into().key_hash()).await
     }
 
-    /// Lists every held lease and kept key, the soonest to expire first. It reads the whole table.
+    /// Lists every held lease and done key, the soonest to expire first. It reads the whole table.
     /// [`monitor::leases`](crate::monitor::leases) adds names.
     ///
     /// # Locking
@@ -50,6 +50,30 @@ impl Table {
     /// Cancel safe: it only reads.
     pub async fn list<C: Connection>(&self, conn: &mut C) -> Result<Vec<Row>, Error> {
         self.rows(conn.pg(), &self.named.texts.list, &[]).await
+    }
+
+    /// The first held leases and the first done keys to expire, at most `limit` of each, and for each pattern how many are held and
+    /// done. With a filter only those that have it in their holder or label, or are among these patterns and keys.
+    pub(crate) async fn summary(
+        &self,
+        conn: &mut AsyncPgConnection,
+        filter: Option<&str>,
+        (patterns, hashes): (&[String], &[Vec<u8>]),
+        limit: u32,
+    ) -> Result<(Vec<Row>, Vec<(Option<String>, i64, i64)>), Error> {
+        let values = [
+            Value::Text(filter),
+            Value::Texts(patterns),
+            Value::Hashes(hashes),
+            Value::Number(limit.into()),
+        ];
+        let mut rows = self.rows(conn, &self.named.texts.some, &values).await?;
+        rows.sort_by_key(|row| row.expires_at);
+        let counts = Statement::<CountColumns>::new(&self.named.texts.counts, &values);
+        match RunQueryDsl::load(counts, conn).await {
+            Ok(counts) => Ok((rows, counts)),
+            Err(error) => Err(self.explain(conn, error, self.name().into()).await),
+        }
     }
 
     async fn rows(
@@ -127,27 +151,69 @@ impl Table {
         error: DieselError,
         lock: Cow<'static, str>,
     ) -> Error {
-        let DieselError::DatabaseError(kind, _) = &error else {
-            return Error::Database(error);
-        };
-        let question = match kind {
-            DatabaseErrorKind::ReadOnlyTransaction => IS_STANDBY,
-            DatabaseErrorKind::Unknown => &self.named.texts.is_missing,
-            _ => return Error::Database(error),
-        };
-        let is_so = match count(conn, question, &[]).await {
-            Ok(rows) => rows > 0,
-            // The server has ended the session.
-            Err(lost) if is_connection_lost(&lost) => return Error::Database(lost),
-            Err(_) => false,
-        };
-        match kind {
-            DatabaseErrorKind::ReadOnlyTransaction if is_so => Error::Standby { lock },
-            DatabaseErrorKind::Unknown if is_so => {
-                let (table, source) = (self.name(), error);
-                Error::MissingTable { table, source }
+        self.explain_with(conn, error, lock, Rights::Unchecked)
+            .await
+    }
+
+    /// [`explain`](Self::explain), if the statement always needs these rights.
+    pub(super) async fn explain_with(
+        &self,
+        conn: &mut AsyncPgConnection,
+        error: DieselError,
+        lock: Cow<'static, str>,
+        rights: Rights,
+    ) -> Error {
+        let answer = match &error {
+            DieselError::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _) => {
+                let rows = count(conn, IS_STANDBY, &[]).await;
+                rows.map(|rows| (rows > 0).then_some(Cause::Standby))
             }
-            _ => Error::Database(error),
+            DieselError::DatabaseError(DatabaseErrorKind::Unknown, _) => {
+                let values = [Value::Number(rights as i64)];
+                let question = Statement::<Nullable<Bool>>::new(&self.named.texts.lacks, &values);
+                let answer: Result<Option<bool>, _> = RunQueryDsl::get_result(question, conn).await;
+                answer.map(|lacks| {
+                    let cause = |is_table| {
+                        if is_table {
+                            Cause::Table
+                        } else {
+                            Cause::Rights
+                        }
+                    };
+                    lacks.map(cause)
+                })
+            }
+            _ => Ok(None),
+        };
+        let table = || self.name();
+        match answer {
+            Ok(Some(Cause::Standby)) => Error::Standby { lock },
+            Ok(Some(Cause::Table)) => Error::MissingTable {
+                table: table(),
+                source: error,
+            },
+            Ok(Some(Cause::Rights)) => Error::MissingRights {
+                table: table(),
+                source: error,
+            },
+            // The server has ended the session.
+            Err(lost) if is_connection_lost(&lost) => Error::Database(lost),
+            Ok(None) | Err(_) => Error::Database(error),
         }
     }
+}
+
+/// The rights without which a statement fails.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Rights {
+    Unchecked = 0,
+    Grant = 1,
+    MoveSequence = 2,
+}
+
+/// Why a statement failed.
+enum Cause {
+    Standby,
+    Table,
+    Rights,
 }

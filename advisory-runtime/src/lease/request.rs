@@ -93,15 +93,16 @@ impl Request {
         self
     }
 
-    /// How long the key stays taken after an `Ok`, so that an instance that starts late does not run again. After an error, a panic or
-    /// a drop it is free at once. If the process dies before the end of the call, the work runs again after the ttl; to run it
+    /// How long the key is done after an `Ok`, so that an instance that starts late does not run again: it gets
+    /// [`Error::Done`]. After an error, a panic or a drop it is free at once. If the process dies before the end of the call, the work runs again after the ttl; to run it
     /// *once*, call [`Lease::complete`](super::Lease::complete).
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = Some(keep);
         self
     }
 
-    /// How long to wait while the key is taken. [`Wait::Session`], the default, is the `lock_timeout` of the pool's connections.
+    /// How long to wait while the key is held. [`Wait::Session`], the default, is the `lock_timeout` of the pool's connections. A key that
+    /// is done is not waited for.
     pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.wait = wait.into();
         self

@@ -1,12 +1,13 @@
 //! A row of the lease table.
 
 use super::FencingToken;
+use super::sql::NEVER;
 use super::statement::RowColumns;
 use diesel::pg::Pg;
 use diesel::prelude::Queryable;
 use std::time::{Duration, SystemTime};
 
-/// A held lease or a kept key, with times by the server's clock.
+/// A held lease or a done key, with times by the server's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
@@ -20,11 +21,11 @@ pub struct Row {
     pub key: Option<String>,
     /// The holder's name ([`Table::held_by`](super::Table::held_by)).
     pub holder: String,
-    /// Whether the work is done, and the key only stays taken until it expires.
-    pub is_kept: bool,
+    /// Whether the work is done. The key then stays taken until it expires, and nobody holds it.
+    pub is_done: bool,
     /// When it was granted.
     pub acquired_at: SystemTime,
-    /// When it expires unless it is renewed.
+    /// When it expires unless it is renewed. In the year 192103 for a row that [never does](Self::never_expires).
     pub expires_at: SystemTime,
     /// The time until then.
     pub remaining: Duration,
@@ -36,6 +37,15 @@ impl Row {
     pub fn age(&self) -> Duration {
         let granted = self.expires_at.duration_since(self.acquired_at);
         granted.unwrap_or_default().saturating_sub(self.remaining)
+    }
+
+    /// Whether its `expires_at` is `infinity`, or later than the year 192103. This crate writes no such time.
+    #[must_use]
+    pub fn never_expires(&self) -> bool {
+        let never = Duration::from_secs(NEVER.unsigned_abs());
+        self.expires_at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .is_ok_and(|since| since >= never)
     }
 }
 
@@ -53,7 +63,7 @@ impl Queryable<RowColumns, Pg> for Row {
     );
 
     fn build(row: Self::Row) -> diesel::deserialize::Result<Self> {
-        let (key_hash, token, pattern, key, holder, is_kept, acquired, expires, left) = row;
+        let (key_hash, token, pattern, key, holder, is_done, acquired, expires, left) = row;
         let key_hash = <[u8; 32]>::try_from(key_hash);
         let time = |since| SystemTime::UNIX_EPOCH.checked_add(micros(since));
         Ok(Self {
@@ -62,7 +72,7 @@ impl Queryable<RowColumns, Pg> for Row {
             pattern,
             key,
             holder,
-            is_kept,
+            is_done,
             acquired_at: time(acquired).ok_or("a time that this system does not have")?,
             expires_at: time(expires).ok_or("a time that this system does not have")?,
             remaining: micros(left),

@@ -5,6 +5,9 @@
 //! **Why a later grant has the larger token.** Each grant locks its key (`$7`, until its transaction ends) before it draws from the
 //! sequence, so two grants of one key draw one after the other. Without the lock, a session could draw a number, be stopped, and
 //! insert it after a larger one.
+//!
+//! A sequence can be set back, and logical replication copies rows without it. So a token is always larger than the one in the key's
+//! row. If the sequence's number is not, the sequence is moved past the tokens of all rows, and rows above it are not removed.
 
 use crate::renewal::{DURABLE, micros};
 
@@ -21,6 +24,19 @@ const GRANT: &str = "key_hash OPERATOR(pg_catalog.=) CAST($1 AS pg_catalog.bytea
 const VALID: &str = "expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()";
 const EXPIRED: &str = "expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()";
 
+/// The time left in the answer to a grant whose number was not above the token in the key's row.
+pub(super) const BEHIND: i64 = -1;
+
+/// What is held or kept and has a text (`$1`) in its holder or its label, or is among these patterns (`$2`) or keys (`$3`). The clock
+/// is read once.
+const WANTED: &str = "expires_at OPERATOR(pg_catalog.>) (SELECT pg_catalog.clock_timestamp()) \
+     AND (CAST($1 AS pg_catalog.text) IS NULL \
+     OR pg_catalog.strpos(pg_catalog.lower(holder),pg_catalog.lower(CAST($1 AS pg_catalog.text))) OPERATOR(pg_catalog.>) 0 \
+     OR pg_catalog.strpos(pg_catalog.lower(COALESCE(key,pattern,pg_catalog.left(pg_catalog.encode(key_hash,'hex'),16))),\
+     pg_catalog.lower(CAST($1 AS pg_catalog.text))) OPERATOR(pg_catalog.>) 0 \
+     OR pattern OPERATOR(pg_catalog.=) ANY (CAST($2 AS pg_catalog.text[])) \
+     OR key_hash OPERATOR(pg_catalog.=) ANY (CAST($3 AS pg_catalog.bytea[])))";
+
 /// How many rows a sweep removes in one statement.
 pub(super) const SWEPT: i64 = 10_000;
 
@@ -32,41 +48,69 @@ fn after(milliseconds: &str) -> String {
     )
 }
 
+/// A time that is put between 1970 and the year 192103. Beyond that, such as at `infinity`, differences and microseconds fail with
+/// 22008 and 22003.
+fn bounded(time: &str) -> String {
+    format!(
+        "GREATEST(LEAST({time},pg_catalog.to_timestamp(CAST({NEVER} AS pg_catalog.float8))),\
+         pg_catalog.to_timestamp(CAST(0 AS pg_catalog.float8)))"
+    )
+}
+
 /// The time until the row expires, in microseconds.
 fn left() -> String {
-    micros("expires_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()")
+    let expires = bounded("expires_at");
+    micros(&format!(
+        "{expires} OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()"
+    ))
 }
 
 /// The statements of one table.
 pub(super) struct Texts {
     pub(super) acquire: String,
+    pub(super) move_sequence: String,
     pub(super) renew: String,
     pub(super) release: String,
     pub(super) keep: String,
+    pub(super) complete: String,
     pub(super) holds: String,
     pub(super) is_kept: String,
     pub(super) fence: String,
     pub(super) is_current: String,
     pub(super) find: String,
     pub(super) list: String,
+    pub(super) counts: String,
+    pub(super) some: String,
     pub(super) sweep: String,
     pub(super) is_missing: String,
+    pub(super) lacks: String,
 }
+
+/// The latest time that is distinguished from `infinity`, in seconds since 1970.
+pub(super) const NEVER: i64 = 6_000_000_000_000;
 
 /// Whether the server is a standby.
 pub(super) const IS_STANDBY: &str = "SELECT 1 WHERE pg_catalog.pg_is_in_recovery()";
 
 impl Texts {
-    /// `table` and `sequence` are quoted, with their schema.
-    pub(super) fn new(table: &str, sequence: &str) -> Self {
+    /// The name consists of letters, digits and `_`.
+    pub(super) fn new(schema: &str, name: &str) -> Self {
+        let table = &format!("\"{schema}\".\"{name}\"");
+        let sequence = &format!("\"{schema}\".\"{name}_token\"");
         let row = format!(
             "SELECT key_hash,token,pattern,key,holder,is_kept,{},{},{} FROM {table}",
-            micros("acquired_at"),
-            micros("expires_at"),
+            micros(&bounded("acquired_at")),
+            micros(&bounded("expires_at")),
             left()
+        );
+        let keep = update(
+            table,
+            OURS,
+            &format!("is_kept=true,key=NULL,expires_at={}", after("$3")),
         );
         Self {
             acquire: acquire(table, sequence),
+            move_sequence: move_sequence(table, sequence),
             renew: update(
                 table,
                 GRANT,
@@ -77,11 +121,11 @@ impl Texts {
                 "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL WHERE {GRANT} \
                  RETURNING {FORGETTABLE}"
             ),
-            keep: update(
-                table,
-                OURS,
-                &format!("is_kept=true,key=NULL,expires_at={}", after("$3")),
+            complete: format!(
+                "{keep},{}",
+                at_most_left("idle_in_transaction_session_timeout", "own.until")
             ),
+            keep,
             holds: format!("SELECT 1 FROM {table} WHERE {GRANT} AND {VALID}"),
             // Waits for a transaction that has changed the row, and reads the result.
             is_kept: format!(
@@ -92,7 +136,7 @@ impl Texts {
             fence: format!(
                 "WITH fenced AS MATERIALIZED (SELECT expires_at FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE) \
                  SELECT {} FROM fenced",
-                at_most_left("idle_in_transaction_session_timeout")
+                at_most_left("idle_in_transaction_session_timeout", "expires_at")
             ),
             is_current: format!(
                 "EXISTS (SELECT 1 FROM {table} WHERE {GRANT} AND {VALID} FOR KEY SHARE)"
@@ -101,26 +145,43 @@ impl Texts {
             .replace("$2", "$"),
             find: format!("{row} WHERE {KEY} AND {VALID}"),
             list: format!("{row} WHERE {VALID} ORDER BY expires_at"),
+            counts: format!(
+                "SELECT pattern,pg_catalog.count(*) FILTER (WHERE NOT is_kept),pg_catalog.count(*) FILTER (WHERE is_kept) \
+                 FROM {table} WHERE {WANTED} GROUP BY pattern ORDER BY pg_catalog.count(*) DESC LIMIT CAST($4 AS pg_catalog.int8)"
+            ),
+            some: ["NOT is_kept", "is_kept"]
+                .map(|which| {
+                    format!(
+                        "({row} WHERE {which} AND {WANTED} ORDER BY expires_at LIMIT CAST($4 AS pg_catalog.int8))"
+                    )
+                })
+                .join(" UNION ALL "),
             sweep: format!(
+                // A row whose token the sequence has not reached shows that it is behind.
                 "DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} WHERE {EXPIRED} \
+                 AND token OPERATOR(pg_catalog.<=) (SELECT pg_catalog.pg_sequence_last_value('{sequence}')) \
                  LIMIT CAST($1 AS pg_catalog.int8) FOR UPDATE SKIP LOCKED)) RETURNING {FORGETTABLE}"
             ),
             is_missing: format!("SELECT 1 WHERE pg_catalog.to_regclass('{table}') IS NULL"),
+            lacks: lacks(schema, name),
         }
     }
 }
 
 /// Grants a free key: updates its row, or inserts one. A refused try writes nothing.
 ///
-/// The answer is the token, if the key is this grant's; the time left of a lease from before this statement, and zero for a new
-/// grant; and the session's `lock_timeout`. The token and the time left of an earlier try's grant come from one reading of its row.
+/// The answer is the token, if the key is this grant's; the time left of a lease from before this statement, and for a new grant
+/// zero, or -1 if the sequence is behind; and the session's `lock_timeout`. Without a token, a time left below zero is that of a kept
+/// key. The token and the time left of an earlier try's grant come from one reading of its row.
 ///
 /// An insertion also looks at eight rows from a random place of the index (`$8`) and removes those that have expired. If every key is
-/// used once, expired rows settle at a seventh of the others: then each insertion removes one on average.
+/// used once, expired rows settle at a seventh of the others: then each insertion removes one on average. A row with a larger token
+/// than the new one stays, because it shows that the sequence is behind.
 fn acquire(table: &str, sequence: &str) -> String {
     let token = format!("pg_catalog.nextval('{sequence}')");
     let expires = after("$6");
     let zero = "CAST(0 AS pg_catalog.int8)";
+    let behind = format!("CAST({BEHIND} AS pg_catalog.int8)");
     // An unused column would not be evaluated, so the setting is made part of the token's expression.
     let granted = format!(
         "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
@@ -129,11 +190,11 @@ fn acquire(table: &str, sequence: &str) -> String {
         // `CASE` guarantees the order: a try that is refused anyway does not take the lock.
         "WITH free AS MATERIALIZED (SELECT 1 WHERE CASE WHEN EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {VALID}) THEN false \
          ELSE pg_catalog.pg_try_advisory_xact_lock(CAST($7 AS pg_catalog.int8)) END),\
-         taken AS (UPDATE {table} SET token={token},grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),\
+         taken AS (UPDATE {table} SET token=GREATEST({token},token OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)),grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),\
          key=CAST($4 AS pg_catalog.text),pattern=CAST($5 AS pg_catalog.text),is_kept=false,\
          acquired_at=pg_catalog.clock_timestamp(),expires_at={expires} WHERE {KEY} AND {EXPIRED} \
          AND EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} AND {EXPIRED} FOR UPDATE OF l SKIP LOCKED) \
-         RETURNING {granted}),\
+         RETURNING {granted},CASE WHEN token OPERATOR(pg_catalog.<>) pg_catalog.currval('{sequence}') THEN {behind} ELSE {zero} END AS behind),\
          made AS (INSERT INTO {table} (key_hash,token,grant_id,holder,key,pattern,acquired_at,expires_at) \
          SELECT CAST($1 AS pg_catalog.bytea),{token},CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
          CAST($4 AS pg_catalog.text),CAST($5 AS pg_catalog.text),pg_catalog.clock_timestamp(),{expires} FROM free \
@@ -141,15 +202,64 @@ fn acquire(table: &str, sequence: &str) -> String {
          AND NOT EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} FOR KEY SHARE OF l SKIP LOCKED) \
          ON CONFLICT DO NOTHING RETURNING {granted}),\
          swept AS (DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} \
-         WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM (SELECT ctid,expires_at FROM {table} \
-         WHERE (SELECT true FROM made) AND key_hash OPERATOR(pg_catalog.>=) CAST($8 AS pg_catalog.bytea) \
-         ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED})) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
+         WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT near.ctid FROM made,LATERAL (SELECT ctid,expires_at,token FROM {table} \
+         WHERE made.token IS NOT NULL AND key_hash OPERATOR(pg_catalog.>=) CAST($8 AS pg_catalog.bytea) \
+         ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED} AND near.token OPERATOR(pg_catalog.<) made.token)) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
          SELECT COALESCE((SELECT token FROM taken),(SELECT token FROM made),found.token),\
-         COALESCE((SELECT {zero} FROM taken),(SELECT {zero} FROM made),found.time_left,{zero}),{} \
+         COALESCE((SELECT behind FROM taken),(SELECT {zero} FROM made),found.time_left,{zero}),{} \
          FROM (SELECT) AS once LEFT JOIN (SELECT CASE WHEN {GRANT} THEN token END AS token,\
-         GREATEST(CAST(1 AS pg_catalog.int8),{}) AS time_left FROM {table} WHERE {KEY} AND {VALID}) AS found ON true",
+         GREATEST(CAST(1 AS pg_catalog.int8),{}) OPERATOR(pg_catalog.*) \
+         CAST(CASE WHEN is_kept THEN -1 ELSE 1 END AS pg_catalog.int8) AS time_left FROM {table} WHERE {KEY} AND {VALID}) AS found ON true",
         micros(&setting("lock_timeout")),
         left()
+    )
+}
+
+/// Moves the sequence to the largest token.
+///
+/// The session that draws a number also writes the table, so the lock on the table keeps numbers from being drawn between the readings and
+/// `setval`, which could set the sequence back.
+fn move_sequence(table: &str, sequence: &str) -> String {
+    format!(
+        "LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;SELECT pg_catalog.setval('{sequence}',\
+         GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'),pg_catalog.max(token))) FROM {table}"
+    )
+}
+
+/// Asks why a statement failed: `true` if the table does not exist, `false` if the role lacks a right that a grant needs (`$1` is at
+/// least 1) or that moving the sequence needs (2). It reads the catalog, since `to_regclass` fails if the role may not use the schema.
+fn lacks(schema: &str, name: &str) -> String {
+    let relation = |alias: &str, name: &str| {
+        format!(
+            "LEFT JOIN pg_catalog.pg_class AS {alias} ON {alias}.relnamespace OPERATOR(pg_catalog.=) n.oid \
+             AND {alias}.relname OPERATOR(pg_catalog.=) CAST('{name}' AS pg_catalog.name)"
+        )
+    };
+    let has = |function: &str, alias: &str, right: &str| {
+        format!("pg_catalog.{function}({alias}.oid,CAST('{right}' AS pg_catalog.text))")
+    };
+    let needed = |least: i32| {
+        format!(
+            "CAST($1 AS pg_catalog.int8) OPERATOR(pg_catalog.>=) CAST({least} AS pg_catalog.int8)"
+        )
+    };
+    let rights = [
+        has("has_schema_privilege", "n", "USAGE"),
+        has("has_table_privilege", "t", "SELECT"),
+        has("has_table_privilege", "t", "INSERT"),
+        has("has_table_privilege", "t", "UPDATE"),
+        has("has_table_privilege", "t", "DELETE"),
+        has("has_sequence_privilege", "s", "USAGE"),
+    ];
+    format!(
+        "SELECT CASE WHEN t.oid IS NULL THEN true WHEN {} AND NOT ({}) OR {} AND NOT {} THEN false END FROM (SELECT) AS once \
+         LEFT JOIN pg_catalog.pg_namespace AS n ON n.nspname OPERATOR(pg_catalog.=) CAST('{schema}' AS pg_catalog.name) {} {}",
+        needed(1),
+        rights.join(" AND "),
+        needed(2),
+        has("has_sequence_privilege", "s", "UPDATE"),
+        relation("t", name),
+        relation("s", &format!("{name}_token")),
     )
 }
 
@@ -168,14 +278,17 @@ fn update(table: &str, grant: &str, set: &str) -> String {
 }
 
 /// Sets a timeout to the time until the row expires, unless the session's is shorter. It ends a writer that has stopped.
-fn at_most_left(setting: &str) -> String {
-    let left = "GREATEST(CAST(1 AS pg_catalog.int8),CAST(pg_catalog.ceil(pg_catalog.date_part('epoch',expires_at \
+fn at_most_left(setting: &str, expires: &str) -> String {
+    let expires = bounded(expires);
+    let left = format!(
+        "GREATEST(CAST(1 AS pg_catalog.int8),CAST(pg_catalog.ceil(pg_catalog.date_part('epoch',{expires} \
          OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) CAST(1000 AS pg_catalog.float8)) \
-         AS pg_catalog.int8))";
+         AS pg_catalog.int8))"
+    );
     let now = self::setting(setting);
     format!(
         "CASE WHEN {now} OPERATOR(pg_catalog.=) CAST('0' AS pg_catalog.interval) OR {now} OPERATOR(pg_catalog.>) \
-         (expires_at OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
+         ({expires} OPERATOR(pg_catalog.-) pg_catalog.clock_timestamp()) \
          THEN pg_catalog.set_config('{setting}',CAST(LEAST({left},CAST(2147483647 AS pg_catalog.int8)) AS pg_catalog.text),true) END"
     )
 }

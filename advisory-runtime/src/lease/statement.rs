@@ -3,7 +3,7 @@
 use diesel::QueryResult;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Binary, Bool, Nullable, Text};
+use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text};
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 use std::marker::PhantomData;
 
@@ -13,6 +13,8 @@ pub(super) enum Value<'v> {
     Hash([u8; 32]),
     Number(i64),
     Text(Option<&'v str>),
+    Texts(&'v [String]),
+    Hashes(&'v [Vec<u8>]),
 }
 
 /// A statement, its values, and the SQL types of its columns.
@@ -34,6 +36,9 @@ pub(super) type RowColumns = (
     BigInt,
     BigInt,
 );
+
+/// A pattern, and how many of its leases are held and kept.
+pub(super) type CountColumns = (Nullable<Text>, BigInt, BigInt);
 
 /// The columns of the answer to an acquisition.
 pub(super) type GrantColumns = (Nullable<BigInt>, BigInt, BigInt);
@@ -76,6 +81,10 @@ impl<Columns> QueryFragment<Pg> for Statement<'_, Columns> {
             Value::Number(number) => out.push_bind_param_value_only::<BigInt, i64>(number),
             Value::Text(text) => {
                 out.push_bind_param_value_only::<Nullable<Text>, Option<&str>>(text)
+            }
+            Value::Texts(texts) => out.push_bind_param_value_only::<Array<Text>, [String]>(texts),
+            Value::Hashes(hashes) => {
+                out.push_bind_param_value_only::<Array<Binary>, [Vec<u8>]>(hashes)
             }
         })
     }

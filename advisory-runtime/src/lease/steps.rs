@@ -1,16 +1,16 @@
 //! Each step of a lease, as one round trip on the caller's connection.
 
 use super::backoff::{Backoff, Refusal};
+use super::queries::Rights;
 use super::request::{lasts, milliseconds};
 use super::row::micros;
+use super::sql::BEHIND;
 use super::statement::{GrantColumns, Statement, Value, count};
 use super::{FencingToken, Lease, Request, Table, body_leases};
-use crate::driver::{Driver, depth};
-use crate::renewal::{Expiry, Sent, is_conflict};
+use crate::driver::depth;
+use crate::renewal::{Expiry, Sent, is_conflict, require_no_transaction};
 use crate::{Connection, Error};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use std::borrow::Cow;
-use std::num::NonZeroU32;
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 
 impl Table {
@@ -20,13 +20,16 @@ impl Table {
     ///
     /// One statement, and one round trip, per try: an `UPDATE` of the key's row or an `INSERT`, which also removes a few expired rows.
     /// The statement takes a transaction-level advisory lock on the key without waiting. If the request has a wait, it tries again,
-    /// first after 10 ms and at last every half second. The lease is held until [`release`](Self::release) or the end of its ttl.
+    /// first after 10 ms and at last every half second. If the sequence is behind the key's token, a second message moves it
+    /// to the largest one under a lock on the table (`SHARE ROW EXCLUSIVE`), for which it waits at most a second. The lease is held until [`release`](Self::release) or the end of its ttl.
     /// `synchronous_commit` is forced.
     ///
     /// # Errors
     ///
-    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::KeyTooLong`], [`Error::InvalidLease`]; [`Error::InTransaction`] inside a
-    /// transaction of Diesel's; [`Error::MissingTable`] (42P01), [`Error::Standby`], [`Error::BrokenConnection`], [`Error::Database`].
+    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::Done`], at once whatever the wait; [`Error::KeyTooLong`],
+    /// [`Error::InvalidLease`]; [`Error::InTransaction`] inside a transaction of Diesel's;
+    /// [`Error::MissingTable`] (42P01), [`Error::MissingRights`] (42501), [`Error::Standby`], [`Error::BrokenConnection`],
+    /// [`Error::Database`].
     ///
     /// # Cancel safety
     ///
@@ -83,7 +86,6 @@ impl Table {
         if !is_test {
             swept_from[..8].copy_from_slice(&random().to_be_bytes());
         }
-        let sent = Sent::now();
         let values = [
             Value::Hash(key_hash),
             Value::Number(grant_id),
@@ -94,6 +96,7 @@ impl Table {
             Value::Number(self.grant_lock(&key_hash)),
             Value::Hash(swept_from),
         ];
+        let sent = Sent::now();
         let statement = Statement::<GrantColumns>::new(&self.named.texts.acquire, &values);
         let answer: Result<(Option<i64>, i64, i64), _> =
             RunQueryDsl::get_result(statement, conn).await;
@@ -107,14 +110,51 @@ impl Table {
                 };
                 let until = Expiry::after(sent, ttl);
                 let lease = Lease::new(self, request, grant_id, token, until);
-                Ok(Ok(Lease { is_test, ..lease }))
+                let lease = Lease { is_test, ..lease };
+                if left == BEHIND
+                    && let Err(error) = self.move_sequence(conn, &lease).await
+                {
+                    drop(self.release(conn, &lease).await);
+                    return Err(error);
+                }
+                Ok(Ok(lease))
             }
+            Ok((None, left, _)) if left < 0 => Ok(Err(Refusal::Done {
+                remaining: micros(left.saturating_neg()),
+            })),
             Ok((None, left, lock_timeout)) => Ok(Err(Refusal::Held {
                 left: micros(left),
                 lock_timeout: Some(micros(lock_timeout)).filter(|limit| !limit.is_zero()),
             })),
             Err(error) if is_conflict(&error) => Ok(Err(Refusal::Conflict)),
-            Err(error) => Err(self.explain(conn, error, request.name()).await),
+            Err(error) => {
+                let lock = request.name();
+                Err(self.explain_with(conn, error, lock, Rights::Grant).await)
+            }
+        }
+    }
+
+    /// Moves the sequence to the largest token in the table, so that keys without a row get larger ones too.
+    async fn move_sequence(
+        &self,
+        conn: &mut AsyncPgConnection,
+        lease: &Lease,
+    ) -> Result<(), Error> {
+        let move_it = &self.named.texts.move_sequence;
+        let moved = if lease.is_test {
+            // The setting would last until the end of the test's transaction.
+            conn.batch_execute(move_it).await
+        } else {
+            // Renewals wait behind this wait.
+            let message = format!("SET LOCAL lock_timeout='1s';{move_it}");
+            conn.batch_execute(&message).await
+        };
+        match moved {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let (lock, rights) = (lease.name(), Rights::MoveSequence);
+                Err(self.explain_with(conn, error, lock, rights).await)
+            }
         }
     }
 
@@ -153,7 +193,7 @@ impl Table {
         Ok(is_held)
     }
 
-    /// Releases a lease; `false` if the row is gone, kept, or another grant's. A second release returns the same.
+    /// Releases a lease; `false` if the row is gone, done, or another grant's. A second release returns the same.
     ///
     /// # Locking
     ///
@@ -176,12 +216,12 @@ impl Table {
         released
     }
 
-    /// Ends the lease and leaves the key taken for `keep` from now; `false` if the lease was not held any more. A second call counts
+    /// Ends the lease, and marks its key as done for `keep` from now; `false` if the lease was not held any more. A second call counts
     /// from then. Rounded up to whole milliseconds. In the transaction that writes the results, use [`Lease::complete`].
     ///
     /// # Locking
     ///
-    /// As [`renew`](Self::renew); the row is marked as kept.
+    /// As [`renew`](Self::renew); the row is marked as done.
     ///
     /// # Errors
     ///
@@ -189,7 +229,7 @@ impl Table {
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: the key may be kept or not.
+    /// Not cancel safe: the key may be done or not.
     pub async fn keep<C: Connection>(
         &self,
         conn: &mut C,
@@ -258,18 +298,6 @@ impl Table {
             Ok(rows) => Ok(rows > 0),
             Err(error) => Err(self.explain(conn, error, lease.name()).await),
         }
-    }
-}
-
-/// Refuses a transaction, which could undo the step, unless it is a test's.
-pub(super) fn require_no_transaction(
-    conn: &mut AsyncPgConnection,
-    lock: impl Fn() -> Cow<'static, str>,
-) -> Result<(), Error> {
-    match depth(conn) {
-        Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
-        Ok(Some(_)) => Err(Error::InTransaction { lock: lock() }),
-        _ => Err(Error::BrokenConnection { lock: lock() }),
     }
 }
 

@@ -56,10 +56,7 @@ pub(super) struct Named {
 
 impl Named {
     fn new(schema: &str, name: &str) -> Arc<Self> {
-        let texts = Texts::new(
-            &format!("\"{schema}\".\"{name}\""),
-            &format!("\"{schema}\".\"{name}_token\""),
-        );
+        let texts = Texts::new(schema, name);
         Arc::new(Self {
             schema: schema.to_owned(),
             name: name.to_owned(),

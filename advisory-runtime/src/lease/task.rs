@@ -7,7 +7,8 @@ use super::steps::random;
 use super::store::{Acquisition, Step, Store, is_unreachable};
 use super::{Event, FencingToken, Lease, Leases, Request};
 use crate::Error;
-use crate::renewal::{Expiry, Hold, Renew, Sent, UNANSWERED, renew_until_lost};
+use crate::renewal::{End, Expiry, Hold, Renew, Sent, UNANSWERED, renew_until_lost};
+use diesel::result::Error as DieselError;
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +49,10 @@ pub(super) async fn run<S: Store>(
                 if let Some(waited) = waited {
                     let lock = &acquisition.request.name();
                     leases.notify(Event::Busy { lock, waited });
+                }
+                if let Error::Done { lock, remaining } = &error {
+                    let remaining = *remaining;
+                    leases.notify(Event::Done { lock, remaining });
                 }
                 drop(ready.send(Err(error)));
             }
@@ -206,7 +211,7 @@ async fn end<S: Store>(
             // Whether the transaction of `complete` was committed matters after the expiry too.
             left = left.max(UNANSWERED);
         }
-        let outcome = leases.store.step(lease, step, left, left).await;
+        let outcome = last_step(leases, lease, step, left).await;
         match &outcome {
             Ok(true) if !was_lost => leases.notify(Event::Released(lease)),
             Ok(_) => {}
@@ -214,7 +219,14 @@ async fn end<S: Store>(
         }
         let is_done = outcome.is_ok();
         if let Some(reply) = reply.take() {
-            drop(reply.send(outcome));
+            let is_undone = keep.is_some() && lease.hold.end() == End::RolledBack;
+            drop(reply.send(match outcome {
+                Ok(true) | Err(_) if is_undone => Err(Error::RolledBack {
+                    lock: lease.name(),
+                    source: DieselError::RollbackTransaction,
+                }),
+                outcome => outcome,
+            }));
         }
         let next = Instant::now() + pause;
         if is_done || next >= expires {
@@ -222,5 +234,25 @@ async fn end<S: Store>(
         }
         sleep_until(next).await;
         pause = (pause * 2).min(Duration::from_secs(5));
+    }
+}
+
+/// Ends the lease, unless `complete` has done so. If its transaction was rolled back, the work is not done, and the key is not kept.
+async fn last_step<S: Store>(
+    leases: &Leases<S>,
+    lease: &Lease,
+    step: Step,
+    left: Duration,
+) -> Result<bool, Error> {
+    let hold = &lease.hold;
+    let send = |step| leases.store.step(lease, step, left, left);
+    if matches!((step, hold.end()), (Step::Keep(_), End::Inside(_))) {
+        let is_kept = send(Step::IsKept).await?;
+        hold.settle(is_kept || !lease.would_be_kept());
+    }
+    match (step, hold.end()) {
+        (_, End::Done) => Ok(true),
+        (Step::Keep(_), End::RolledBack) => send(Step::Release).await,
+        _ => send(step).await,
     }
 }

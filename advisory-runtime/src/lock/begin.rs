@@ -7,7 +7,7 @@ use super::{nested, session};
 use crate::debug::idle::Statements;
 use crate::driver::{Driver, depth, mark_transaction_open};
 use crate::observe::Telemetry;
-use crate::{Error, Isolation, Request, debug};
+use crate::{Error, Isolation, Request, Wait, debug};
 use std::num::NonZeroU32;
 
 /// Opens a transaction that holds the locks.
@@ -54,6 +54,23 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
     locked
 }
 
+/// Takes the locks in the middle of an open transaction if they are free, and returns whether they were.
+pub(crate) async fn try_lock<O: ?Sized, D: Driver>(
+    owner: &mut O,
+    place: Place<O, D>,
+    request: Request,
+) -> Result<bool, Error> {
+    let request = Request {
+        poll: None,
+        ..request.wait(Wait::Never)
+    };
+    match lock(owner, place, request).await {
+        Ok(_) => Ok(true),
+        Err(Error::NotAvailable { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 async fn lock_inner<O: ?Sized, D: Driver>(
     owner: &mut O,
     place: Place<O, D>,
@@ -70,10 +87,13 @@ async fn lock_inner<O: ?Sized, D: Driver>(
     }
     if request.poll.is_some() {
         Box::pin(poll(&mut held, &request, Some(outer))).await?;
+    } else if request.budget() == Wait::Never {
+        nested::try_lock(&mut held, outer, &request).await?;
     } else {
         nested::lock(&mut held, outer, &request).await?;
     }
-    held.checks.locks.held(Some(inside(Some(outer))));
+    let permit = held.permit;
+    held.checks.held(Some(inside(Some(outer))), permit);
     held.checks.locks.leave(outer);
     Ok(held.acquired())
 }
@@ -111,15 +131,16 @@ async fn acquire_inner<O: ?Sized, D: Driver>(
 pub(super) async fn mark_held<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
 ) -> Result<(), Error> {
+    let permit = held.permit;
     if held.scope == Scope::Session {
-        held.checks.locks.held(None);
+        held.checks.held(None, permit);
         return Ok(());
     }
     mark_transaction_open(held.driver()).map_err(Error::Database)?;
     let depth = inside(held.outer);
     let (conn, checks) = held.driver_and_checks();
     debug::set_token(conn, checks, depth).await;
-    checks.locks.held(Some(depth));
+    checks.held(Some(depth), permit);
     checks.statements = Statements::follow(conn);
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::error::{BusyLock, LockName, is_interrupted};
 use crate::observe::Telemetry;
 use crate::request::Keys;
 use crate::sql::session::{self, Around};
+use crate::sql::try_lock::TryLock;
 use crate::sql::{Acquisition, Question};
 use crate::{Error, Isolation, Key, Mode, Request, Wait, debug};
 use diesel::QueryResult;
@@ -39,6 +40,8 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
     pub(super) permits: Vec<Key>,
     pub(super) permit: Option<Key>,
     pub(super) mode: Mode,
+    /// The backend that must serve the statements that take and release session-level locks, where that can be known.
+    pub(super) process: Option<i32>,
     pub(super) phase: Phase,
     /// How long the wait may take, and how much of it has passed in this process.
     pub(super) budget: Wait,
@@ -47,7 +50,7 @@ pub struct Held<'o, O: ?Sized, D: Driver> {
     acquired_at: Instant,
     pub(super) waited: Duration,
     pub(super) max_hold: Option<Duration>,
-    /// SQL that restores the session's own timeouts after a session-level lock with `max_hold`.
+    /// SQL that restores the settings that a session-level lock with `max_hold` changes.
     pub(super) restore_timeouts: Option<String>,
     pub(super) checks: debug::Call,
     pub(super) telemetry: Option<Telemetry>,
@@ -59,6 +62,7 @@ pub(super) struct HeldLocks {
     outer: Option<NonZeroU32>,
     pub(super) acquired: Acquired,
     permits: Vec<Key>,
+    process: Option<i32>,
     acquired_at: Instant,
     max_hold: Option<Duration>,
     restore_timeouts: Option<String>,
@@ -116,6 +120,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             permits: request.permits.clone(),
             permit: None,
             mode: request.mode,
+            process: None,
             phase: Phase::Idle,
             budget: request.budget(),
             queued: request.queued,
@@ -216,9 +221,21 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             None => self.driver().execute(&message).await.map(|()| Ok(true)),
             Some(question) => Box::pin(self.ask(&message, &question)).await,
         };
+        self.note_time();
+        sent
+    }
+
+    /// As [`send`](Self::send) for a query alone.
+    pub(super) async fn try_lock(&mut self, query: TryLock) -> QueryResult<Option<bool>> {
+        self.phase = Phase::Open;
+        let answer = self.driver().try_lock(query).await;
+        self.note_time();
+        query.is_taken(answer?.as_deref())
+    }
+
+    fn note_time(&mut self) {
         self.acquired_at = Instant::now();
         self.waited = self.acquired_at.duration_since(self.started) + self.queued;
-        sent
     }
 
     async fn ask(&mut self, message: &str, question: &Question) -> QueryResult<QueryResult<bool>> {
@@ -256,6 +273,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             outer: self.outer,
             acquired: self.acquired(),
             permits: std::mem::take(&mut self.permits),
+            process: self.process,
             acquired_at: self.acquired_at,
             max_hold: self.max_hold,
             restore_timeouts: self.restore_timeouts.take(),
@@ -284,6 +302,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
             permits: locks.permits,
             permit,
             mode,
+            process: locks.process,
             phase: Phase::Open,
             budget: Wait::Session,
             queued: Duration::ZERO,
@@ -304,18 +323,18 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
         last.is_some()
     }
 
-    /// Releases session-level locks, and restores the session's own timeouts.
+    /// Restores the session's own timeouts, and releases session-level locks: in this order, so that no statement comes behind the
+    /// release, whose interruption would hide that the locks were held.
     pub(super) fn release_message(&self) -> String {
         let keys = match &self.permit {
             Some(permit) => std::slice::from_ref(permit),
             None => &self.keys,
         };
-        let mut message = session::release(keys, self.mode);
-        if let Some(restore) = &self.restore_timeouts {
-            message.push(';');
-            message.push_str(restore);
+        let release = session::release(keys, self.mode, self.process);
+        match &self.restore_timeouts {
+            Some(restore) => format!("{restore};{release}"),
+            None => release,
         }
-        message
     }
 
     /// Leaves the call before its end. See [`Driver::abandon`].
@@ -335,6 +354,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
 
     /// Closes the connection, and waits until the locks are released, for a second at most.
     pub(super) async fn close(&mut self) {
+        self.checks.stop_waiting();
         let phase = std::mem::replace(&mut self.phase, Phase::Idle);
         self.driver().close(phase == Phase::Open);
         self.driver().wait_until_closed().await;

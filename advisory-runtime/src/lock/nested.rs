@@ -2,11 +2,12 @@
 
 use super::guard::{Held, Phase};
 use super::refusal;
-use crate::driver::{Driver, mark_transaction_closed};
+use crate::driver::{Driver, can_be_of_a_process, mark_transaction_closed};
 use crate::error::{Marker, is_connection_lost};
 use crate::sql::Acquisition;
 use crate::sql::nested::{self, Snapshot};
-use crate::{Error, Request, Wait, debug};
+use crate::sql::try_lock::TryLock;
+use crate::{Error, Request, Wait, debug, sql};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
@@ -33,6 +34,58 @@ pub(super) async fn lock<O: ?Sized, D: Driver>(
     }
     held.phase = Phase::Idle;
     Ok(())
+}
+
+/// As [`lock`] for a request that does not wait: one key is asked for by a query alone, which has nothing to undo after a miss.
+///
+/// A pooler may not track the query's prepared statement, so where there is one for certain it goes through [`lock`], and so does what
+/// the query does not take. Where there is one all the same, an error, or the answer of another statement, fails the transaction.
+pub(super) async fn try_lock<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    outer: NonZeroU32,
+    request: &Request,
+) -> Result<(), Error> {
+    let told = held.driver().told_process_id();
+    let query = TryLock::of(request).filter(|_| told.is_none_or(can_be_of_a_process));
+    let Some(query) = query else {
+        return Box::pin(lock(held, outer, request)).await;
+    };
+    if !debug::is_open(held.driver()).await {
+        return Box::pin(lock(held, outer, request)).await;
+    }
+    match held.try_lock(query).await {
+        Ok(None) => return Box::pin(lock(held, outer, request)).await,
+        Ok(Some(is_taken)) => {
+            held.phase = Phase::Idle;
+            if is_taken {
+                Ok(())
+            } else {
+                Err(held.not_available())
+            }
+        }
+        Err(source) => Err(Box::pin(try_failed(held, source)).await),
+    }
+}
+
+/// The error has failed the transaction, unless the transaction had failed before.
+async fn try_failed<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: DieselError) -> Error {
+    // A drop in the middle closes the connection, as in `refused`.
+    held.phase = Phase::Finishing;
+    let conn = held.driver();
+    let state = refusal::probe(conn, &source).await;
+    // A failed transaction answers every statement with the same error.
+    let had_failed = state == refusal::State::Aborted
+        && matches!(conn.execute(sql::probe::ALIVE).await, Err(error) if error.to_string() == source.to_string());
+    if state == refusal::State::Alive {
+        // There is no transaction, though Diesel counts one; or another statement has run in it.
+        conn.close(false);
+    }
+    held.phase = Phase::Idle;
+    if had_failed {
+        let lock = held.name.text();
+        return Error::InFailedTransaction { lock, source };
+    }
+    Error::Database(source)
 }
 
 /// The message that asks for the keys under a savepoint.
@@ -118,26 +171,27 @@ pub(super) async fn release<O: ?Sized, D: Driver>(
     let message = nested::release(outer, held.max_hold.is_some());
     let (conn, checks) = held.driver_and_checks();
     let depth = outer.saturating_add(1);
-    let mut sent = debug::check_token(conn, checks, depth).await;
-    if sent.is_ok() {
-        sent = conn.execute(&message).await;
+    if let Err(source) = debug::check_token(conn, checks, depth).await {
+        let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
+        return Err(Box::pin(release_refused(held, outer, source, is_ended)).await);
     }
-    match sent {
+    match conn.execute(&message).await {
         Ok(()) => {
             mark_transaction_closed(conn, Some(outer));
             Ok(())
         }
-        Err(source) => Err(Box::pin(release_refused(held, outer, source)).await),
+        Err(source) => Err(Box::pin(release_refused(held, outer, source, false)).await),
     }
 }
 
+/// With `is_ended`, a check has found that the savepoint is not the one that the call set.
 async fn release_refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     outer: NonZeroU32,
     source: DieselError,
+    is_ended: bool,
 ) -> Error {
     let lock = held.name.text();
-    let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
     let conn = held.driver();
     match conn.execute(&nested::rollback(outer)).await {
         Ok(()) => {

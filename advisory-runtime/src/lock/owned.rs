@@ -5,11 +5,11 @@ mod error;
 use super::acquired::Acquired;
 use super::check::check;
 use super::guard::{Held, HeldLocks, Place};
-#[cfg(feature = "migrations")]
 use super::tries::Tries;
 #[cfg(feature = "migrations")]
 use crate::debug;
 use crate::driver::Driver;
+use crate::request::POLL;
 use crate::{Error, Request};
 pub use error::OwnedLockError;
 use std::fmt;
@@ -49,8 +49,30 @@ pub(crate) async fn acquire_owned<C, D: Driver>(
     }
 }
 
+/// Takes the locks on a connection that it gets for each try, and that the guard then owns. Between two tries it has none.
+pub(crate) async fn acquire_from<C, D, F>(
+    connect: impl Fn() -> F,
+    place: Place<C, D>,
+    mut request: Request,
+) -> Result<OwnedLock<C, D>, Error>
+where
+    D: Driver,
+    F: Future<Output = Result<C, Error>>,
+{
+    request.poll = request.poll.or(Some(POLL));
+    let mut tries = Tries::session(request);
+    loop {
+        let connection = connect().await?;
+        match try_owned(&mut tries, connection, place).await {
+            Ok(lock) => return Ok(lock),
+            Err((Some(error), _)) => return Err(error),
+            Err((None, connection)) => drop(connection),
+        }
+        tries.pause::<D>().await;
+    }
+}
+
 /// One try of a call that polls. If it does not take the locks, it gives the connection back, with an error if that was the last try.
-#[cfg(feature = "migrations")]
 pub(crate) async fn try_owned<C, D: Driver>(
     tries: &mut Tries,
     connection: C,

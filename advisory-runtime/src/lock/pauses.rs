@@ -4,7 +4,7 @@ use crate::{Error, Request, Wait};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// The longest pause, as a multiple of the interval.
+/// The longest pause, as a multiple of the interval, unless the request gives one.
 const LONGEST: u32 = 8;
 /// The shortest interval, so that a call does not send one try after another.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -25,7 +25,10 @@ impl Pauses {
         let interval = request.poll.unwrap_or_default().max(SHORTEST);
         Self {
             next: interval,
-            longest: interval.saturating_mul(LONGEST),
+            longest: request
+                .poll_max
+                .unwrap_or_else(|| interval.saturating_mul(LONGEST))
+                .max(interval),
             since: Instant::now(),
             budget: request.budget(),
             queued: request.queued,
@@ -106,6 +109,22 @@ mod tests {
         firsts.sort_unstable();
         firsts.dedup();
         assert!(firsts.len() > 10, "{firsts:?}");
+    }
+
+    #[test]
+    fn a_longest_pause_bounds_them_all() {
+        let second = Duration::from_secs(1);
+        for (longest, expected) in [(1, [1, 1, 1]), (3, [1, 2, 3]), (0, [1, 1, 1])] {
+            let request = Request::new(7).poll(second).poll_max(second * longest);
+            let mut pauses = Pauses::new(&request);
+            for expected in expected.map(|times| second * times) {
+                let pause = pauses.after(held()).expect("it has no end");
+                assert!(
+                    (expected / 2..=expected).contains(&pause),
+                    "{pause:?} of {expected:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The database is not known before there is a connection, so keys with the same number share a queue.
 
 use crate::debug::self_deadlock::held_by_this_task;
+use crate::debug::wait_graph;
 use crate::error::{BusyLock, LockName};
 use crate::{Error, Key, Request, Wait};
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ pub struct Turn(#[expect(dead_code, reason = "held, not read")] Vec<One>);
 struct One {
     /// Dropped before `places`: the permit is given back before the call leaves the queue.
     _turn: OwnedMutexGuard<()>,
-    _line: Place,
+    line: Place,
 }
 
 /// A place in the queue. The queue ends with its last place.
@@ -96,6 +97,9 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
         None => enter(request, limit).await,
     };
     request.queued = started.elapsed();
+    if turn.is_ok() {
+        request.origin.note_turn();
+    }
     refused(request, turn)
 }
 
@@ -108,6 +112,9 @@ pub fn queue_blocking(request: &mut Request, limit: usize) -> Result<Turn, Error
     let turn =
         block_on(enter(request, limit), end).unwrap_or_else(|| Err(given_up(request, started)));
     request.queued = started.elapsed();
+    if turn.is_ok() {
+        request.origin.note_turn();
+    }
     refused(request, turn)
 }
 
@@ -134,7 +141,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
         if let Ok(turn) = Arc::clone(&line.turn).try_lock_owned() {
             turns.push(One {
                 _turn: turn,
-                _line: place,
+                line: place,
             });
             continue;
         }
@@ -143,6 +150,16 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             let lock = LockName::new(request.pattern, &request.keys).text();
             return Err(Error::SelfDeadlock { lock });
         }
+        let waiting = if budget(request).is_none() {
+            let before = turns.iter().map(|one| one.line.key);
+            let waiting = wait_graph::wait_for_turn(request, before, *key);
+            waiting.map_err(|cycle| Error::TaskDeadlock {
+                lock: LockName::new(request.pattern, &request.keys).text(),
+                cycle,
+            })?
+        } else {
+            None
+        };
         let before = line.waiting.fetch_add(1, Ordering::AcqRel);
         let in_line = InLine(&line.waiting);
         if before >= limit {
@@ -152,10 +169,10 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
             });
         }
         let turn = Arc::clone(&line.turn).lock_owned().await;
-        drop(in_line);
+        drop((in_line, waiting));
         turns.push(One {
             _turn: turn,
-            _line: place,
+            line: place,
         });
     }
     Ok(Turn(turns))

@@ -1,51 +1,69 @@
 //! Acquires and releases session-level locks.
 
 use super::guard::{Held, Phase};
-use super::refusal;
+use super::refusal::{self, State};
 use super::verify;
 use crate::driver::Driver;
 use crate::error::{Marker, is_connection_lost};
 use crate::sql::session::{self, Around};
-use crate::{Error, Key, Request, Wait, debug, sql};
+use crate::{Error, Request, Wait, debug, sql};
 use diesel::result::Error as DieselError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 pub(super) async fn acquire<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
 ) -> Result<(), Error> {
+    held.process = verify::own_process(held.driver());
+    let mut acquired = acquire_once(held, request).await;
+    if let Err(error) = &acquired
+        && verify::may_repeat(held, error).await
+    {
+        acquired = Box::pin(acquire_once(held, request)).await;
+    }
+    acquired
+}
+
+async fn acquire_once<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    request: &Request,
+) -> Result<(), Error> {
     held.phase = Phase::Open;
     prepare(held, request).await?;
-    let around = held.around();
-    match held.send(session::acquire(request, around)).await {
-        Ok(Ok(true)) if held.budget != Wait::Never => Ok(()),
+    let (around, process) = (held.around(), held.process);
+    match held.send(session::acquire(request, around, process)).await {
+        Ok(Ok(true)) if held.budget != Wait::Never => match (around, held.max_hold) {
+            (Around::TestTransaction, Some(max_hold)) => Box::pin(bound(held, max_hold)).await,
+            _ => Ok(()),
+        },
         Ok(Ok(is_taken)) => Box::pin(finish_try(held, is_taken)).await,
         Ok(Err(source)) | Err(source) => Err(Box::pin(refused(held, source)).await),
     }
 }
 
-/// Prepares the rare calls. The first one of the process reads the setting `advisory.pooler`, a call on a pooler's connection checks
-/// that its session is its own, and one with `max_hold` saves the timeouts that it changes.
+/// Prepares the rare calls. The first one of the process reads the setting `advisory.pooler`, and one with `max_hold` saves the timeouts
+/// that it changes.
 async fn prepare<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     request: &Request,
 ) -> Result<(), Error> {
     static IS_CHECKED: AtomicBool = AtomicBool::new(false);
-    let checked = verify::check_pooler(held.driver()).await;
-    checked.map_err(|source| check_refused(held, source))?;
     let is_checked = IS_CHECKED.load(Ordering::Relaxed);
     if !is_checked || request.max_hold.is_some() {
         return Box::pin(async {
             if !is_checked {
-                held.driver()
-                    .execute(&session::check_pooler())
-                    .await
-                    .map_err(|source| check_refused(held, source))?;
+                let check = session::check_pooler(held.process);
+                if let Err(source) = held.driver().execute(&check).await {
+                    return Err(check_refused(held, source).await);
+                }
                 IS_CHECKED.store(true, Ordering::Relaxed);
             }
             if request.max_hold.is_some() {
-                let saved = held.driver().query_text(&session::saved_timeouts()).await;
-                held.restore_timeouts = saved.map_err(|source| check_refused(held, source))?;
+                match held.driver().query_text(&session::saved_timeouts()).await {
+                    Ok(saved) => held.restore_timeouts = saved,
+                    Err(source) => return Err(check_refused(held, source).await),
+                }
             }
             Ok(())
         })
@@ -54,17 +72,20 @@ async fn prepare<O: ?Sized, D: Driver>(
     Ok(())
 }
 
-fn check_refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: DieselError) -> Error {
+/// No lock has been asked for yet.
+async fn check_refused<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    source: DieselError,
+) -> Error {
+    let is_alive = refusal::probe(held.driver(), &source).await == State::Alive;
     held.phase = Phase::Idle;
-    if is_connection_lost(&source) {
-        held.driver().status().set_in_error();
+    let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
+        || is_alive && verify::is_pooled(held).await;
+    if is_pooled {
+        let lock = held.name.text();
+        return Error::PooledSession { lock };
     }
-    match Marker::of(&source) {
-        Some(Marker::PooledSession) => Error::PooledSession {
-            lock: held.name.text(),
-        },
-        _ => Error::Database(source),
-    }
+    Error::Database(source)
 }
 
 async fn finish_try<O: ?Sized, D: Driver>(
@@ -78,47 +99,62 @@ async fn finish_try<O: ?Sized, D: Driver>(
     if !is_taken || undone.is_err() {
         return Err(refusal::missed(held, undone));
     }
-    if let Some(max_hold) = held.max_hold
-        && let Err(source) = held.driver().execute(&session::bound(max_hold)).await
-    {
+    match held.max_hold {
+        Some(max_hold) => bound(held, max_hold).await,
+        None => Ok(()),
+    }
+}
+
+/// Bounds the holder in a message of its own.
+async fn bound<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    max_hold: Duration,
+) -> Result<(), Error> {
+    let bounded = held.driver().execute(&session::bound(max_hold)).await;
+    if let Err(source) = bounded {
         held.close().await;
         return Err(Error::Database(source));
     }
     Ok(())
 }
 
-/// A refused wait leaves no lock, except that a single key can have been granted all the same: it is released. Any other error may
-/// have come after the keys were taken, and closes the connection.
+/// The connection stays usable after a refused wait that is known to have left no lock. Any other error may have come after the keys
+/// were taken, and closes it.
 async fn refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: DieselError) -> Error {
     let is_test = held.around() == Around::TestTransaction;
-    if is_connection_lost(&source) {
-        held.phase = Phase::Idle;
-        held.driver().status().set_in_error();
-        return Error::Database(source);
-    }
-    let undone = if is_test {
+    let undone = if is_test && !is_connection_lost(&source) {
         held.driver().execute(session::UNDO_SAVEPOINT).await
     } else {
         Ok(())
     };
-    let state = refusal::probe(held.driver(), &source).await;
-    if state == refusal::State::Aborted {
-        // A transaction had already failed: one that Diesel does not know of, or the test's.
+    match refusal::probe(held.driver(), &source).await {
+        State::Lost => {
+            held.phase = Phase::Idle;
+            return Error::Database(source);
+        }
+        // A transaction around the call has failed: one that Diesel does not know of, or the test's. It refuses the question what the
+        // session holds.
+        State::Aborted => {
+            held.close().await;
+            let lock = held.name.text();
+            return if is_test {
+                Error::Database(source)
+            } else {
+                Error::ForeignTransaction { lock }
+            };
+        }
+        State::Alive => {}
+    }
+    let is_pooled = Marker::of(&source) == Some(Marker::PooledSession)
+        || held.budget == Wait::Never && verify::is_pooled(held).await;
+    if is_pooled && undone.is_ok() {
         held.phase = Phase::Idle;
         let lock = held.name.text();
-        return if is_test {
-            Error::Database(source)
-        } else {
-            Error::ForeignTransaction { lock }
-        };
+        return Error::PooledSession { lock };
     }
     let error = refusal::classify(held, source).await;
-    let is_released = match (&error, &*held.keys) {
-        (Error::TimedOut { .. }, &[key]) => release_if_held(held, key).await,
-        (Error::TimedOut { .. } | Error::Deadlock { .. }, _) => true,
-        _ => false,
-    };
-    if is_released && undone.is_ok() && state == refusal::State::Alive {
+    let may_go_on = matches!(error, Error::TimedOut { .. } | Error::Deadlock { .. });
+    if may_go_on && undone.is_ok() && holds_none(held).await {
         held.phase = Phase::Idle;
     } else {
         held.close().await;
@@ -126,8 +162,13 @@ async fn refused<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: Diesel
     error
 }
 
-async fn release_if_held<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, key: Key) -> bool {
-    let message = session::release_if_held(key, held.mode);
+/// Whether the session is known to hold none of the keys by this acquisition. A single key, which can have been granted all the same,
+/// is released.
+async fn holds_none<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> bool {
+    let message = match *held.keys {
+        [key] => session::release_if_held(key, held.mode),
+        ref keys => session::check_none(keys, held.mode),
+    };
     held.driver().execute(&message).await.is_ok()
 }
 
@@ -141,7 +182,7 @@ pub(super) async fn release<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> 
     }
     match released {
         Ok(()) => Ok(()),
-        Err(source) => Err(Box::pin(release_refused(held, &message, source)).await),
+        Err(source) => Box::pin(release_refused(held, &message, source)).await,
     }
 }
 
@@ -149,31 +190,50 @@ async fn release_refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     message: &str,
     source: DieselError,
-) -> Error {
+) -> Result<(), Error> {
     let lock = held.name.text();
     if Marker::of(&source) == Some(Marker::LockLost) {
-        if let Some(restore) = held.restore_timeouts.take() {
-            drop(held.driver().execute(&restore).await);
+        if let Some(restore) = held.restore_timeouts.take()
+            && held.driver().execute(&restore).await.is_err()
+        {
+            held.close().await;
         }
         let source = Some(source);
-        return Error::LockLost { lock, source };
+        return Err(Error::LockLost { lock, source });
     }
-    // The body left a transaction open that Diesel does not know of, or the test's transaction has failed. The lock outlives it.
     let is_foreign = Marker::of(&source) == Some(Marker::ForeignTransaction);
-    if !is_connection_lost(&source) && held.driver().execute(sql::ROLLBACK).await.is_ok() {
-        let released = held.driver().execute(message).await;
-        if held.outer.is_some() {
-            held.driver().close(false);
+    let state = if is_foreign {
+        State::Aborted
+    } else {
+        refusal::probe(held.driver(), &source).await
+    };
+    match state {
+        State::Lost => {}
+        // The release itself was interrupted, by a cancel request or a timeout. If that came a moment after the locks were released,
+        // the second release does not find them, and whether they were held is not known.
+        State::Alive => {
+            if held.driver().execute(message).await.is_ok() {
+                return Ok(());
+            }
         }
-        if released.is_ok() {
-            return if is_foreign {
-                Error::ForeignTransaction { lock }
-            } else {
-                Error::RolledBack { lock, source }
-            };
+        // The body left a transaction open that Diesel does not know of, or the test's transaction has failed. The lock outlives it.
+        State::Aborted => {
+            if held.driver().execute(sql::ROLLBACK).await.is_ok() {
+                let released = held.driver().execute(message).await;
+                if held.outer.is_some() {
+                    held.driver().close(false);
+                }
+                if released.is_ok() {
+                    return Err(if is_foreign {
+                        Error::ForeignTransaction { lock }
+                    } else {
+                        Error::RolledBack { lock, source }
+                    });
+                }
+            }
         }
     }
     held.close().await;
     let source = Some(source);
-    Error::LockLost { lock, source }
+    Err(Error::LockLost { lock, source })
 }

@@ -4,6 +4,7 @@ use super::begin::{self, record_outcome};
 use super::guard::{Held, Place, Scope};
 use super::pauses::{Pauses, random};
 use super::poll::ask;
+use crate::debug::Waiting;
 use crate::driver::Driver;
 use crate::observe::Telemetry;
 use crate::{Error, Request, debug};
@@ -20,6 +21,8 @@ pub struct Tries {
     pause: Duration,
     /// `None` once the lock is held, or the call has failed.
     telemetry: Option<Telemetry>,
+    /// From the first try on, if the call waits without a limit; for the checks of debug builds.
+    waiting: Option<Waiting>,
     /// Whether a try or a pause is in progress, as opposed to the caller's code that takes a connection.
     is_under_way: bool,
 }
@@ -44,6 +47,7 @@ impl Tries {
             request,
             scope,
             pause: Duration::ZERO,
+            waiting: None,
             is_under_way: false,
         }
     }
@@ -65,6 +69,7 @@ impl Tries {
                 Err(error) => Err(error),
             },
         };
+        self.waiting = None;
         match self.telemetry.take() {
             Some(telemetry) => record_outcome(telemetry, held).map(Some),
             None => held.map(Some),
@@ -72,7 +77,7 @@ impl Tries {
     }
 
     async fn attempt_inner<'o, O: ?Sized, D: Driver>(
-        &self,
+        &mut self,
         owner: &'o mut O,
         place: Place<O, D>,
     ) -> Result<Held<'o, O, D>, Error> {
@@ -80,6 +85,12 @@ impl Tries {
         let mut held = begin::prepare_guard(owner, place, self.scope, &attempt)?;
         if debug::is_on() {
             Box::pin(begin::check(&mut held)).await?;
+            if self.waiting.is_none() {
+                let address = held.address();
+                let (conn, checks) = held.driver_and_checks();
+                let waiting = debug::before_wait(conn, checks, address, &self.request);
+                self.waiting = Box::pin(waiting).await?;
+            }
         }
         ask(&mut held, &attempt, None).await?;
         begin::mark_held(&mut held).await?;

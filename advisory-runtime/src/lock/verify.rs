@@ -1,5 +1,6 @@
 //! Checks that session-level locks exclude other sessions.
 
+use super::guard::Held;
 use crate::Error;
 use crate::driver::Driver;
 use crate::error::{Marker, is_interrupted};
@@ -14,13 +15,70 @@ const ROUNDS: usize = 8;
 /// Whether the pooler in front of the server is known to be in session mode, by `verify` or by the setting. Once for the process.
 static KEEPS_SESSIONS: AtomicBool = AtomicBool::new(false);
 
-/// Refuses a session behind a pooler whose mode is not known, with an error that has [`Marker::PooledSession`].
+/// The process that must be the backend of every statement that takes or releases session-level locks: the one that the connection was
+/// told at its start. A pooler tells a number of its own.
 ///
-/// Finding out takes two connections, and a call has one. So a program verifies it at its start, or sets `advisory.pooler`.
-pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
-    if KEEPS_SESSIONS.load(Ordering::Relaxed) || !conn.may_be_pooled() {
-        return Ok(());
+/// `None` if the backend may be any: behind a pooler that is known to be in session mode, and on a blocking connection, whose number is
+/// not known.
+pub(super) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
+    if KEEPS_SESSIONS.load(Ordering::Relaxed) {
+        return None;
     }
+    // A number that is not an `int4` turns negative, which no process id is.
+    conn.told_process_id().map(u32::cast_signed)
+}
+
+/// Whether a call that was refused because of its pooler can be repeated: the setting `advisory.pooler` says that the pooler is in
+/// session mode. From then on no backend is compared in this process.
+///
+/// Finding out without the setting takes two connections, and a call has one.
+pub(super) async fn may_repeat<O: ?Sized, D: Driver>(
+    held: &mut Held<'_, O, D>,
+    refused: &Error,
+) -> bool {
+    let is_compared = held.process.is_some() && matches!(refused, Error::PooledSession { .. });
+    let is_kept = is_compared && check_session_mode(held.driver()).await.is_ok();
+    if is_kept {
+        held.process = None;
+    }
+    is_kept
+}
+
+/// Whether the server says that another backend than the connection's own serves it. A prepared statement of an acquisition fails there
+/// in one way or another, before it has compared anything.
+pub(super) async fn is_pooled<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> bool {
+    match held.process {
+        Some(process) => matches!(is_answered_by(held.driver(), process).await, Ok(false)),
+        None => false,
+    }
+}
+
+/// Refuses a session behind a pooler whose mode is not known, with an error that has [`Marker::PooledSession`].
+#[cfg(feature = "migrations")]
+pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
+    let Some(process) = own_process(conn) else {
+        return Ok(());
+    };
+    let is_other = probe::is_not_backend(process);
+    let check = probe::fail_if(&is_other, Marker::PooledSession);
+    match conn.execute(&check).await {
+        Err(source) if Marker::of(&source) == Some(Marker::PooledSession) => {
+            check_session_mode(conn).await
+        }
+        checked => checked,
+    }
+}
+
+/// Whether the connection is known to have its server session to itself: the process that it was told is the backend.
+#[cfg(all(feature = "migrations", feature = "diesel-async"))]
+pub(crate) async fn is_direct<D: Driver>(conn: &mut D) -> Result<bool, Error> {
+    match conn.told_process_id() {
+        Some(process) => is_answered_by(conn, process.cast_signed()).await,
+        None => Ok(false),
+    }
+}
+
+async fn check_session_mode<D: Driver>(conn: &mut D) -> QueryResult<()> {
     conn.execute(&session::check_session_mode()).await?;
     KEEPS_SESSIONS.store(true, Ordering::Relaxed);
     Ok(())
@@ -29,7 +87,10 @@ pub(crate) async fn check_pooler<D: Driver>(conn: &mut D) -> QueryResult<()> {
 /// See [`session::verify`](crate::session::verify).
 pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     let result = probe(first, second).await;
-    if result.is_ok() && first.may_be_pooled() {
+    if result.is_ok()
+        && let Some(process) = own_process(first)
+        && !is_answered_by(first, process).await?
+    {
         KEEPS_SESSIONS.store(true, Ordering::Relaxed);
     }
     if let Err(error) = &result {
@@ -88,7 +149,7 @@ async fn keep_sessions<D: Driver>(first: &mut D, second: &mut D) -> Result<bool,
 ///
 /// A pooler that shares backends assigns either the one that came back last, or the one that has been idle for longest. With this
 /// order, the first connection gets the other's backend from the former kind, and the second connection from the latter.
-async fn keep_backends<D: Driver>(conns: [(&mut D, u32); 2]) -> Result<bool, Error> {
+async fn keep_backends<D: Driver>(conns: [(&mut D, i32); 2]) -> Result<bool, Error> {
     let [(first, own), (last, other)] = conns;
     let mut keeps = is_answered_by(first, own).await? && is_answered_by(last, other).await?;
     if !keeps {
@@ -106,14 +167,13 @@ async fn keep_backends<D: Driver>(conns: [(&mut D, u32); 2]) -> Result<bool, Err
     Ok(keeps && is_answered_by(last, other).await? && is_answered_by(first, own).await?)
 }
 
-/// Whether the backend is this process. Behind a pooler it is not: about one in a thousand made-up ids looks like a process id, and
-/// hardly ever is it the backend's.
-pub(crate) async fn is_answered_by<D: Driver>(conn: &mut D, process: u32) -> Result<bool, Error> {
+/// Whether the backend is this process.
+async fn is_answered_by<D: Driver>(conn: &mut D, process: i32) -> Result<bool, Error> {
     holds(conn, &probe::is_not_backend(process), Marker::PooledSession).await
 }
 
 /// The process that answers. `None` if the query could not be prepared: another client of a pooler has used the same backend.
-async fn pid<D: Driver>(conn: &mut D) -> Result<Option<u32>, Error> {
+async fn pid<D: Driver>(conn: &mut D) -> Result<Option<i32>, Error> {
     conn.execute("BEGIN").await.map_err(Error::Database)?;
     let answer = conn.query_text(probe::PID).await;
     conn.execute(sql::ROLLBACK).await.map_err(Error::Database)?;

@@ -3,7 +3,9 @@
 use super::guard::{Held, Phase};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
-use crate::error::{Marker, is_connection_lost, is_interrupted};
+use crate::error::{
+    Marker, is_connection_lost, is_interrupted, is_same_answer, may_be_outside_transaction,
+};
 use crate::sql::{self, xact};
 use crate::{Error, Request, debug};
 use diesel::QueryResult;
@@ -55,22 +57,24 @@ async fn refused<O: ?Sized, D: Driver>(
 /// Commits, or finds out why it cannot.
 pub(super) async fn commit<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
     let (conn, checks) = held.driver_and_checks();
-    let mut sent = debug::check_token(conn, checks, NonZeroU32::MIN).await;
-    if sent.is_ok() {
-        sent = conn.execute(xact::COMMIT).await;
+    if let Err(source) = debug::check_token(conn, checks, NonZeroU32::MIN).await {
+        let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
+        return Err(Box::pin(commit_refused(held, source, is_ended)).await);
     }
-    match sent {
+    match conn.execute(xact::COMMIT).await {
         Ok(()) => {
             mark_transaction_closed(conn, None);
             Ok(())
         }
-        Err(source) => Err(Box::pin(commit_refused(held, source)).await),
+        Err(source) => Err(Box::pin(commit_refused(held, source, false)).await),
     }
 }
 
+/// With `is_ended`, a check has found that the transaction is not the one that the call began.
 async fn commit_refused<O: ?Sized, D: Driver>(
     held: &mut Held<'_, O, D>,
     source: DieselError,
+    is_ended: bool,
 ) -> Error {
     let lock = held.name.text();
     let conn = held.driver();
@@ -80,16 +84,22 @@ async fn commit_refused<O: ?Sized, D: Driver>(
         return Error::CommitUnknown { lock, source };
     }
     mark_transaction_closed(conn, None);
-    match Marker::of(&source) {
-        Some(Marker::TransactionEnded) => Error::TransactionEnded { lock },
-        _ if is_aborted => Error::RolledBack { lock, source },
-        // An error aborts an open transaction. This one did not, so none was open.
-        Some(Marker::NoTransaction) => Error::TransactionEnded { lock },
-        _ if is_interrupted(&source)
-            && conn.execute(sql::probe::LOGS_NO_COMMITS).await.is_err() =>
-        {
-            Error::CommitUnknown { lock, source }
-        }
-        _ => Error::Database(source),
+    if is_ended {
+        return Error::TransactionEnded { lock };
     }
+    if is_aborted {
+        return Error::RolledBack { lock, source };
+    }
+    // An error aborts an open transaction, so none is open now. Either none was before, or a deferred trigger has failed, whose text can
+    // be anything. The server's answer to a savepoint outside of a transaction, in the session's language, shows which.
+    if may_be_outside_transaction(&source)
+        && let Err(outside) = conn.execute(xact::SAVEPOINT).await
+        && is_same_answer(&source, &outside)
+    {
+        return Error::TransactionEnded { lock };
+    }
+    if is_interrupted(&source) && conn.execute(sql::probe::LOGS_NO_COMMITS).await.is_err() {
+        return Error::CommitUnknown { lock, source };
+    }
+    Error::Database(source)
 }

@@ -1,8 +1,10 @@
 //! Runs migrations with blocking Diesel.
 
-use super::run::{connect, migrate};
+use super::run::migrate;
 use super::{Error, Migrator, Report};
 use crate::driver::answered;
+use crate::lock;
+use diesel::Connection;
 use diesel::migration::MigrationSource;
 use diesel::pg::{Pg, PgConnection};
 
@@ -38,7 +40,7 @@ where
     Migrator::new(migrations).run_blocking(url)
 }
 
-impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
+impl Migrator {
     /// Runs the pending migrations with blocking Diesel; as [`run`](Self::run).
     ///
     /// Diesel's blocking connections do not show whether there is a pooler. So each run opens a second connection and calls
@@ -48,19 +50,23 @@ impl<S: MigrationSource<Pg> + Send + 'static> Migrator<S> {
     ///
     /// As [`run`](Self::run).
     pub fn run_blocking(self, url: &str) -> Result<Report, Error> {
-        answered(async {
-            let conn: PgConnection = connect(url).await?;
-            migrate(conn, self).await
-        })
+        let open =
+            || PgConnection::establish(url).map_err(|error| Error::of_connecting(error, url));
+        let (mut conn, mut second) = (open()?, open()?);
+        answered(lock::verify(&mut conn, &mut second))?;
+        drop(second);
+        self.run_blocking_on(&mut conn)
     }
 
-    /// Runs the pending migrations on a blocking connection of yours, and closes it; as [`run_on`](Self::run_on), but it does not look
-    /// for a pooler.
+    /// Runs the pending migrations on a blocking connection of yours; as [`run_on`](Self::run_on), but it does not look for a pooler.
+    ///
+    /// The connection stays usable, also after an error and after a panic of a callback, unless it was lost.
     ///
     /// # Errors
     ///
     /// As [`run`](Self::run).
-    pub fn run_blocking_on(self, conn: PgConnection) -> Result<Report, Error> {
-        answered(migrate(conn, self))
+    pub fn run_blocking_on(self, conn: &mut PgConnection) -> Result<Report, Error> {
+        let (report, _) = answered(migrate(conn, self))?;
+        Ok(report)
     }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with a run of migrations.
 
+use super::Report;
 use super::step::{Holder, joined, took};
 use diesel::ConnectionError;
 use diesel::result::Error as DieselError;
@@ -8,7 +9,8 @@ use std::time::Duration;
 
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why not all migrations were run. Those that were applied stay applied, and the next run skips them.
+/// Why not all migrations were run. Those that were applied stay applied, and the next run skips them; those that were reverted stay
+/// reverted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -28,44 +30,69 @@ pub enum Error {
     Lock(crate::Error),
     /// The migrations, or the list of those that are applied, could not be read. Nothing was applied.
     Source(BoxedError),
+    /// The function given to [`Migrator::before`](super::Migrator::before) failed. No migration was applied.
+    Before(BoxedError),
     /// A migration failed. If it runs in a transaction, that was rolled back.
     #[non_exhaustive]
     Migration {
         /// Its name.
         migration: String,
-        /// The migrations that this run applied before it.
-        applied: Vec<String>,
+        /// What this run did before it.
+        report: Report,
+        /// Diesel's error.
+        source: BoxedError,
+    },
+    /// A migration could not be reverted. If it runs in a transaction, that was rolled back.
+    #[non_exhaustive]
+    Revert {
+        /// Its name.
+        migration: String,
+        /// What this run did before it.
+        report: Report,
         /// Diesel's error.
         source: BoxedError,
     },
     /// The connection was lost, and the lock with it: another process may run migrations by now.
     #[non_exhaustive]
     ConnectionLost {
-        /// The migration that ran. It may be applied.
+        /// The migration that ran. It may be applied, or reverted.
         migration: Option<String>,
-        /// The migrations that this run applied before it.
-        applied: Vec<String>,
+        /// What this run did before it.
+        report: Report,
         /// How the connection ended.
         source: BoxedError,
     },
     /// A migration released the lock, as by `pg_advisory_unlock_all` or `DISCARD ALL`. No migration was run after it.
     #[non_exhaustive]
     LockLost {
-        /// The migrations that this run applied.
-        applied: Vec<String>,
+        /// What this run did.
+        report: Report,
     },
 }
 
 impl Error {
+    /// What this run did before the error; `None` if it did nothing.
+    #[must_use]
+    pub const fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Migration { report, .. }
+            | Self::Revert { report, .. }
+            | Self::ConnectionLost { report, .. }
+            | Self::LockLost { report } => Some(report),
+            _ => None,
+        }
+    }
+
     /// The migrations that this run applied, in their order.
     #[must_use]
     pub fn applied(&self) -> &[String] {
-        match self {
-            Self::Migration { applied, .. }
-            | Self::ConnectionLost { applied, .. }
-            | Self::LockLost { applied } => applied,
-            _ => &[],
-        }
+        self.report().map_or(&[], |report| &report.applied)
+    }
+
+    /// The migrations that this run reverted, the last one first.
+    #[must_use]
+    pub fn reverted(&self) -> &[String] {
+        self.report().map_or(&[], |report| &report.reverted)
     }
 }
 
@@ -78,13 +105,15 @@ impl From<crate::Error> for Error {
     }
 }
 
-/// diesel-async sets up a connection with prepared statements, which a pooler in transaction mode may send to two sessions. The
-/// server's message then names the statement, in every language.
-impl From<ConnectionError> for Error {
-    fn from(error: ConnectionError) -> Self {
+impl Error {
+    /// A connection that could not be opened to this URL.
+    ///
+    /// diesel-async sets up a connection with prepared statements, which a pooler in transaction mode may send to two sessions. The
+    /// server's message then names the statement, in every language. Other messages name the role or the database, which are in the URL.
+    pub(super) fn of_connecting(error: ConnectionError, url: &str) -> Self {
         match &error {
             ConnectionError::CouldntSetupConfiguration(DieselError::DatabaseError(_, answer))
-                if names_prepared_statement(answer.message()) =>
+                if names_prepared_statement(answer.message(), url) =>
             {
                 Self::Pooler
             }
@@ -93,19 +122,25 @@ impl From<ConnectionError> for Error {
     }
 }
 
-/// Whether a message contains the name of a prepared statement of tokio-postgres: `"s0"`, `"s1"`, …
-fn names_prepared_statement(message: &str) -> bool {
+/// Whether a message contains the name of a prepared statement of tokio-postgres, `"s0"`, `"s1"`, …, that is not part of the URL.
+fn names_prepared_statement(message: &str, url: &str) -> bool {
     message.split('"').any(|name| {
         let number = name.strip_prefix('s').unwrap_or_default();
-        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+            && !url.contains(name)
     })
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let applied = match self.applied() {
-            [] => "nothing was applied before".to_owned(),
-            applied => format!("applied before: `{}`", applied.join("`, `")),
+        let before = match (self.applied(), self.reverted()) {
+            ([], []) if matches!(self, Self::Revert { .. }) => {
+                "nothing was reverted before".to_owned()
+            }
+            ([], []) => "nothing was applied before".to_owned(),
+            ([], reverted) => format!("reverted before: `{}`", reverted.join("`, `")),
+            (applied, _) => format!("applied before: `{}`", applied.join("`, `")),
         };
         match self {
             Self::Connect(error) => write!(f, "could not connect to run the migrations: {error}"),
@@ -122,24 +157,34 @@ impl fmt::Display for Error {
             }
             Self::Lock(error) => write!(f, "could not acquire the lock of the migrations: {error}"),
             Self::Source(error) => write!(f, "could not read the list of migrations: {error}"),
+            Self::Before(error) => write!(
+                f,
+                "the function that runs before the migrations failed: {error}"
+            ),
+            Self::Revert {
+                migration, source, ..
+            } => write!(
+                f,
+                "migration `{migration}` could not be reverted: {source}; {before}"
+            ),
             Self::Migration {
                 migration, source, ..
-            } => write!(f, "migration `{migration}` failed: {source}; {applied}"),
+            } => write!(f, "migration `{migration}` failed: {source}; {before}"),
             Self::ConnectionLost {
                 migration: Some(migration),
                 ..
             } => write!(
                 f,
-                "the connection was lost while migration `{migration}` ran, which may be applied or not; {applied}; run the migrations again"
+                "the connection was lost while migration `{migration}` ran, which may be applied or not; {before}; run the migrations again"
             ),
             Self::ConnectionLost { .. } => write!(
                 f,
-                "the connection was lost between two migrations; {applied}; run the migrations again"
+                "the connection was lost between two migrations; {before}; run the migrations again"
             ),
             Self::LockLost { .. } => write!(
                 f,
                 "the last migration released the lock of the migrations, as `pg_advisory_unlock_all` and `DISCARD ALL` do: remove that \
-                 statement; {applied}"
+                 statement; {before}"
             ),
         }
     }
@@ -151,9 +196,9 @@ impl std::error::Error for Error {
             Self::ConnectionLost { source, .. } => Some(&**source),
             Self::Connect(error) => error.source(),
             Self::Lock(error) => error.source(),
-            Self::Source(error) => error.source(),
+            Self::Source(error) | Self::Before(error) => error.source(),
             // Its message is part of this one.
-            Self::Migration { source, .. } => source.source(),
+            Self::Migration { source, .. } | Self::Revert { source, .. } => source.source(),
             Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
         }
     }

@@ -1,47 +1,46 @@
-//! The connection of a run: it opens it, passes it to Diesel's migrations, and asks on it who holds the lock.
+//! The connection of a run: passes it to Diesel's migrations, and asks on it who holds the lock.
 
 use crate::driver::Driver;
-#[cfg(feature = "diesel-async")]
-use crate::driver::cancel::told_process_id;
+use crate::lock::OwnedLock;
 use crate::monitor::{Locks, Names};
 use crate::{Error, sql};
-use diesel::connection::SimpleConnection;
+use diesel::QueryResult;
+use diesel::connection::BoxableConnection;
 use diesel::pg::Pg;
-use diesel::{ConnectionResult, QueryResult};
 #[cfg(feature = "diesel-async")]
 use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
 use diesel_migrations::MigrationHarness;
 use std::sync::atomic::AtomicBool;
 
 /// A connection that can carry a run.
-pub(super) trait Session: Driver + 'static {
+pub(super) trait Session: Sized {
+    type Driver: Driver;
+
     /// The blocking connection that Diesel's migrations run on.
-    type Harness: MigrationHarness<Pg> + SimpleConnection;
+    type Harness: MigrationHarness<Pg> + BoxableConnection<Pg>;
 
-    fn open(url: &str) -> impl Future<Output = ConnectionResult<Self>> + Send;
-
-    /// The process id that the session was told at its start, if Diesel gives access to it.
-    fn told_process_id(&mut self) -> Option<u32>;
+    fn driver(&mut self) -> &mut Self::Driver;
 
     fn locks(&mut self) -> impl Future<Output = Result<Locks, Error>> + Send;
 
-    /// Passes the connection to work that blocks. The flag says that the run was dropped. `None` if no thread could be started.
+    /// Passes the connection that holds the lock to work that blocks. The flag says that the run was dropped. `None` if no thread could
+    /// be started.
     fn work<T: Send + 'static>(
-        self,
+        lock: Lock<Self>,
         work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
-    ) -> impl Future<Output = Option<(Self, T)>> + Send;
+    ) -> impl Future<Output = Option<(Lock<Self>, T)>>;
 }
+
+/// The lock of a run, with its connection.
+pub(super) type Lock<S> = OwnedLock<S, <S as Session>::Driver>;
 
 #[cfg(feature = "diesel-async")]
 impl Session for diesel_async::AsyncPgConnection {
+    type Driver = Self;
     type Harness = AsyncConnectionWrapper<Self>;
 
-    async fn open(url: &str) -> ConnectionResult<Self> {
-        <Self as diesel_async::AsyncConnection>::establish(url).await
-    }
-
-    fn told_process_id(&mut self) -> Option<u32> {
-        told_process_id(&self.cancel_token())
+    fn driver(&mut self) -> &mut Self {
+        self
     }
 
     async fn locks(&mut self) -> Result<Locks, Error> {
@@ -50,9 +49,9 @@ impl Session for diesel_async::AsyncPgConnection {
 
     /// On a thread for blocking work, so that it works on a runtime of one thread too.
     async fn work<T: Send + 'static>(
-        self,
+        lock: Lock<Self>,
         work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
-    ) -> Option<(Self, T)> {
+    ) -> Option<(Lock<Self>, T)> {
         use std::sync::Arc;
         use std::sync::atomic::Ordering;
 
@@ -69,47 +68,48 @@ impl Session for diesel_async::AsyncPgConnection {
             tracing::Span::current(),
             tracing::dispatcher::get_default(Clone::clone),
         );
-        let task = tokio::task::spawn_blocking(move || {
-            #[cfg(feature = "tracing")]
-            let _dispatch = tracing::dispatcher::set_default(&dispatch);
-            #[cfg(feature = "tracing")]
-            let _entered = span.enter();
-            let mut harness = AsyncConnectionWrapper::from(self);
-            let answer = work(&mut harness, &is_stopped);
-            (harness.into_inner(), answer)
-        });
-        match task.await {
-            Ok(worked) => Some(worked),
-            Err(ended) => match ended.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => None,
-            },
-        }
+        let on_thread = |conn| async {
+            let task = tokio::task::spawn_blocking(move || {
+                #[cfg(feature = "tracing")]
+                let _dispatch = tracing::dispatcher::set_default(&dispatch);
+                #[cfg(feature = "tracing")]
+                let _entered = span.enter();
+                let mut harness = AsyncConnectionWrapper::from(conn);
+                let answer = work(&mut harness, &is_stopped);
+                (harness.into_inner(), answer)
+            });
+            match task.await {
+                Ok(worked) => Some(worked),
+                Err(ended) => match ended.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => None,
+                },
+            }
+        };
+        lock.lend(on_thread).await
     }
 }
 
 #[cfg(feature = "postgres")]
-impl Session for diesel::pg::PgConnection {
-    type Harness = Self;
+impl Session for &mut diesel::pg::PgConnection {
+    type Driver = diesel::pg::PgConnection;
+    type Harness = diesel::pg::PgConnection;
 
-    async fn open(url: &str) -> ConnectionResult<Self> {
-        <Self as diesel::Connection>::establish(url)
-    }
-
-    fn told_process_id(&mut self) -> Option<u32> {
-        None
+    fn driver(&mut self) -> &mut Self::Driver {
+        self
     }
 
     async fn locks(&mut self) -> Result<Locks, Error> {
-        crate::monitor::blocking::locks(self, &Names::none())
+        crate::monitor::blocking::locks(*self, &Names::none())
     }
 
+    /// The lock stays here: a panic of the work releases it.
     async fn work<T: Send + 'static>(
-        mut self,
-        work: impl FnOnce(&mut Self, &AtomicBool) -> T + Send + 'static,
-    ) -> Option<(Self, T)> {
-        let answer = work(&mut self, &AtomicBool::new(false));
-        Some((self, answer))
+        mut lock: Lock<Self>,
+        work: impl FnOnce(&mut Self::Harness, &AtomicBool) -> T + Send + 'static,
+    ) -> Option<(Lock<Self>, T)> {
+        let answer = work(lock.conn(), &AtomicBool::new(false));
+        Some((lock, answer))
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn applied<D: Driver>(conn: &mut D) -> QueryResult<Vec<String>>
         return Ok(Vec::new());
     };
     let versions = conn.query_text(&sql::migrations::versions(&table)).await?;
-    let versions = versions.unwrap_or_default();
-    let versions = versions.split(sql::migrations::SEPARATOR);
+    let versions = versions.as_deref().into_iter();
+    let versions = versions.flat_map(|versions| versions.split(sql::migrations::SEPARATOR));
     Ok(versions.map(str::to_owned).collect())
 }

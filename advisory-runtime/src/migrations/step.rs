@@ -22,6 +22,8 @@ pub enum Step {
     Locked {
         /// How many migrations are pending now: 0 if another process has run them meanwhile.
         pending: usize,
+        /// How many migrations this run reverts; see [`Migrator::revert_last`](super::Migrator::revert_last).
+        reverts: usize,
         /// How long this process waited for the lock.
         waited: Duration,
     },
@@ -37,7 +39,28 @@ pub enum Step {
         /// How many are pending.
         of: usize,
     },
-    /// A migration was applied.
+    /// A migration failed because another program has applied it: one that does not take this lock. The list of pending migrations is
+    /// read again.
+    ///
+    /// `` `2026-01-01-000000_accounts` was applied by another program``
+    #[non_exhaustive]
+    Skipped {
+        /// Its name.
+        migration: String,
+    },
+    /// A migration begins to be reverted.
+    ///
+    /// ``reverting `2026-01-01-000000_accounts` (1 of 1)``
+    #[non_exhaustive]
+    Reverting {
+        /// Its name.
+        migration: String,
+        /// Its number among those that this run reverts, from 1: the last one first.
+        number: usize,
+        /// How many this run reverts.
+        of: usize,
+    },
+    /// A migration was applied, or reverted.
     ///
     /// `` `2026-01-01-000000_accounts` done in 80 ms``
     #[non_exhaustive]
@@ -68,6 +91,15 @@ impl fmt::Display for Step {
                 f.write_str("waiting for the lock of the migrations")
             }
             Self::Waiting { holders } => write!(f, "waiting for {}", joined(holders)),
+            Self::Locked { reverts: 1, .. } => {
+                f.write_str("the lock is held: 1 migration is reverted")
+            }
+            Self::Locked {
+                reverts: reverts @ 2..,
+                ..
+            } => {
+                write!(f, "the lock is held: {reverts} migrations are reverted")
+            }
             Self::Locked { pending: 1, .. } => {
                 f.write_str("the lock is held: 1 migration is pending")
             }
@@ -79,6 +111,14 @@ impl fmt::Display for Step {
                 number,
                 of,
             } => write!(f, "running `{migration}` ({number} of {of})"),
+            Self::Skipped { migration } => {
+                write!(f, "`{migration}` was applied by another program")
+            }
+            Self::Reverting {
+                migration,
+                number,
+                of,
+            } => write!(f, "reverting `{migration}` ({number} of {of})"),
             Self::Done { migration, took } => {
                 write!(f, "`{migration}` done in {}", self::took(*took))
             }
@@ -134,7 +174,14 @@ mod tests {
         assert_eq!(waiting(both), told);
         assert_eq!(waiting(vec![]), "waiting for the lock of the migrations");
         let waited = Duration::ZERO;
-        let locked = |pending| Step::Locked { pending, waited }.to_string();
+        let locked = |pending| {
+            Step::Locked {
+                pending,
+                reverts: 0,
+                waited,
+            }
+            .to_string()
+        };
         assert_eq!(locked(1), "the lock is held: 1 migration is pending");
         assert_eq!(locked(3), "the lock is held: 3 migrations are pending");
     }

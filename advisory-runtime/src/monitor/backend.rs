@@ -1,4 +1,4 @@
-//! A backend that holds a lock, waits for one or is in the way, as far as this role may see it.
+//! A backend that holds a lock, waits for one or blocks one that does, as far as this role may see it.
 
 use super::Comment;
 use super::row::{Row, duration};
@@ -26,6 +26,8 @@ pub struct Backend {
     pub blocked_by: Vec<i32>,
     /// When it started, which distinguishes it from a later one with the same process id.
     pub(super) started: Option<i64>,
+    /// How long ago that was, if this role sees it.
+    pub(super) age: Option<Duration>,
     /// Whether its state is older than the monitor's statement.
     pub(super) is_settled: bool,
 }
@@ -130,20 +132,40 @@ impl Backend {
             waits_for: row.waits_for.clone(),
             blocked_by: row.blocked_by.clone().unwrap_or_default(),
             started: row.started,
+            age: row.session_age.map(duration),
             is_settled: flag(row.is_settled),
         }
     }
 
     /// Whether it was idle while the locks were read, so that what it holds is session-level.
     pub(super) fn is_idle(&self) -> bool {
-        let is_idle = matches!(
-            self.activity,
+        let state = match &self.activity {
+            Activity::Visible { state, .. } => state,
+            Activity::Hidden { .. } | Activity::Gone => return false,
+        };
+        *state == State::Idle && self.is_settled
+    }
+
+    /// How long it has run no statement, if it ran none while the locks were read: it has held them for at least that long.
+    pub(super) fn silent_for(&self) -> Option<Duration> {
+        match &self.activity {
             Activity::Visible {
-                state: State::Idle,
+                state: State::Idle | State::IdleInTransaction | State::IdleInFailedTransaction,
+                state_age,
                 ..
-            }
-        );
-        is_idle && self.is_settled
+            } if self.is_settled => Some(*state_age),
+            _ => None,
+        }
+    }
+
+    /// How long its transaction has been open, if one is and this role sees it.
+    pub(super) const fn transaction_age(&self) -> Option<Duration> {
+        match self.activity {
+            Activity::Visible {
+                transaction_age, ..
+            } => transaction_age,
+            Activity::Hidden { .. } | Activity::Gone => None,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which rows of a table are claimed, and by which workers? For tables that are known by name alone.
+//! The claimed rows of a table that is known by its name alone.
 
 use crate::{Connection, Error};
 use diesel::sql_types::{BigInt, Nullable, Text};
@@ -49,7 +49,7 @@ pub async fn claimed_rows<C: Connection>(
     let table = parts.join(".");
     // A user's operator that comes first on the `search_path` must not change the answer.
     let query = diesel::sql_query(format!(
-        "SELECT (SELECT pg_catalog.string_agg(pg_catalog.jsonb_extract_path_text(pg_catalog.to_jsonb(t),CAST(a.attname AS pg_catalog.text)),\
+        "SELECT (SELECT pg_catalog.string_agg(pg_catalog.jsonb_extract_path_text(pg_catalog.to_jsonb(t.*),CAST(a.attname AS pg_catalog.text)),\
          ', ' ORDER BY k.n) FROM pg_catalog.pg_index AS i CROSS JOIN LATERAL pg_catalog.unnest(i.indkey) WITH ORDINALITY AS k (attnum,n) \
          JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) i.indrelid AND a.attnum OPERATOR(pg_catalog.=) k.attnum \
          WHERE i.indisprimary AND i.indrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass($1)) AS key,locked_by,\

@@ -1,11 +1,11 @@
-//! Which lock did a backend ask for, by the comment in front of its query?
+//! The comment in front of a backend's query, which names the lock that it asks for.
 //!
 //! `/*advisory:booking:<tenant_id>*/;SELECT pg_catalog.pg_advisory_lock(42)`: the comment names the lock, and the number behind it
 //! says which one that is.
 
 use crate::Key;
 use crate::query_comment::{ELLIPSIS, LONGEST, START, printable};
-use advisory_pattern::Derivation;
+use advisory_pattern::{Derivation, split_pair_text};
 
 /// What separates the texts of several keys.
 const SEPARATOR: &str = ", ";
@@ -103,8 +103,14 @@ impl Comment {
     }
 
     fn derived(&self, text: &str) -> Option<(Key, Derivation)> {
+        let pair = split_pair_text(text);
+        let pairs = Derivation::ALL.into_iter().filter_map(|derivation| {
+            let (first, second) = pair.filter(|_| derivation.bits() == 32)?;
+            Some((Key::IntInt(first, derivation.half(second)), derivation))
+        });
         let derived = Derivation::ALL.map(|derivation| (derivation.key(text).into(), derivation));
-        derived.into_iter().find(|(key, _)| self.asks_for(*key))
+        let mut derived = pairs.chain(derived);
+        derived.find(|(key, _)| self.asks_for(*key))
     }
 }
 
@@ -126,18 +132,22 @@ impl KeyText<'_> {
 /// show. A call with a parameter, such as `$1`, one that is cut off, or one with more than 256 characters of arguments yields none.
 #[must_use]
 pub fn keys_of(statements: &str) -> Vec<Key> {
-    let mut keys: Vec<Key> = statements
-        .match_indices('(')
-        .filter(|(at, _)| {
-            let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-            let name = statements[..*at].rsplit(|letter| !is_name(letter)).next();
-            name.is_some_and(|name| LOCK_FUNCTIONS.contains(&name))
-        })
-        .filter_map(|(at, _)| key_of(arguments(&statements[at + 1..])?))
-        .collect();
+    let mut keys: Vec<Key> = calls(statements).map(|(_, key)| key).collect();
     keys.sort_unstable();
     keys.dedup();
     keys
+}
+
+/// The calls of lock functions with known keys.
+pub(super) fn calls(statements: &str) -> impl Iterator<Item = (&str, Key)> {
+    statements.match_indices('(').filter_map(|(at, _)| {
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let name = statements[..at].rsplit(|letter| !is_name(letter)).next()?;
+        if !LOCK_FUNCTIONS.contains(&name) {
+            return None;
+        }
+        Some((name, key_of(arguments(&statements[at + 1..])?)?))
+    })
 }
 
 /// The text before the bracket that closes a call.
@@ -156,8 +166,13 @@ fn arguments(text: &str) -> Option<&str> {
     Some(&text[..end])
 }
 
-/// The one number in the arguments, or the two: `7`, `7,-3`, `CAST(7 AS pg_catalog.int4),-3`.
+/// The one number in the arguments, or the two: `7`, `7,-3`, `CAST(7 AS pg_catalog.int4),-3`. A session-level lock's first number is
+/// behind a comparison of process ids, `CAST(CASE WHEN … 31247 THEN '7' ELSE '…' END AS int),-3`.
 fn key_of(arguments: &str) -> Option<Key> {
+    let arguments = match arguments.split_once(" THEN ") {
+        Some((_, arguments)) => arguments,
+        None => arguments,
+    };
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || "_-$.".contains(letter);
     let words = arguments.split(|letter| !is_word(letter));
     let numbers: Vec<i64> = words.filter_map(|word| word.parse().ok()).collect();

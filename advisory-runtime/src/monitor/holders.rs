@@ -92,17 +92,16 @@ impl LockHolder {
         }
     }
 
-    /// How long it has been held, at most: the age of the session's open transaction, of the prepared one, or of the lease. The server
-    /// does not record when a lock was granted, so `None` for a session outside of a transaction, and where this role may not see it.
+    /// For how long it has been held, at least: of a session that runs no statement, the time since its last one; of a prepared
+    /// transaction, the time since it was prepared; of a lease, the time since it was granted.
+    ///
+    /// The server does not record when a lock was granted, so it can be older. `None` if nothing is known: for a session that runs a
+    /// statement, and where this role may not see what it does. The age of the session's open transaction is in its
+    /// [`activity`](Activity::Visible): a transaction-level lock is not older than that, and a session-level lock can be.
     #[must_use]
     pub fn held_for(&self) -> Option<Duration> {
         match &self.held_by {
-            HeldBy::Backend { backend, .. } => match backend.activity {
-                Activity::Visible {
-                    transaction_age, ..
-                } => transaction_age,
-                Activity::Hidden { .. } | Activity::Gone => None,
-            },
+            HeldBy::Backend { backend, .. } => backend.silent_for(),
             HeldBy::Prepared { age, .. } => Some(*age),
             #[cfg(feature = "diesel-async")]
             HeldBy::Lease(row) => Some(row.age()),
@@ -126,12 +125,12 @@ impl fmt::Display for LockHolder {
                 gid, owner, age, ..
             } => write!(
                 f,
-                "the prepared transaction `{gid}` of `{owner}` for {age:.1?}"
+                "the prepared transaction `{gid}` of `{owner}` for at least {age:.1?}"
             ),
             #[cfg(feature = "diesel-async")]
-            HeldBy::Lease(row) if row.is_kept => write!(
+            HeldBy::Lease(row) if row.is_done => write!(
                 f,
-                "nobody: `{}` has completed its work, and the key is kept for another {:.1?}",
+                "nobody: `{}` has completed its work, and the key stays done for another {:.1?}",
                 row.holder, row.remaining
             ),
             #[cfg(feature = "diesel-async")]
@@ -174,8 +173,8 @@ fn fmt_backend(f: &mut fmt::Formatter<'_>, backend: &Backend) -> fmt::Result {
 impl Error {
     /// Asks who holds the lock that the call did not get: for [`Error::NotAvailable`] and [`Error::TimedOut`].
     ///
-    /// The answer is as of now. It is empty if the holder is gone, if the error is of another kind, and if this connection has another
-    /// database than the call had. A session that holds the lock in shared mode is a holder too, even the caller's own. The holder of
+    /// The answer is as of now, so it can name who has completed the work of a lease meanwhile. It is empty if the holder is gone, if
+    /// the error is of another kind, and if this connection has another database than the call had. A session that holds the lock in shared mode is a holder too, even the caller's own. The holder of
     /// a lease is the row in its table; that of a lease in memory is not known.
     ///
     /// # Locking

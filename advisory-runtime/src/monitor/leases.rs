@@ -1,10 +1,10 @@
-//! Which leases are held, and which keys are kept?
+//! The leases that are held and the keys whose work is done.
 
 use super::names::{Name, Names};
 use crate::lease::{Row, Table};
 use crate::{Connection, Error};
 
-/// A lease that somebody holds, or a key that is kept.
+/// A lease that somebody holds, or a key whose work is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
@@ -14,7 +14,30 @@ pub struct Lease {
     pub names: Vec<Name>,
 }
 
-/// Lists every lease of a table that is held and every key that is kept, soonest to expire first. It reads the whole table.
+/// The leases of a table, in short: what [`lease_summary`] returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseSummary {
+    /// Some of them, soonest to expire first.
+    pub leases: Vec<Lease>,
+    /// How many there are of each pattern, the most frequent first.
+    pub counts: Vec<LeaseCount>,
+}
+
+/// How many leases of one pattern there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeaseCount {
+    /// The pattern; `None` for keys without one, all together.
+    pub pattern: Option<String>,
+    /// How many are held.
+    pub held: u64,
+    /// How many keys are done.
+    pub done: u64,
+}
+
+/// Lists every lease of a table that is held and every key that is done, soonest to expire first. It reads the whole table into memory:
+/// for one that can be large, such as with done keys, use [`lease_summary`].
 ///
 /// # Errors
 ///
@@ -29,6 +52,43 @@ pub async fn leases<C: Connection>(
     names: &Names,
 ) -> Result<Vec<Lease>, Error> {
     Ok(named(table.list(conn).await?, names))
+}
+
+/// Counts the leases of a table by pattern, and lists at most `limit` held leases, `limit` done keys and `limit` patterns.
+///
+/// With a `filter` only leases that have this text, in upper or lower case, in their holder, in their key or pattern, or in one of their
+/// [`names`](Lease::names).
+///
+/// # Locking
+///
+/// None: two `SELECT`s, each of which scans the table at the server.
+///
+/// # Errors
+///
+/// Those of [`Table::list`].
+///
+/// # Cancel safety
+///
+/// Cancel safe: it only reads.
+pub async fn lease_summary<C: Connection>(
+    conn: &mut C,
+    table: &Table,
+    names: &Names,
+    filter: Option<&str>,
+    limit: u32,
+) -> Result<LeaseSummary, Error> {
+    let (patterns, hashes) = filter.map_or_else(Default::default, |text| names.leases_with(text));
+    let of_names = (&patterns[..], &hashes[..]);
+    let (rows, counts) = table.summary(conn.pg(), filter, of_names, limit).await?;
+    let counts = counts.into_iter().map(|(pattern, held, done)| LeaseCount {
+        pattern,
+        held: held.unsigned_abs(),
+        done: done.unsigned_abs(),
+    });
+    Ok(LeaseSummary {
+        leases: named(rows, names),
+        counts: counts.collect(),
+    })
 }
 
 pub(super) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {

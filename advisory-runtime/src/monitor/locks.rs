@@ -1,6 +1,7 @@
 //! The advisory locks of a database at one moment: who holds each, who waits, and who blocks whom.
 
-use super::names::{Certainty, Name, Names, of_tools};
+use super::comment::calls;
+use super::names::{self, Certainty, Name, Names, of_tools};
 use super::row::{Row, duration};
 use super::{Activity, Backend, Comment, keys_of};
 use crate::{Key, Mode};
@@ -15,6 +16,9 @@ pub struct Locks {
     pub database: String,
     /// The role that read them.
     pub role: String,
+    /// The process id of the backend that read them. Behind a pooler it is another one from call to call, and can hold a session-level
+    /// lock of a program that used it before.
+    pub reader: i32,
     /// Whether this role sees the activity of other roles' backends: whether it is a member of `pg_monitor` or of `pg_read_all_stats`.
     pub sees_all: bool,
     /// Every lock that is held or waited for, by key.
@@ -49,8 +53,17 @@ pub struct Holder {
     pub id: HolderId,
     /// The mode in which it is held.
     pub mode: Mode,
-    /// How long it is held, if that is known: `pg_locks` does not distinguish the scopes.
+    /// How long it is held, if that is known: `pg_locks` does not distinguish the scopes. It is session-level if the session is idle;
+    /// otherwise the statement that asks for the lock says it while it is the session's last one, or the lock sites of its name do.
     pub scope: Option<Scope>,
+    /// For how long it has been held, at least: of a session that runs no statement, the time since its last one; of a prepared
+    /// transaction, the time since it was prepared. `None` if that is not known, such as for a session that runs a statement.
+    ///
+    /// The server does not record when a lock was granted.
+    pub held_at_least: Option<Duration>,
+    /// For how long it has been held, at most: of a transaction-level lock, the age of the transaction; of another, that of the session.
+    /// `None` if that is not known, such as where this role may not see it.
+    pub held_at_most: Option<Duration>,
 }
 
 /// What holds a lock.
@@ -139,6 +152,7 @@ impl Locks {
         let mut seen = Self {
             database: first.database_name,
             role: first.role_name,
+            reader: first.reader,
             sees_all: first.sees_all,
             locks,
             backends: backends.into_values().collect(),
@@ -149,6 +163,7 @@ impl Locks {
             lock.names = of_tools(lock.key, Some(&seen.database));
         }
         seen.tell_scopes();
+        seen.tell_ages();
         seen
     }
 
@@ -183,14 +198,15 @@ impl Locks {
         self.backends.retain(|one| has_part.contains(&one.pid));
     }
 
-    /// Names the locks whose numbers say nothing by the comments in front of the queries that ask for them.
+    /// Names the locks whose numbers say nothing, or only a half of a pair, by the comments in front of the queries that ask for them.
     fn read_comments(&mut self, names: &Names) {
         let comments: BTreeMap<i32, &Comment> = self
             .backends
             .iter()
             .filter_map(|backend| Some((backend.pid, backend.comment.as_ref()?)))
             .collect();
-        for lock in self.locks.iter_mut().filter(|lock| lock.names.is_empty()) {
+        let is_open = |lock: &&mut Lock| !names::are_certain(&lock.names);
+        for lock in self.locks.iter_mut().filter(is_open) {
             // A call that waits for one of its keys names the others too.
             let is_of = |(pid, comment): &(&i32, &&Comment)| {
                 comment.asks_for(lock.key) || lock.pids().any(|of_lock| of_lock == **pid)
@@ -200,27 +216,46 @@ impl Locks {
                 .filter(is_of)
                 .flat_map(|(_, comment)| names.of_comment(lock.key, comment))
                 .collect();
-            let best = found.iter().map(|name| name.certainty).min();
-            for name in found {
-                if Some(name.certainty) == best && !lock.names.contains(&name) {
-                    lock.names.push(name);
-                }
-            }
+            names::prefer(&mut lock.names, found);
         }
     }
 
     fn tell_scopes(&mut self) {
-        let backends = &self.backends;
-        let is_idle = |pid: i32| backends.iter().any(|it| it.pid == pid && it.is_idle());
+        let backends: BTreeMap<i32, &Backend> =
+            self.backends.iter().map(|it| (it.pid, it)).collect();
         for lock in &mut self.locks {
             let written = written_scope(&lock.names);
             for holder in &mut lock.holders {
-                holder.scope = match holder.id {
-                    HolderId::Prepared { .. } => Some(Scope::Xact),
-                    HolderId::Backend(pid) if is_idle(pid) => Some(Scope::Session),
-                    HolderId::Backend(_) => written,
+                let HolderId::Backend(pid) = holder.id else {
+                    holder.scope = Some(Scope::Xact);
+                    continue;
                 };
+                let backend = backends.get(&pid);
+                let asked = match backend.map(|backend| &backend.activity) {
+                    Some(Activity::Visible { query, .. }) => asked_scope(query, lock.key),
+                    _ => None,
+                };
+                let is_idle = backend.is_some_and(|backend| backend.is_idle());
+                holder.scope = is_idle.then_some(Scope::Session).or(asked).or(written);
             }
+        }
+    }
+
+    fn tell_ages(&mut self) {
+        let backends: BTreeMap<i32, &Backend> =
+            self.backends.iter().map(|it| (it.pid, it)).collect();
+        for holder in self.locks.iter_mut().flat_map(|lock| &mut lock.holders) {
+            (holder.held_at_least, holder.held_at_most) = match &holder.id {
+                HolderId::Prepared { age, .. } => (Some(*age), None),
+                HolderId::Backend(pid) => match (backends.get(pid), holder.scope) {
+                    (Some(backend), Some(Scope::Xact)) => {
+                        let at_most = backend.transaction_age().or(backend.age);
+                        (backend.silent_for(), at_most)
+                    }
+                    (Some(backend), _) => (backend.silent_for(), backend.age),
+                    (None, _) => (None, None),
+                },
+            };
         }
     }
 }
@@ -282,7 +317,13 @@ impl Holder {
                 age: duration(row.prepared_age.unwrap_or(0)),
             },
         };
-        Self { id, mode, scope }
+        Self {
+            id,
+            mode,
+            scope,
+            held_at_least: None,
+            held_at_most: None,
+        }
     }
 
     /// Its number in `pg_blocking_pids`.
@@ -310,6 +351,20 @@ fn mode(row: &Row) -> Mode {
         Some("ShareLock") => Mode::Shared,
         _ => Mode::Exclusive,
     }
+}
+
+/// The scope in which a query asks for a key, if it asks for it in one scope only.
+fn asked_scope(query: &str, key: Key) -> Option<Scope> {
+    let calls = calls(query).filter(|(_, of)| *of == key);
+    let mut scopes = calls.map(|(name, _)| {
+        if name.contains("_xact_") {
+            Scope::Xact
+        } else {
+            Scope::Session
+        }
+    });
+    let first = scopes.next()?;
+    scopes.all(|scope| scope == first).then_some(first)
 }
 
 /// The scope that all sites of the lock have, unless its name is only possible.

@@ -129,8 +129,8 @@ impl Names {
     #[must_use]
     pub fn of_lock(&self, key: Key, statement: &str, database: Option<&str>) -> Vec<Name> {
         let mut names = self.of_number(key);
-        if let (true, Some(comment)) = (names.is_empty(), Comment::read(statement, false)) {
-            names = self.of_comment(key, &comment);
+        if let (false, Some(comment)) = (are_certain(&names), Comment::read(statement, false)) {
+            prefer(&mut names, self.of_comment(key, &comment));
         }
         if names.is_empty() {
             names = of_tools(key, database);
@@ -171,7 +171,7 @@ impl Names {
                     let language = language_of(text.text);
                     let renders = |known: &&SiteKey| {
                         known.derivation == derivation
-                            && matches!(known.key, LockedKey::Pattern(_))
+                            && known.key.derived().is_some()
                             && overlap(&known.language, &language)
                     };
                     let sites = self.advisory().filter(renders);
@@ -224,6 +224,26 @@ impl Names {
         names
     }
 
+    /// The patterns and the key hashes of the leases whose names contain a text, in upper or lower case.
+    #[cfg(feature = "diesel-async")]
+    pub(super) fn leases_with(&self, text: &str) -> (Vec<String>, Vec<Vec<u8>>) {
+        let text = text.to_lowercase();
+        let (mut patterns, mut hashes) = (Vec::new(), Vec::new());
+        for known in &self.site_keys {
+            let name = known.site.name.iter();
+            let label = name.chain([&known.written]).map(|part| part.to_lowercase());
+            let label = label.collect::<Vec<_>>().join(": ");
+            if known.space == KeySpace::Advisory || !label.contains(&text) {
+                continue;
+            }
+            match known.key.text().constant() {
+                Some(constant) => hashes.push(advisory_pattern::sha256(&constant).to_vec()),
+                None => patterns.push(known.written.clone()),
+            }
+        }
+        (patterns, hashes)
+    }
+
     fn advisory(&self) -> impl Iterator<Item = &SiteKey> {
         let site_keys = self.site_keys.iter();
         site_keys.filter(|known| known.space != KeySpace::Lease)
@@ -249,7 +269,35 @@ impl SiteKey {
             (LockedKey::IntInt(a, b), Key::IntInt(first, second)) => {
                 a.is_none_or(|fixed| fixed == first) && b.is_none_or(|fixed| fixed == second)
             }
+            // A constant is a number, which was compared.
+            (LockedKey::IntPattern(fixed, _), Key::IntInt(first, _)) => {
+                self.number.is_none() && *fixed == first
+            }
             _ => false,
+        }
+    }
+}
+
+/// Whether the names need no comment.
+pub(super) fn are_certain(names: &[Name]) -> bool {
+    let mut names = names.iter();
+    names.any(|name| name.certainty == Certainty::Certain)
+}
+
+/// Replaces the names that a number gives by the best of those that comments give, if these are not less certain: several sites can
+/// have one first half of a pair.
+pub(super) fn prefer(names: &mut Vec<Name>, found: Vec<Name>) {
+    let best = |names: &[Name]| names.iter().map(|name| name.certainty).min();
+    let Some(of_comments) = best(&found) else {
+        return;
+    };
+    if best(names).is_some_and(|of_number| of_number < of_comments) {
+        return;
+    }
+    names.clear();
+    for name in found {
+        if name.certainty == of_comments && !names.contains(&name) {
+            names.push(name);
         }
     }
 }
@@ -257,7 +305,10 @@ impl SiteKey {
 fn number(key: &LockedKey, derivation: Derivation) -> Option<Key> {
     match key {
         LockedKey::BigInt(number) => Some(Key::BigInt(*number)),
-        LockedKey::IntInt(first, second) => Some(Key::IntInt((*first)?, (*second)?)),
+        LockedKey::IntInt(..) | LockedKey::IntPattern(..) => {
+            let (first, second) = key.pair(derivation)?;
+            Some(Key::IntInt(first, second))
+        }
         LockedKey::Pattern(pattern) => {
             let text = pattern.constant()?;
             Some(Key::BigInt(derivation.key(&text)))

@@ -51,6 +51,8 @@ pub(super) struct Row {
     pub(super) transaction_age: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
     pub(super) state_age: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    pub(super) session_age: Option<i64>,
     #[diesel(sql_type = Nullable<Bool>)]
     pub(super) is_settled: Option<bool>,
     #[diesel(sql_type = Nullable<Text>)]
@@ -67,6 +69,8 @@ pub(super) struct Row {
     pub(super) database_name: String,
     #[diesel(sql_type = Text)]
     pub(super) role_name: String,
+    #[diesel(sql_type = Integer)]
+    pub(super) reader: i32,
     #[diesel(sql_type = Bool)]
     pub(super) sees_all: bool,
 }

@@ -84,7 +84,9 @@ SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, b.pid,
     age!("b.xact_start"),
     " AS transaction_age, ",
     age!("b.state_change"),
-    " AS state_age,
+    " AS state_age, ",
+    age!("b.backend_start"),
+    " AS session_age,
   ",
     epoch!("b.backend_start"),
     " AS started, b.state_change OPERATOR(pg_catalog.<) pg_catalog.statement_timestamp() AS is_settled,
@@ -93,6 +95,7 @@ SELECT l.classid, l.objid, l.objsubid, l.mode, l.granted, b.pid,
     age!("p.prepared"),
     " AS prepared_age,
   CAST(pg_catalog.current_database() AS pg_catalog.text) AS database_name, CAST(CURRENT_USER AS pg_catalog.text) AS role_name,
+  pg_catalog.pg_backend_pid() AS reader,
   pg_catalog.pg_has_role(CAST('pg_read_all_stats' AS pg_catalog.name), CAST('USAGE' AS pg_catalog.text)) AS sees_all
 FROM (VALUES (1)) AS once (n)
 LEFT JOIN ((SELECT * FROM lock WHERE is_ours) AS l

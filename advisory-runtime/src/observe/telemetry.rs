@@ -80,6 +80,8 @@ impl Telemetry {
             let (_, pattern) = self.labels[0];
             if error.is_busy() {
                 tracing::debug!(parent: &self.span, pattern, reason, "contention: {error}");
+            } else if error.is_done() {
+                tracing::debug!(parent: &self.span, pattern, reason, "{error}");
             } else {
                 tracing::warn!(parent: &self.span, pattern, reason, "{error}");
             }
@@ -200,8 +202,10 @@ fn word(error: &Error) -> &'static str {
     match error {
         Error::NotAvailable { .. } => "not_available",
         Error::TimedOut { .. } => "timed_out",
+        Error::Done { .. } => "already_done",
         Error::QueueFull { .. } => "queue_full",
         Error::SelfDeadlock { .. } => "self_deadlock",
+        Error::TaskDeadlock { .. } => "task_deadlock",
         Error::Cancelled { .. } => "cancelled",
         Error::HoldExceeded { .. } => "hold_exceeded",
         Error::LockLost { .. } => "lost",

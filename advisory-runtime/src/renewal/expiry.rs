@@ -1,6 +1,7 @@
-//! How long may this process rely on a row that expires on the server?
+//! The time for which this process may rely on a row that expires on the server.
 
-use std::time::{Duration, SystemTime};
+use super::boot_clock;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// When a statement was sent, on the clocks of an [`Expiry`]. Both are read before the machine can sleep during the wait for the
@@ -8,33 +9,33 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     steady: Instant,
-    wall: SystemTime,
+    boot: Duration,
 }
 
 impl Sent {
     pub(crate) fn now() -> Self {
         Self {
             steady: Instant::now(),
-            wall: SystemTime::now(),
+            boot: boot_clock::now(),
         }
     }
 
     /// The moment when the statement had waited at the server for this time. It is not later than now, although the server's clock
     /// can have been set meanwhile.
     pub(crate) fn after_wait(self, waited: Duration) -> Self {
-        let passed = self.wall.elapsed().unwrap_or_default();
+        let passed = boot_clock::now().saturating_sub(self.boot);
         Self {
             steady: self.steady + waited.min(self.steady.elapsed()),
-            wall: self.wall + waited.min(passed),
+            boot: self.boot + waited.min(passed),
         }
     }
 }
 
-/// An expiry on two clocks: the steady clock stops while the machine sleeps, and the wall clock can be set.
+/// An expiry on two clocks. The steady clock is that of the timers, and stops while the machine sleeps; the other does not stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expiry {
     steady: Instant,
-    wall: SystemTime,
+    boot: Duration,
 }
 
 impl Expiry {
@@ -42,7 +43,7 @@ impl Expiry {
     pub(crate) fn after(sent: Sent, ttl: Duration) -> Self {
         Self {
             steady: sent.steady + ttl,
-            wall: sent.wall + ttl,
+            boot: sent.boot.saturating_add(ttl),
         }
     }
 
@@ -58,7 +59,7 @@ impl Expiry {
 
     /// Whether either clock says that less than `margin` is left.
     pub(crate) fn is_over_within(self, margin: Duration) -> bool {
-        Instant::now() + margin >= self.steady || SystemTime::now() + margin >= self.wall
+        Instant::now() + margin >= self.steady || boot_clock::now() + margin >= self.boot
     }
 }
 
@@ -77,14 +78,13 @@ mod tests {
         assert!(!later.is_over_within(Duration::ZERO));
         assert!(later.is_over_within(MINUTE));
         // The steady clock stopped while the machine slept.
-        let wall = SystemTime::now() - MINUTE;
-        assert!(Expiry { wall, ..later }.is_over_within(Duration::ZERO));
-        // The wall clock was set back.
+        let boot = boot_clock::now();
+        assert!(Expiry { boot, ..later }.is_over_within(Duration::ZERO));
         let steady = earlier;
-        let mut set_back = Expiry { steady, ..later };
-        assert!(set_back.is_over_within(Duration::ZERO));
-        set_back.extend(later);
-        assert_eq!(set_back.steady(), later.steady());
+        let mut renewed = Expiry { steady, ..later };
+        assert!(renewed.is_over_within(Duration::ZERO));
+        renewed.extend(later);
+        assert_eq!(renewed.steady(), later.steady());
     }
 
     #[test]
@@ -96,11 +96,9 @@ mod tests {
 
     #[test]
     fn a_sleep_before_the_answer_counts() {
-        let wall = SystemTime::now() - MINUTE;
-        let sent = Sent {
-            wall,
-            ..Sent::now()
-        };
+        let now = Sent::now();
+        let boot = now.boot.saturating_sub(MINUTE);
+        let sent = Sent { boot, ..now };
         assert!(Expiry::after(sent, MINUTE).is_over_within(Duration::ZERO));
     }
 }

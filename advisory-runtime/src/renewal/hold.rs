@@ -1,6 +1,6 @@
 //! Is the row still held, as far as this process knows?
 
-use super::{Expiry, Sent, margin};
+use super::{Expiry, Sent, UNANSWERED, margin};
 use crate::Error;
 use diesel::result::Error as DieselError;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,8 @@ use tokio::time::Instant;
 pub(crate) struct Hold {
     state: Mutex<State>,
     margin: Duration,
+    /// How long work may go on after the statement that ended the hold in a transaction.
+    grace: Duration,
     /// Wakes the task that watches.
     changed: Notify,
 }
@@ -22,6 +24,9 @@ struct State {
     until: Expiry,
     is_lost: bool,
     end: End,
+    /// When the work must have returned, after a statement that ended the hold in a transaction: the answer to the commit may never
+    /// come, also if the server is reached on other connections.
+    return_by: Option<Instant>,
     /// Why the last renewal failed.
     reason: Option<DieselError>,
 }
@@ -34,6 +39,8 @@ pub(crate) enum End {
     Asked,
     /// Ended at this time in a transaction of the caller's, which may still be rolled back.
     Inside(Instant),
+    /// That transaction was rolled back, so that it is held as before.
+    RolledBack,
     Done,
 }
 
@@ -45,9 +52,11 @@ impl Hold {
                 until,
                 is_lost: false,
                 end: End::Open,
+                return_by: None,
                 reason: None,
             }),
             margin: margin(ttl),
+            grace: ttl.max(UNANSWERED),
             changed: Notify::new(),
         }
     }
@@ -73,7 +82,11 @@ impl Hold {
     pub(crate) fn settle(&self, is_committed: bool) {
         let mut state = self.state();
         if matches!(state.end, End::Inside(_)) {
-            state.end = if is_committed { End::Done } else { End::Open };
+            if is_committed {
+                state.end = End::Done;
+            } else {
+                (state.end, state.return_by) = (End::RolledBack, None);
+            }
             // After a commit, a refused renewal does not mean that the row was lost.
             state.is_lost &= !is_committed;
         }
@@ -100,6 +113,7 @@ impl Hold {
         Ending {
             hold: self,
             end: before,
+            return_by: None,
         }
     }
 
@@ -118,6 +132,11 @@ impl Hold {
         expires.checked_sub(self.margin).unwrap_or(expires)
     }
 
+    /// When work must have returned after the hold has ended.
+    pub(crate) fn return_by(&self) -> Option<Instant> {
+        self.state().return_by
+    }
+
     /// Whether others can take the row by now.
     pub(crate) fn is_expired(&self) -> bool {
         self.state().until.is_over_within(Duration::ZERO)
@@ -133,9 +152,14 @@ impl Hold {
         let state = self.state();
         let is_late = || state.until.is_over_within(self.margin);
         match state.end {
-            End::Open if state.is_lost || is_late() => Some(super::Stop::Lost),
+            End::Open | End::RolledBack if state.is_lost || is_late() => Some(super::Stop::Lost),
             // A refused renewal may come before the answer of the statement that ended the hold.
             End::Asked if is_late() => Some(super::Stop::Unanswered),
+            End::Inside(_) | End::Done
+                if state.return_by.is_some_and(|by| Instant::now() >= by) =>
+            {
+                Some(super::Stop::Unanswered)
+            }
             _ => None,
         }
     }
@@ -150,21 +174,28 @@ impl Hold {
 pub(crate) struct Ending<'h> {
     hold: &'h Hold,
     end: End,
+    return_by: Option<Instant>,
 }
 
 impl Ending<'_> {
     /// The statement has ended the hold: inside an open transaction, or for good.
     pub(crate) fn done(mut self, is_inside: bool) {
-        self.end = if is_inside {
-            End::Inside(Instant::now())
-        } else {
-            End::Done
-        };
+        self.end = End::Done;
+        if is_inside {
+            let now = Instant::now();
+            self.end = End::Inside(now);
+            // An overflow means that there is no bound.
+            self.return_by = now.checked_add(self.hold.grace);
+        }
     }
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.hold.state().end = self.end;
+        let mut state = self.hold.state();
+        (state.end, state.return_by) = (self.end, self.return_by);
+        drop(state);
+        // A task that watches has a new deadline.
+        self.hold.changed.notify_waiters();
     }
 }

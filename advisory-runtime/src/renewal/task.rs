@@ -33,13 +33,17 @@ pub(crate) async fn renew_until_lost(row: &impl Renew, every: Duration) {
         let left = hold.expires().saturating_duration_since(sent);
         let answer = match hold.end() {
             End::Done => return,
+            // The answer to its commit may never come.
+            End::Inside(_) if hold.return_by().is_some_and(|by| sent >= by) => break,
             // The open transaction has the row locked, so nobody else can take it.
             End::Inside(_) => row.is_ended(left.max(UNANSWERED)).await.map(|is_ended| {
                 hold.settle(is_ended);
                 sent
             }),
-            End::Open | End::Asked if hold.is_lost() || hold.is_expired() => break,
-            End::Open | End::Asked => match row.renew(left).await {
+            End::Open | End::Asked | End::RolledBack if hold.is_lost() || hold.is_expired() => {
+                break;
+            }
+            End::Open | End::Asked | End::RolledBack => match row.renew(left).await {
                 Ok(false) if !matches!(hold.end(), End::Inside(_)) => break,
                 Ok(is_held) => Ok(if is_held { sent + every } else { sent }),
                 Err(error) => Err(error),

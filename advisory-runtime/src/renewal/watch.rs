@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) enum Stop {
     /// The row was lost, or is about to expire.
     Lost,
-    /// The statement that ends the hold was not answered in time.
+    /// The statement that ends the hold, or the transaction that it is in, was not answered in time.
     Unanswered,
     /// The work reached its limit.
     Exceeded,
@@ -32,7 +32,8 @@ pub(crate) async fn watch<F: Future, G>(
         changed.as_mut().enable();
         // The deadline of a hold that has ended may be over, and must not wake.
         let now = Instant::now();
-        let alarms = [Some(hold.deadline()), limit].into_iter().flatten();
+        let alarms = [Some(hold.deadline()), hold.return_by(), limit];
+        let alarms = alarms.into_iter().flatten();
         let wake = alarms.filter(|alarm| *alarm > now).min();
         let mut timer = pin!(sleep_until(wake.unwrap_or(now)));
         let ended = poll_fn(|context| {

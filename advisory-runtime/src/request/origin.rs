@@ -34,6 +34,9 @@ pub(crate) struct Origin {
     /// The patterns of several keys, where they are known.
     #[cfg(debug_assertions)]
     patterns: Vec<(Key, &'static str)>,
+    /// Whether the request has waited in the queues of its keys.
+    #[cfg(debug_assertions)]
+    has_turn: bool,
 }
 
 #[cfg_attr(
@@ -58,7 +61,25 @@ impl Origin {
             },
             #[cfg(debug_assertions)]
             patterns: Vec::new(),
+            #[cfg(debug_assertions)]
+            has_turn: false,
         }
+    }
+
+    /// Notes that the request has waited in the queues of its keys.
+    pub(crate) fn note_turn(&mut self) {
+        #[cfg(debug_assertions)]
+        {
+            self.has_turn = true;
+        }
+    }
+
+    pub(crate) fn has_turn(&self) -> bool {
+        #[cfg(debug_assertions)]
+        let has_turn = self.has_turn;
+        #[cfg(not(debug_assertions))]
+        let has_turn = false;
+        has_turn
     }
 
     /// The other's place where this one has none.

@@ -1,12 +1,13 @@
 //! Builds a message: the comment that names the lock, statements, and the columns of a `SELECT`.
 
+use crate::error::Marker;
 use crate::{Key, Mode, Request, Wait, query_comment};
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
 /// A target list has at most 1,664 entries, and a key with its budget takes two.
-const KEYS_PER_STATEMENT: usize = 500;
+pub(super) const KEYS_PER_STATEMENT: usize = 500;
 
 /// How long after the client's own bound the server ends the session. A client that has not stopped needs that time to roll back.
 const GRACE: Duration = Duration::from_secs(1);
@@ -26,7 +27,7 @@ pub(super) const fn lock_function(scope: Scope, mode: Mode) -> &'static str {
     }
 }
 
-const fn try_function(scope: Scope, mode: Mode) -> &'static str {
+pub(super) const fn try_function(scope: Scope, mode: Mode) -> &'static str {
     match (scope, mode) {
         (Scope::Xact, Mode::Exclusive) => "pg_catalog.pg_try_advisory_xact_lock",
         (Scope::Xact, Mode::Shared) => "pg_catalog.pg_try_advisory_xact_lock_shared",
@@ -55,6 +56,44 @@ impl fmt::Display for Arguments {
     }
 }
 
+/// The same for the first key that a statement takes for the session. If the backend is not this process, the statement fails with
+/// [`Marker::PooledSession`] while it computes the argument, so the function is not called.
+///
+/// The key is a text here because only a text can be either a number or the marker. It is converted when the statement runs, where
+/// `pg_backend_pid()` is known; a constant that cannot be converted would fail in every plan.
+struct OwnArguments(Key, Option<i32>);
+
+impl fmt::Display for OwnArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(key, Some(process)) = *self else {
+            return Arguments(self.0).fmt(f);
+        };
+        let (number, kind, second) = match key {
+            Key::BigInt(key) => (key, "bigint", None),
+            Key::IntInt(first, second) => (first.into(), "int", Some(second)),
+        };
+        let (is_own, pooled) = (IsBackend(process), Marker::PooledSession.text());
+        write!(
+            f,
+            "CAST(CASE WHEN {is_own} THEN '{number}' ELSE '{pooled}' END AS {kind})"
+        )?;
+        second.map_or(Ok(()), |second| write!(f, ",{second}"))
+    }
+}
+
+/// A condition: this process is the backend. A negative number is not one.
+pub(super) struct IsBackend(pub(super) i32);
+
+impl fmt::Display for IsBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {}",
+            self.0
+        )
+    }
+}
+
 /// Whether the session's own `lock_timeout` is restored after the last key, or by the end of the transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LockTimeout {
@@ -63,30 +102,34 @@ pub(super) enum LockTimeout {
 }
 
 /// A boolean expression that takes the keys in order, and is true if it took all of them. It stops at the first key that is held.
-struct TryLocks<'r>(&'r Request, Scope);
+struct TryLocks<'r>(&'r Request, Scope, Option<i32>);
 
 impl fmt::Display for TryLocks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(request, scope) = self;
+        let Self(request, scope, process) = self;
         let lock = try_function(*scope, request.mode);
         for (index, key) in request.keys.iter().enumerate() {
-            let and = if index == 0 { "" } else { " AND " };
-            write!(f, "{and}{lock}({})", Arguments(*key))?;
+            if index == 0 {
+                write!(f, "{lock}({})", OwnArguments(*key, *process))?;
+            } else {
+                write!(f, " AND {lock}({})", Arguments(*key))?;
+            }
         }
         Ok(())
     }
 }
 
 /// An integer expression that takes the first free permit and returns its position, from 1; 0 if none is free.
-struct TryPermits<'r>(&'r Request, Scope);
+struct TryPermits<'r>(&'r Request, Scope, Option<i32>);
 
 impl fmt::Display for TryPermits<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(request, scope) = self;
+        let Self(request, scope, process) = self;
         let lock = try_function(*scope, request.mode);
         f.write_str("CASE")?;
         for (index, key) in request.permits.iter().enumerate() {
-            write!(f, " WHEN {lock}({}) THEN {}", Arguments(*key), index + 1)?;
+            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            write!(f, " WHEN {lock}({key}) THEN {}", index + 1)?;
         }
         f.write_str(" ELSE 0 END")
     }
@@ -95,6 +138,25 @@ impl fmt::Display for TryPermits<'_> {
 /// The timeouts that bound the holder of a transaction-level lock whose client has stopped.
 pub(super) const XACT_TIMEOUTS: [&str; 2] =
     ["idle_in_transaction_session_timeout", "transaction_timeout"];
+
+/// How often the server checks that its client is alive while a statement runs.
+pub(super) const CLIENT_CHECK: &str = "client_connection_check_interval";
+
+/// How long a setting that `max_hold` changes lasts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lasts {
+    /// To the end of the transaction.
+    Transaction,
+    /// Until the release of a session-level lock restores it. An error of the message undoes it.
+    Session,
+}
+
+impl Lasts {
+    /// The last argument of `set_config`.
+    const fn is_local(self) -> bool {
+        matches!(self, Self::Transaction)
+    }
+}
 
 /// One simple-query message of several statements.
 pub(super) struct Message {
@@ -130,26 +192,26 @@ impl Message {
         }
     }
 
-    /// Asks for the keys without waiting. It returns a row if it took them.
-    pub(super) fn question(request: &Request, scope: Scope) -> String {
+    /// Asks for the keys without waiting. It returns a row if it took them. It fails if `process` is not the backend.
+    pub(super) fn question(request: &Request, scope: Scope, process: Option<i32>) -> String {
         let mut message = Self::new(request);
         message.select();
         if !request.permits.is_empty() {
             // The number of rows is the position of the permit.
             message.column(format_args!(
                 "1 FROM pg_catalog.generate_series(1,{})",
-                TryPermits(request, scope)
+                TryPermits(request, scope, process)
             ));
             return message.finish();
         }
-        let locks = TryLocks(request, scope);
-        match (scope, request.keys.len()) {
+        if scope == Scope::Session && request.keys.len() > 1 {
             // For the transaction first, so that after a miss the session holds none of several keys.
-            (Scope::Session, 2..) => {
-                let xact = TryLocks(request, Scope::Xact);
-                message.column(format_args!("1 WHERE {xact} AND {locks}"));
-            }
-            _ => message.column(format_args!("1 WHERE {locks}")),
+            let xact = TryLocks(request, Scope::Xact, process);
+            let session = TryLocks(request, scope, None);
+            message.column(format_args!("1 WHERE {xact} AND {session}"));
+        } else {
+            let locks = TryLocks(request, scope, process);
+            message.column(format_args!("1 WHERE {locks}"));
         }
         message.finish()
     }
@@ -161,7 +223,7 @@ impl Message {
         }
         let mut message = Self::empty();
         message.statement(statement);
-        message.select_client_check();
+        message.select_client_check(Lasts::Transaction);
         message.push_xact_timeouts(request);
         message.finish().into()
     }
@@ -184,8 +246,15 @@ impl Message {
         let _: fmt::Result = self.text.write_fmt(column);
     }
 
-    /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's budget.
-    pub(super) fn select_locks(&mut self, request: &Request, scope: Scope, after: LockTimeout) {
+    /// Adds a `SELECT` that takes the keys in their order and waits for each, within the request's budget. It fails if `process` is
+    /// not the backend.
+    pub(super) fn select_locks(
+        &mut self,
+        request: &Request,
+        scope: Scope,
+        after: LockTimeout,
+        process: Option<i32>,
+    ) {
         let lock = lock_function(scope, request.mode);
         let restores = after == LockTimeout::Restore;
         let budget = request.budget();
@@ -215,7 +284,8 @@ impl Message {
                     self.push_remaining(milliseconds(wait));
                 }
             }
-            self.column(format_args!("{lock}({})", Arguments(*key)));
+            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            self.column(format_args!("{lock}({key})"));
         }
         if restores && lock_timeout.is_some() {
             self.column(format_args!(
@@ -224,13 +294,14 @@ impl Message {
         }
     }
 
-    /// Adds a `SELECT` that calls a function for each key, none of which waits.
-    pub(super) fn select_each(&mut self, request: &Request, function: &str) {
+    /// Adds a `SELECT` that calls a function for each key, none of which waits. It fails if `process` is not the backend.
+    pub(super) fn select_each(&mut self, request: &Request, function: &str, process: Option<i32>) {
         for (index, key) in request.keys.iter().enumerate() {
             if index % KEYS_PER_STATEMENT == 0 {
                 self.select();
             }
-            self.column(format_args!("{function}({})", Arguments(*key)));
+            let key = OwnArguments(*key, process.filter(|_| index == 0));
+            self.column(format_args!("{function}({key})"));
         }
     }
 
@@ -245,20 +316,27 @@ impl Message {
         ));
     }
 
-    /// Adds a `SELECT` that makes the server notice the death of the client while a later statement of this transaction runs. It does
-    /// nothing if the session has a value already, and on platforms other than Linux, not all of which support it.
-    pub(super) fn select_client_check(&mut self) {
+    /// Adds a `SELECT` of [`push_client_check`](Self::push_client_check).
+    pub(super) fn select_client_check(&mut self, lasts: Lasts) {
         self.select();
+        self.push_client_check(lasts);
+    }
+
+    /// A column that makes the server notice the death of the client while a later statement runs. It does nothing if the session has a
+    /// value already, and on platforms other than Linux, not all of which support it.
+    pub(super) fn push_client_check(&mut self, lasts: Lasts) {
+        let local = lasts.is_local();
         self.column(format_args!(
-            "CASE WHEN pg_catalog.current_setting('client_connection_check_interval',true) OPERATOR(pg_catalog.=) '0' \
+            "CASE WHEN pg_catalog.current_setting('{CLIENT_CHECK}',true) OPERATOR(pg_catalog.=) '0' \
              AND pg_catalog.strpos(pg_catalog.version(),'linux') OPERATOR(pg_catalog.>) 0 \
-             THEN pg_catalog.set_config('client_connection_check_interval','1000',true) END"
+             THEN pg_catalog.set_config('{CLIENT_CHECK}','1000',{local}) END"
         ));
     }
 
     /// A column that sets a timeout to `max_hold` and [`GRACE`], unless the session has a shorter one or the server does not know the
     /// setting. It sets it to zero first, since a `transaction_timeout` that is already running does not change otherwise.
-    pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, local: bool) {
+    pub(super) fn push_timeout(&mut self, setting: &str, max_hold: Duration, lasts: Lasts) {
+        let local = lasts.is_local();
         let bound = milliseconds(max_hold.saturating_add(GRACE));
         self.column(format_args!(
             "CASE WHEN CAST(pg_catalog.current_setting('{setting}',true) AS pg_catalog.interval) \
@@ -274,7 +352,7 @@ impl Message {
     pub(super) fn push_xact_timeouts(&mut self, request: &Request) {
         for setting in XACT_TIMEOUTS {
             if let Some(max_hold) = request.max_hold {
-                self.push_timeout(setting, max_hold, true);
+                self.push_timeout(setting, max_hold, Lasts::Transaction);
             }
         }
     }

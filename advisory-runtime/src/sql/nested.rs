@@ -3,8 +3,8 @@
 //! The savepoint has its own name. Diesel's savepoints stay behind when it rolls back to them, so rolling back to a name of Diesel's
 //! could silently undo the caller's work.
 
-use super::held::push_is_held;
-use super::message::{LockTimeout, Message, Scope, XACT_TIMEOUTS};
+use super::held::push_count;
+use super::message::{Lasts, LockTimeout, Message, Scope, XACT_TIMEOUTS};
 use super::{Acquisition, Question};
 use crate::error::Marker;
 use crate::{Request, Wait};
@@ -29,11 +29,11 @@ pub(crate) fn begin(outer: NonZeroU32, request: &Request, snapshot: Snapshot) ->
             message.select();
         }
         Some(Question {
-            sql: Message::question(request, Scope::Xact),
+            sql: Message::question(request, Scope::Xact, None),
             undo: Some(rollback(outer).into()),
         })
     } else {
-        message.select_locks(request, Scope::Xact, LockTimeout::Restore);
+        message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
         None
     };
     push_idle_timeout(&mut message, request);
@@ -61,11 +61,8 @@ fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
     match snapshot {
         Snapshot::Fresh => message.statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
         Snapshot::HeldBefore => {
-            let mut held = String::from("true");
-            for key in &*request.keys {
-                held.push_str(" AND ");
-                push_is_held(&mut held, *key, request.mode);
-            }
+            let mut held = format!("{} OPERATOR(pg_catalog.=) ", request.keys.len());
+            push_count(&mut held, &request.keys, request.mode);
             message.select();
             message.column(format_args!(
                 "CAST(CASE WHEN pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read uncommitted' \
@@ -81,7 +78,7 @@ fn open(outer: NonZeroU32, request: &Request, snapshot: Snapshot) -> Message {
                 "pg_catalog.set_config('advisory.{setting}_{outer}',pg_catalog.current_setting('{setting}'),true)"
             ));
         }
-        message.select_client_check();
+        message.select_client_check(Lasts::Transaction);
     }
     message
 }
@@ -92,21 +89,23 @@ const BOUNDING: [&str; 2] = [XACT_TIMEOUTS[0], "client_connection_check_interval
 /// Bounds an idle client.
 fn push_idle_timeout(message: &mut Message, request: &Request) {
     if let Some(max_hold) = request.max_hold {
-        message.push_timeout(XACT_TIMEOUTS[0], max_hold, true);
+        message.push_timeout(XACT_TIMEOUTS[0], max_hold, Lasts::Transaction);
     }
 }
 
-/// Keeps what the body did; the keys stay locked until the end of the outer transaction.
+/// Keeps what the body did; the keys stay locked until the end of the outer transaction. The savepoint is released last, so that it can
+/// still be rolled back if a setting cannot be restored.
 pub(crate) fn release(outer: NonZeroU32, is_bounded: bool) -> String {
-    let mut sql = format!("RELEASE SAVEPOINT advisory_savepoint_{outer}");
+    let mut sql = String::new();
     if is_bounded {
         for setting in BOUNDING {
             put!(
                 sql,
-                ";SELECT pg_catalog.set_config('{setting}',pg_catalog.current_setting('advisory.{setting}_{outer}'),true)"
+                "SELECT pg_catalog.set_config('{setting}',pg_catalog.current_setting('advisory.{setting}_{outer}'),true);"
             );
         }
     }
+    put!(sql, "RELEASE SAVEPOINT advisory_savepoint_{outer}");
     sql
 }
 

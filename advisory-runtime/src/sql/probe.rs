@@ -1,12 +1,16 @@
 //! Queries about the session, and about locks that others hold.
 
-use super::held::{push_is_held, push_is_key};
+use super::held::{push_count, push_is_key};
+use super::message::IsBackend;
 use crate::error::Marker;
 use crate::{Key, Mode};
 use std::num::NonZeroU32;
 
 /// Fails only in an aborted transaction.
 pub(crate) const ALIVE: &str = "SELECT";
+
+/// Fails in an aborted transaction and outside of one.
+pub(crate) const IN_TRANSACTION: &str = "SAVEPOINT advisory_alive;RELEASE SAVEPOINT advisory_alive";
 
 /// Fails if the server writes into its log, or to the client, behind a commit. There it serves a cancel request or a timeout that came
 /// during the commit, and answers 57014 for a transaction that is committed.
@@ -34,8 +38,8 @@ pub(crate) fn fail_if(condition: &str, marker: Marker) -> String {
 }
 
 /// Whether another backend serves the connection.
-pub(crate) fn is_not_backend(pid: u32) -> String {
-    format!("pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) {pid}")
+pub(crate) fn is_not_backend(process: i32) -> String {
+    format!("NOT {}", IsBackend(process))
 }
 
 /// Whether the server is a standby, whose locks sessions on the primary do not see.
@@ -102,6 +106,21 @@ pub(crate) fn held_elsewhere(keys: &[Key], heeds_lock_timeout: bool) -> String {
     sql
 }
 
+/// Which of these keys of this database are held by these server processes: one digit each.
+pub(crate) fn held_by(locks: &[(Key, u32)]) -> String {
+    let mut sql = String::from("SELECT pg_catalog.concat(NULL");
+    for (key, process) in locks {
+        put!(
+            sql,
+            ",CASE WHEN EXISTS(SELECT 1 FROM pg_catalog.pg_locks WHERE granted AND pid OPERATOR(pg_catalog.=) {process} AND "
+        );
+        push_is_key(&mut sql, *key);
+        sql.push_str(") THEN '1' ELSE '0' END");
+    }
+    sql.push(')');
+    sql
+}
+
 /// How many sessions of this database hold the key, or wait for it.
 #[cfg(feature = "testing")]
 pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
@@ -117,11 +136,8 @@ pub(crate) fn count_sessions(key: Key, is_granted: bool) -> String {
 pub(crate) fn held_here(locks: &[(Vec<Key>, Mode)]) -> String {
     let mut sql = String::from("SELECT pg_catalog.concat(NULL");
     for (keys, mode) in locks {
-        sql.push_str(",CASE WHEN true");
-        for key in keys {
-            sql.push_str(" AND ");
-            push_is_held(&mut sql, *key, *mode);
-        }
+        put!(sql, ",CASE WHEN {} OPERATOR(pg_catalog.=) ", keys.len());
+        push_count(&mut sql, keys, *mode);
         sql.push_str(" THEN '1' ELSE '0' END");
     }
     sql.push(')');

@@ -1,6 +1,6 @@
 //! Transaction-level locks: READ COMMITTED, outside of a transaction.
 
-use super::message::{LockTimeout, Message, Scope};
+use super::message::{Lasts, LockTimeout, Message, Scope};
 use super::{Acquisition, Question, ROLLBACK};
 use crate::{Request, Wait};
 
@@ -23,7 +23,7 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
         return Acquisition {
             message: Message::bounded(BEGIN, request),
             question: Some(Question {
-                sql: Message::question(request, Scope::Xact),
+                sql: Message::question(request, Scope::Xact, None),
                 undo: Some(ROLLBACK.into()),
             }),
         };
@@ -31,9 +31,9 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
     let mut message = Message::new(request);
     message.statement(SET_LEVEL);
     if request.max_hold.is_some() {
-        message.select_client_check();
+        message.select_client_check(Lasts::Transaction);
     }
-    message.select_locks(request, Scope::Xact, LockTimeout::Restore);
+    message.select_locks(request, Scope::Xact, LockTimeout::Restore, None);
     message.push_xact_timeouts(request);
     message.statement("BEGIN");
     message.finish().into()
@@ -42,6 +42,9 @@ pub(crate) fn begin(request: &Request) -> Acquisition {
 /// Commits. The savepoint makes it fail in an aborted transaction (25P02), where `COMMIT` alone would roll back without an error, and
 /// outside of a transaction (25P01).
 pub(crate) const COMMIT: &str = "SAVEPOINT advisory_alive;COMMIT";
+
+/// The statement of [`COMMIT`] that fails outside of a transaction.
+pub(crate) const SAVEPOINT: &str = "SAVEPOINT advisory_alive";
 
 #[cfg(test)]
 mod tests {

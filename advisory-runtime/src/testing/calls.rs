@@ -2,8 +2,9 @@
 
 use super::fail;
 use super::observer::{Observer, Watched, is_seen};
-use crate::{Connection, LockKey, Request, session};
+use crate::{Connection, Request, session};
 use diesel_async::AsyncPgConnection;
+use std::fmt::Debug;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -11,14 +12,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl<C: Connection> Observer<C> {
-    /// Asserts that a call holds the lock on the key while it runs, and returns its result.
+    /// Asserts that a call holds the lock while it runs, and returns its result. Give it the call's key, or
+    /// [`Request::all`] of its keys.
     ///
     /// It looks whenever the call waits for something, and does not poll the call meanwhile. So the body must wait at least once under
     /// its lock, such as for a query, and must not hold what the observer needs.
     ///
     /// # Panics
     ///
-    /// If the call ends and was not seen to hold the lock, or if another session held it before.
+    /// If the call ends and was not seen to hold the lock: the message has its result. If another session held it before.
     ///
     /// # Cancel safety
     ///
@@ -43,8 +45,11 @@ impl<C: Connection> Observer<C> {
     /// # drop(booked);
     /// # }
     /// ```
-    pub async fn assert_locked<F: Future>(&mut self, key: impl LockKey, call: F) -> F::Output {
-        let watched = Watched::new(key);
+    pub async fn assert_locked<F>(&mut self, keys: impl Into<Request>, call: F) -> F::Output
+    where
+        F: Future<Output: Debug>,
+    {
+        let watched = Watched::new(&keys.into());
         let mut call = pin!(call);
         self.assert_free(&watched).await;
         let conn = self.conn.pg();
@@ -52,49 +57,54 @@ impl<C: Connection> Observer<C> {
         call.await
     }
 
-    /// Asserts that a call waits while another session holds the lock on the key, and returns its result.
+    /// Asserts that a call waits while another session holds the lock, and returns its result. Give it a key of the call, or
+    /// [`Request::all`] of its keys.
     ///
     /// # Locking
     ///
-    /// The observer's connection holds the key as a session-level lock until the call waits.
+    /// The observer's connection holds the keys as session-level locks until the call waits.
     ///
     /// # Panics
     ///
-    /// If the call ends and was not seen to wait, or does not wait in time. Then the observer's connection is closed.
+    /// If the call ends and was not seen to wait: the message has its result. If it does not wait in time. Then the observer's
+    /// connection is closed.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: the call is dropped, and both connections are closed.
-    pub async fn assert_waits<F: Future>(&mut self, key: impl LockKey, call: F) -> F::Output {
-        let watched = Watched::new(key);
+    pub async fn assert_waits<F>(&mut self, keys: impl Into<Request>, call: F) -> F::Output
+    where
+        F: Future<Output: Debug>,
+    {
+        let request = keys.into();
+        let watched = Watched::new(&request);
         let (mut call, timeout) = (pin!(call), self.timeout);
-        let request = Request::new(watched.key).wait(timeout);
-        let mut held = match session::acquire(&mut self.conn, request).await {
+        let mut held = match session::acquire(&mut self.conn, request.wait(timeout)).await {
             Ok(held) => held,
             Err(error) => fail(&format!(
-                "the observer could not lock {}: {error}",
-                watched.name
+                "the observer could not take the {}: {error}",
+                watched.names
             )),
         };
         run_until(held.conn().pg(), &watched, false, call.as_mut(), timeout).await;
         if let Err(error) = session::release(held, Ok::<_, crate::Error>(())).await {
             fail(&format!(
-                "the observer could not unlock {}: {error}",
-                watched.name
+                "the observer could not release the {}: {error}",
+                watched.names
             ));
         }
         call.await
     }
 
-    /// Runs two calls so that the second waits for the lock on the key while the first holds it, then both to their ends.
+    /// Runs two calls so that the second waits for the lock while the first holds it, then both to their ends.
     ///
-    /// The second has begun before the first reads or writes under its lock, and goes on only afterwards: the moment at which a
+    /// Give it the first call's key, or [`Request::all`] of its keys, of which the second needs at least one. The second has begun before the first reads or writes under its lock, and goes on only afterwards: the moment at which a
     /// missing lock shows. The first must wait at least once under its lock, such as for a query.
     ///
     /// # Panics
     ///
-    /// If the first ends and was not seen to hold the lock, if the second ends and was not seen to wait for it, or if another session
-    /// held it before.
+    /// If the first ends and was not seen to hold all keys, or the second and was not seen to wait for one of them: the message has the
+    /// call's result. If another session held a key before.
     ///
     /// # Cancel safety
     ///
@@ -112,13 +122,17 @@ impl<C: Connection> Observer<C> {
     /// # }
     /// # async fn book(_: &mut AsyncPgConnection, _: &str) -> QueryResult<bool> { Ok(true) }
     /// ```
-    pub async fn interleave<A: Future, B: Future>(
+    pub async fn interleave<A, B>(
         &mut self,
-        key: impl LockKey,
+        keys: impl Into<Request>,
         first: A,
         second: B,
-    ) -> (A::Output, B::Output) {
-        let watched = Watched::new(key);
+    ) -> (A::Output, B::Output)
+    where
+        A: Future<Output: Debug>,
+        B: Future<Output: Debug>,
+    {
+        let watched = Watched::new(&keys.into());
         let (mut first, mut second) = (pin!(first), pin!(second));
         self.assert_free(&watched).await;
         let (conn, timeout) = (self.conn.pg(), self.timeout);
@@ -141,17 +155,19 @@ impl<C: Connection> Observer<C> {
     }
 
     async fn assert_free(&mut self, watched: &Watched) {
-        if is_seen(self.conn.pg(), watched.key, true).await {
-            let name = &watched.name;
-            fail(&format!(
-                "somebody holds the advisory lock {name} before the call"
-            ));
+        for key in &watched.keys {
+            if is_seen(self.conn.pg(), *key, true).await {
+                let names = &watched.names;
+                fail(&format!(
+                    "somebody holds the advisory {names} before the call"
+                ));
+            }
         }
     }
 }
 
-/// Polls the call until its lock is held, or waited for. The call is not polled while the server is asked.
-async fn run_until<F: Future>(
+/// Polls the call until its locks are held, or one is waited for. The call is not polled while the server is asked.
+async fn run_until<F: Future<Output: Debug>>(
     conn: &mut AsyncPgConnection,
     watched: &Watched,
     is_granted: bool,
@@ -160,20 +176,21 @@ async fn run_until<F: Future>(
 ) {
     let end = Instant::now() + timeout;
     let state = if is_granted { "hold" } else { "wait for" };
-    let name = &watched.name;
+    let names = &watched.names;
     loop {
-        let is_over = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_ready()));
-        if is_over.await {
+        if let Poll::Ready(result) =
+            poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await
+        {
             fail(&format!(
-                "the call has returned, and was not seen to {state} the advisory lock {name}"
+                "the call has returned `{result:?}`, and was not seen to {state} the advisory {names}"
             ));
         }
-        if is_seen(conn, watched.key, is_granted).await {
+        if watched.is_seen(conn, is_granted).await {
             return;
         }
         if Instant::now() >= end {
             fail(&format!(
-                "the call does not {state} the advisory lock {name}, and does not return"
+                "the call does not {state} the advisory {names}, and does not return"
             ));
         }
     }

@@ -3,7 +3,7 @@
 use super::fail;
 use crate::driver::Driver;
 use crate::key::known;
-use crate::{Connection, Key, LockKey, sql};
+use crate::{Connection, Key, LockKey, Request, sql};
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
@@ -21,21 +21,39 @@ pub struct Observer<C> {
     pub(super) timeout: Duration,
 }
 
-/// A key and its name in messages.
+/// The keys of a call and their names in messages.
 pub(super) struct Watched {
-    pub(super) key: Key,
-    pub(super) name: String,
+    pub(super) keys: Vec<Key>,
+    pub(super) names: String,
 }
 
 impl Watched {
-    pub(super) fn new(key: impl LockKey) -> Self {
-        let number = key.key();
-        let pattern = Some(key.pattern()).filter(|pattern| !pattern.is_empty());
-        let name = match pattern.or_else(|| known::pattern_of(number)) {
-            None => format!("`{number}`"),
-            Some(pattern) => format!("`{pattern}` ({number})"),
-        };
-        Self { key: number, name }
+    pub(super) fn new(request: &Request) -> Self {
+        let keys = request.keys.to_vec();
+        // Of several keys, the pattern is that of one.
+        let pattern =
+            Some(request.pattern).filter(|pattern| keys.len() == 1 && !pattern.is_empty());
+        let names = keys
+            .iter()
+            .map(|key| match pattern.or_else(|| known::pattern_of(*key)) {
+                None => format!("`{key}`"),
+                Some(pattern) => format!("`{pattern}` ({key})"),
+            });
+        let names = match keys.len() {
+            1 => String::from("lock "),
+            _ => String::from("locks "),
+        } + &names.collect::<Vec<_>>().join(", ");
+        Self { keys, names }
+    }
+
+    /// Whether all keys are held, or one of them is waited for.
+    pub(super) async fn is_seen(&self, conn: &mut AsyncPgConnection, is_granted: bool) -> bool {
+        for key in &self.keys {
+            if is_seen(conn, *key, is_granted).await != is_granted {
+                return !is_granted;
+            }
+        }
+        is_granted
     }
 }
 
@@ -119,11 +137,11 @@ impl<C: Connection> Observer<C> {
     }
 
     async fn until(&mut self, key: impl LockKey, granted: bool, there: bool, otherwise: &str) {
-        let watched = Watched::new(key);
+        let (number, watched) = (key.key(), Watched::new(&key.into()));
         let end = Instant::now() + self.timeout;
-        while is_seen(self.conn.pg(), watched.key, granted).await != there {
+        while is_seen(self.conn.pg(), number, granted).await != there {
             if Instant::now() >= end {
-                fail(&format!("{otherwise} the advisory lock {}", watched.name));
+                fail(&format!("{otherwise} the advisory {}", watched.names));
             }
             sleep_until(Instant::now() + PAUSE).await;
         }

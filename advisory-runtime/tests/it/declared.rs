@@ -149,6 +149,7 @@ fn the_key_is_the_derivation_of_the_rendered_text() {
     check!("sha256" is Sha256 = -3_788_238_548_905_492_410);
     check!("md5" is Md5 = -2_383_335_748_404_396_645);
     check!("fnv1a32" is Fnv1a32 = -311_019_737);
+    check!("fnv1a64" is Fnv1a64 = 7_309_508_269_383_651_303);
     check!("hashtext" is Hashtext = -1_760_652_218);
     check!("hashtextextended" is Hashtextextended = -6_664_508_735_013_088_186);
 }

@@ -1,4 +1,4 @@
-//! Which locks can collide, in one program or between two?
+//! Locks that can collide, in one program or between two.
 
 use std::path::Path;
 
@@ -7,6 +7,7 @@ use advisory_pattern::{RecordError, SiteCollision, site_collisions, site_collisi
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::inventory::Inventory;
+use crate::screen::plural;
 
 /// Compares every two sites of the program.
 pub(crate) fn within(inventory: &Inventory) -> Result<Vec<Finding>, Failure> {
@@ -37,8 +38,18 @@ fn findings(
             Place::site(pair.here, None, ""),
             Place::site(pair.there, from, "is the other lock"),
         ],
-        notes: vec![pair.collision.to_string()],
+        notes: std::iter::once(pair.collision.to_string())
+            .chain(more(pair))
+            .collect(),
         help: pair.advice.text.clone(),
     };
     Ok(collisions.iter().map(finding).collect())
+}
+
+/// What the other sites of the two keys have to do with it.
+fn more(pair: &SiteCollision<'_>) -> Option<String> {
+    let sites = plural(pair.more, "more site");
+    (pair.more > 0).then(|| {
+        format!("{sites} with one of these keys: they collide too, and the help is for all of them")
+    })
 }

@@ -1,24 +1,44 @@
-//! Do guarded tables have their triggers, and do these compute the locks' keys?
+//! Compares the triggers of guarded tables, of their partitions and of their inheritance children with the locks' keys.
 
 use std::collections::BTreeSet;
 
 use advisory_pattern::{Derivation, LockedKey, Record};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
 use crate::database::{self, chain, connect, with_timeout};
 use crate::failure::Failure;
 use crate::finding::{Finding, Place};
 use crate::guard::{Guard, Table, key_text};
 use crate::inventory::{Inventory, keys, path};
-use crate::screen::one_line;
+use crate::screen::{one_line, plural};
 
-/// The triggers of a table that this command has written, and whether each fires for every write of an ordinary session.
+/// The table, its partitions and its inheritance children: a write can name each of them.
+const FAMILY: &str = "WITH RECURSIVE family (oid) AS (SELECT pg_catalog.to_regclass($1)::pg_catalog.oid \
+     UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i JOIN family AS f ON i.inhparent = f.oid) \
+     SELECT c.oid, pg_catalog.format('%I.%I', n.nspname, c.relname), c.relispartition, c.relkind = 'f' \
+     FROM family AS f JOIN pg_catalog.pg_class AS c ON c.oid = f.oid \
+     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
+     ORDER BY c.oid <> pg_catalog.to_regclass($1), n.nspname, c.relname";
+
+/// The triggers of a table that this command has written, and whether each fires for every write of an ordinary session. Before
+/// PostgreSQL 15 the copy on a partition counts as internal.
 const TRIGGERS: &str = "SELECT t.tgname::pg_catalog.text, p.prosrc, t.tgtype, \
      t.tgenabled::pg_catalog.text = ANY ('{O,A}') AND t.tgqual IS NULL AND t.tgattr::pg_catalog.text = '' \
      AND p.proconfig @> '{\"search_path=pg_catalog, pg_temp\",TimeZone=UTC}' \
      FROM pg_catalog.pg_trigger AS t JOIN pg_catalog.pg_proc AS p ON p.oid = t.tgfoid \
-     WHERE t.tgrelid = pg_catalog.to_regclass($1) AND NOT t.tgisinternal \
+     WHERE t.tgrelid = $1 AND (NOT t.tgisinternal OR t.tgparentid <> 0) \
      AND p.prosrc LIKE '%-- advisory guard %' ORDER BY t.tgname";
+
+/// How many tables below a guarded one a finding names.
+const MOST_NAMED: usize = 3;
+
+/// One of the tables that a write to a guarded table can name.
+struct Relation {
+    oid: u32,
+    name: String,
+    is_partition: bool,
+    is_foreign: bool,
+}
 
 /// A trigger as the database has it.
 struct Trigger {
@@ -52,10 +72,12 @@ async fn compare(inventory: &Inventory, client: &Client) -> Result<Vec<Finding>,
                 continue;
             }
             let wrong = match Table::parse(written) {
-                Err(why) => Some(why),
+                Err(why) => vec![why],
                 Ok(table) => wrong(client, &table, &known, derivation, &lock_name(site)).await?,
             };
-            findings.extend(wrong.map(|why| finding(site, written, &why)));
+            if !wrong.is_empty() {
+                findings.push(finding(site, written, &wrong));
+            }
         }
     }
     Ok(findings)
@@ -66,42 +88,81 @@ fn lock_name(site: &Record) -> String {
     site.name.clone().unwrap_or_else(|| path(site))
 }
 
-fn finding(site: &Record, table: &str, why: &str) -> Finding {
+fn finding(site: &Record, table: &str, why: &[String]) -> Finding {
     let lock = lock_name(site);
     Finding {
         kind: "guard",
         message: format!("the table `{table}` is not guarded by the advisory lock `{lock}`"),
         places: vec![Place::site(site, None, "says that it guards the table")],
-        notes: vec![one_line(why)],
+        notes: why.iter().map(|why| one_line(why)).collect(),
         help: format!(
-            "run the migration that `cargo advisory migration require --lock '{lock}' --table {table}` prints, or leave the table out of \
-             `guards`"
+            "run the migration that `cargo advisory migration require --lock '{lock}' --table {table}` prints (if there is a trigger \
+             already, behind what `--down` prints, in one transaction), or leave the table out of `guards`"
         ),
     }
 }
 
-/// What is wrong with the table's triggers; `None` if one of them guards it by one of the keys.
+/// What is wrong with the triggers of the table, and of the tables below it; nothing if they guard it by one of the keys.
 async fn wrong(
     client: &Client,
     table: &Table,
     known: &[LockedKey],
     derivation: Derivation,
     lock: &str,
-) -> Result<Option<String>, Failure> {
+) -> Result<Vec<String>, Failure> {
     if known.is_empty() {
-        return Ok(Some(
+        return Ok(vec![
             "its key is known only at run time: write `guards` at the declared lock".to_owned(),
+        ]);
+    }
+    let family = family(client, table).await?;
+    let Some((own, below)) = family.split_first() else {
+        return Ok(vec!["the database has no such table".to_owned()]);
+    };
+    let of = |relation, triggers: &[Trigger]| {
+        wrong_triggers(table, relation, triggers, known, derivation, lock)
+    };
+    if let Some(why) = of(own, &triggers(client, own).await?) {
+        return Ok(vec![format!("it {why}")]);
+    }
+    let mut wrong = Vec::new();
+    for relation in below {
+        if let Some(why) = of(relation, &triggers(client, relation).await?) {
+            let kind = if relation.is_partition {
+                "partition"
+            } else {
+                "inheritance child"
+            };
+            wrong.push(format!("its {kind} `{}` {why}", relation.name));
+        }
+    }
+    let more = wrong.len().saturating_sub(MOST_NAMED);
+    wrong.truncate(MOST_NAMED);
+    if more > 0 {
+        wrong.push(format!(
+            "and so on: {} in all",
+            plural(more + MOST_NAMED, "table")
         ));
     }
-    let Some(triggers) = triggers(client, table).await? else {
-        return Ok(Some("the database has no such table".to_owned()));
-    };
+    Ok(wrong)
+}
+
+/// What is wrong with the triggers of one table; `None` if together they refuse every write without one of the keys.
+fn wrong_triggers(
+    table: &Table,
+    relation: &Relation,
+    triggers: &[Trigger],
+    known: &[LockedKey],
+    derivation: Derivation,
+    lock: &str,
+) -> Option<String> {
     let mut why = None;
-    for trigger in &triggers {
+    let mut missing = None;
+    for trigger in triggers {
         let name = &trigger.name;
         let Some(guard) = Guard::read(&trigger.source, table.clone()) else {
             why = Some(format!(
-                "the function of its trigger `{name}` cannot be read: a newer release has written it, or it was changed"
+                "has a trigger `{name}` whose function cannot be read: a newer release has written it, or it was changed"
             ));
             continue;
         };
@@ -110,7 +171,7 @@ async fn wrong(
                 let wanted: Vec<String> =
                     known.iter().map(|key| key_text(key, derivation)).collect();
                 why = Some(format!(
-                    "its trigger `{name}` computes another key: {}, and the lock's is {}",
+                    "has a trigger `{name}` that computes another key: {}, and the lock's is {}",
                     guard.key_text(),
                     wanted.join(", or ")
                 ));
@@ -122,34 +183,43 @@ async fn wrong(
             .is_ok_and(|body| body.trim() == trigger.source.trim());
         if !is_as_written {
             why = Some(format!(
-                "the function of its trigger `{name}` differs from what this command prints for the lock"
+                "has a trigger `{name}` whose function differs from what this command prints for the lock"
             ));
-        } else if !trigger.fires_always || trigger.kind != guard.trigger_type() {
-            why = Some(format!(
-                "its trigger `{name}` is disabled, or does not run for each write"
-            ));
-        } else {
-            return Ok(None);
+            continue;
         }
+        let missing = missing.get_or_insert_with(|| guard.needed_events(relation.is_foreign));
+        if trigger.fires_always {
+            *missing &= !guard.events(trigger.kind);
+        }
+        if *missing == 0 {
+            return None;
+        }
+        why = Some(format!(
+            "has a trigger `{name}` that is disabled, or does not run for each write"
+        ));
     }
-    Ok(Some(why.unwrap_or_else(|| {
-        "it has no trigger for the lock".to_owned()
-    })))
+    Some(why.unwrap_or_else(|| "has no trigger for the lock".to_owned()))
 }
 
-/// The table's triggers; `None` if there is no such table, or the role may not use its schema.
-async fn triggers(client: &Client, table: &Table) -> Result<Option<Vec<Trigger>>, Failure> {
-    let failed = |error: tokio_postgres::Error| Failure::Input(one_line(&chain(&error)));
-    let name = table.sql();
-    let exists = "SELECT pg_catalog.to_regclass($1) IS NOT NULL";
-    let exists = with_timeout(client.query_one(exists, &[&name])).await?;
-    if !exists.and_then(|row| row.try_get(0)).map_err(failed)? {
-        return Ok(None);
-    }
-    let rows = with_timeout(client.query(TRIGGERS, &[&name]))
-        .await?
-        .map_err(failed)?;
-    let trigger = |row: &tokio_postgres::Row| {
+/// The table itself, and the tables below it; none if there is no such table, or the role may not use its schema.
+async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
+    let rows = with_timeout(client.query(FAMILY, &[&table.sql()])).await?;
+    let relation = |row: &Row| {
+        Ok(Relation {
+            oid: row.try_get(0)?,
+            name: row.try_get(1)?,
+            is_partition: row.try_get(2)?,
+            is_foreign: row.try_get(3)?,
+        })
+    };
+    let rows = rows.map_err(|error| failed(&error))?;
+    let relations: Result<Vec<Relation>, _> = rows.iter().map(relation).collect();
+    relations.map_err(|error| failed(&error))
+}
+
+async fn triggers(client: &Client, relation: &Relation) -> Result<Vec<Trigger>, Failure> {
+    let rows = with_timeout(client.query(TRIGGERS, &[&relation.oid])).await?;
+    let trigger = |row: &Row| {
         Ok(Trigger {
             name: row.try_get(0)?,
             source: row.try_get(1)?,
@@ -157,6 +227,11 @@ async fn triggers(client: &Client, table: &Table) -> Result<Option<Vec<Trigger>>
             fires_always: row.try_get(3)?,
         })
     };
+    let rows = rows.map_err(|error| failed(&error))?;
     let triggers: Result<Vec<Trigger>, _> = rows.iter().map(trigger).collect();
-    triggers.map(Some).map_err(failed)
+    triggers.map_err(|error| failed(&error))
+}
+
+fn failed(error: &tokio_postgres::Error) -> Failure {
+    Failure::Input(one_line(&chain(error)))
 }

@@ -12,7 +12,7 @@ pub(super) fn define(command: Command) -> Command {
                 .value_name("KEY")
                 .required(true)
                 .allow_hyphen_values(true)
-                .help("The key as rendered, such as `booking:42`, or a number"),
+                .help("The key as rendered, such as `booking:42` or `(7,\"booking:42\")`, or a number"),
         )
         .arg(
             Arg::new("database")

@@ -24,7 +24,8 @@ pub(super) fn define(command: Command) -> Command {
                 .help("A table with `locked_until` and `locked_by`, whose claimed rows are shown too"),
         )
         .arg(time("older-than").help(
-            "Only locks held or waited for this long, such as `30s`; exits with 1 if there are any",
+            "Only locks held or waited for this long, such as `30s`, or of unknown age; exits with 1 if one is, else with 2 if that is \
+             not known",
         ))
         .arg(
             Arg::new("filter")

@@ -83,7 +83,9 @@ pub(super) async fn lease_table(
         .fix(format!(
             "GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {role};"
         ))
-        .fix(format!("GRANT USAGE ON SEQUENCE {name}_token TO {role};")))
+        .fix(format!(
+            "GRANT USAGE, UPDATE ON SEQUENCE {name}_token TO {role};"
+        )))
 }
 
 /// Asks for the table's columns, four rights on it, the sequence's cache, and the right on that.

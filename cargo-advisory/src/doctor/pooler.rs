@@ -1,10 +1,12 @@
 //! Is there a pooler between this command and the server, and in which mode?
 //!
-//! Observed, not guessed from the address: if one server session serves two connections one after the other, there is a pooler; if it
-//! changes hands while both are open, the pooler is in transaction mode.
+//! Observed, not guessed from the address: if one server session serves two connections one after the other, or if a connection was
+//! told another process id than that of its server session, there is a pooler; if the session changes hands while both are open, the
+//! pooler is in transaction mode.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use advisory_runtime::cancel::told_process_id;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
@@ -69,6 +71,12 @@ impl Link {
         Ok(self.session("0").await?.0)
     }
 
+    /// Whether it was told another process id at its start, or none.
+    fn is_renumbered(&self, pid: &str) -> bool {
+        let told = told_process_id(&self.client.cancel_token());
+        told.is_none_or(|told| told.to_string() != pid)
+    }
+
     /// Whether it gets, or releases, a lock.
     async fn answer(&self, function: &str, key: i64) -> Result<bool, Failure> {
         let query = format!("SELECT pg_catalog.{function}({key})");
@@ -83,10 +91,11 @@ pub(super) async fn find(address: &str) -> Result<Pooler, Failure> {
     let (_, _, now) = first.session("0").await?;
     first.close().await;
     let one = Link::open(address).await?;
-    let (_, is_older, _) = one.session(&now).await?;
+    let (pid, is_older, _) = one.session(&now).await?;
+    let is_between = is_older || one.is_renumbered(&pid);
     let kind = match Link::open(address).await {
         Ok(other) => {
-            let kind = of_two(&one, &other, is_older).await;
+            let kind = of_two(&one, &other, is_between).await;
             other.close().await;
             kind
         }
@@ -96,7 +105,7 @@ pub(super) async fn find(address: &str) -> Result<Pooler, Failure> {
     Ok(kind.unwrap_or_else(|failure| Pooler::Unknown(failure.to_string())))
 }
 
-async fn of_two(one: &Link, other: &Link, is_older: bool) -> Result<Pooler, Failure> {
+async fn of_two(one: &Link, other: &Link, is_between: bool) -> Result<Pooler, Failure> {
     // Before any lock is acquired: if sessions are shared, a lock can stay on one that no connection gets again.
     let pids = [one.pid().await?, other.pid().await?];
     for round in 0..ROUNDS {
@@ -134,7 +143,7 @@ async fn of_two(one: &Link, other: &Link, is_older: bool) -> Result<Pooler, Fail
     let is_released = one.answer("pg_advisory_unlock", key).await?;
     Ok(if !is_taken || is_shared || !is_released {
         Pooler::LocksKeepNobodyOut
-    } else if is_older {
+    } else if is_between {
         Pooler::Session
     } else {
         Pooler::None
@@ -162,7 +171,8 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
         ),
         Pooler::Session => (
             Level::Fine,
-            "one in session mode: each connection has its own session while it is open",
+            "one in session mode: each connection has its own session while it is open; a program that takes session-level locks calls \
+             `session::verify` at its start",
         ),
         Pooler::Transaction if is_named => (
             Level::Fine,

@@ -6,11 +6,8 @@ use serde_json::{Value, json};
 
 use super::facts::Facts;
 use super::{Finding, Level};
-use crate::json::pretty;
+use crate::json::{VERSION, pretty};
 use crate::screen::{BOLD, DIM, ERROR, FRAME, KEY};
-
-/// The schema that this command writes.
-const VERSION: u64 = 1;
 
 /// The guide's page, which has a heading for each finding.
 const PAGE: &str = "https://docs.rs/advisory-runtime/latest/advisory_runtime/guide/doctor/";

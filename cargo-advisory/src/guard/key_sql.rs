@@ -17,6 +17,8 @@ pub(super) enum KeySql {
     Pair(i32, i32),
     /// An expression over the row `written`.
     OfRow(String),
+    /// A pair: the first half, and an expression for the second.
+    HalfOfRow(i32, String),
 }
 
 /// A column and the types that render as its shape; the migration checks the column's type.
@@ -29,9 +31,22 @@ pub(super) struct TypedColumn {
 impl Guard {
     /// The lock's key; the error names the part that SQL cannot compute.
     pub(super) fn key_sql(&self) -> Result<KeySql, String> {
+        if self.key.first_half().is_some() && self.derivation.bits() != 32 {
+            return Err(format!(
+                "the second half of a pair has 32 bits, and `{}` gives {}: use the derivation `hashtext`",
+                self.derivation.name(),
+                self.derivation.bits()
+            ));
+        }
+        if let Some((first, second)) = self.key.pair(self.derivation) {
+            return Ok(KeySql::Pair(first, second));
+        }
         match &self.key {
             LockedKey::BigInt(number) => Ok(KeySql::BigInt(*number)),
-            LockedKey::IntInt(Some(first), Some(second)) => Ok(KeySql::Pair(*first, *second)),
+            LockedKey::IntPattern(first, pattern) => {
+                let second = self.pattern_sql(pattern)?;
+                Ok(KeySql::HalfOfRow(*first, second))
+            }
             LockedKey::IntInt(..) => Err(
                 "SQL cannot compute a pair with an expression from a row: use a key pattern"
                     .to_owned(),

@@ -19,6 +19,7 @@ impl Guard {
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
         let trigger = super::identifier(&self.trigger_name());
         let is_fixed = self.is_fixed();
+        let below = self.below();
         let mut text = format!(
             "-- Refuses writes to {table} by a session that does not hold the advisory lock {name} in exclusive mode.\n\
              -- Key: {key} by {derivation}. Written by `cargo advisory migration require`; write it again when the lock's key changes.\n",
@@ -27,7 +28,7 @@ impl Guard {
             derivation = self.derivation.name(),
         );
         text.push_str(if is_fixed {
-            "-- The key is the same for every row, so the trigger runs once a statement.\n\n"
+            "-- The key is the same for every row, so the trigger runs once a statement; for rows of partitions see the end.\n\n"
         } else {
             "-- The trigger runs for each row, after the write, because only then a row has its final values.\n\n"
         });
@@ -51,16 +52,78 @@ impl Guard {
              AS $advisory$\n{body}$advisory$;\n\n\
              CREATE TRIGGER {trigger}\n    \
              {when} ON {table}\n    \
-             FOR EACH {each} EXECUTE FUNCTION {function}();\n"
+             FOR EACH {each} EXECUTE FUNCTION {function}();\n\n{below}"
         );
         Ok(text)
     }
 
-    /// The migration's `down.sql`.
-    pub(crate) fn down(&self) -> String {
+    /// SQL for the tables below this one, where its trigger does not run: PostgreSQL copies a trigger for rows to the partitions of its
+    /// table, also to later ones, and no other trigger.
+    fn below(&self) -> String {
         let (table, function) = (self.table.sql(), self.table.within(&self.function_name()));
         let trigger = super::identifier(&self.trigger_name());
-        format!("DROP TRIGGER {trigger} ON {table};\nDROP FUNCTION {function}();\n")
+        let regclass = format!("{}::pg_catalog.regclass", literal(&table));
+        let (comment, of_rows, when, columns, which) = if self.is_fixed() {
+            let rows = super::identifier(&name(&[PREFIX, &self.lock, "rows"]));
+            (
+                "-- A write to a partition or to an inheritance child does not fire its parent's trigger for statements. The trigger for rows\n\
+                 -- binds partitions, later ones too; `TRUNCATE` of a partition and writes to children need a trigger on each table.\n",
+                format!(
+                    "    IF EXISTS (SELECT FROM pg_catalog.pg_partitioned_table\n            \
+                     WHERE partrelid OPERATOR(pg_catalog.=) {regclass}) THEN\n        \
+                     CREATE TRIGGER {rows}\n            \
+                     AFTER INSERT OR UPDATE OR DELETE ON {table}\n            \
+                     FOR EACH ROW EXECUTE FUNCTION {function}();\n    \
+                     END IF;\n"
+                ),
+                "CASE WHEN below.is_partition THEN 'BEFORE TRUNCATE'\n                \
+                 WHEN below.is_foreign THEN 'BEFORE INSERT OR UPDATE OR DELETE'\n                \
+                 ELSE 'BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE' END",
+                ", c.relispartition AS is_partition, c.relkind OPERATOR(pg_catalog.=) 'f' AS is_foreign",
+                "NOT (c.relispartition AND c.relkind OPERATOR(pg_catalog.=) 'f')",
+            )
+        } else {
+            (
+                "-- Partitions have the trigger, later ones too; an inheritance child needs its own.\n",
+                String::new(),
+                "'AFTER INSERT OR UPDATE OR DELETE'",
+                "",
+                "NOT c.relispartition",
+            )
+        };
+        let each = if self.is_fixed() { "STATEMENT" } else { "ROW" };
+        let statement = literal(&format!(
+            "CREATE TRIGGER {} %s ON %I.%I FOR EACH {each} EXECUTE FUNCTION {}()",
+            trigger.replace('%', "%%"),
+            function.replace('%', "%%")
+        ));
+        format!(
+            "{comment}DO $advisory$\n\
+             DECLARE\n    below record;\n\
+             BEGIN\n{of_rows}    \
+             FOR below IN\n        \
+             WITH RECURSIVE family (oid) AS (\n            \
+             SELECT {regclass}::pg_catalog.oid\n            \
+             UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i\n                \
+             JOIN family AS f ON i.inhparent OPERATOR(pg_catalog.=) f.oid\n        \
+             )\n        \
+             SELECT n.nspname, c.relname{columns}\n        \
+             FROM family AS f JOIN pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) f.oid\n            \
+             JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace\n        \
+             WHERE c.oid OPERATOR(pg_catalog.<>) {regclass} AND {which}\n    \
+             LOOP\n        \
+             EXECUTE pg_catalog.format(\n            {statement},\n            \
+             {when},\n            below.nspname, below.relname);\n    \
+             END LOOP;\n\
+             END\n\
+             $advisory$;\n"
+        )
+    }
+
+    /// The migration's `down.sql`: the triggers of all tables that run the function depend on it.
+    pub(crate) fn down(&self) -> String {
+        let function = self.table.within(&self.function_name());
+        format!("DROP FUNCTION {function}() CASCADE;\n")
     }
 
     /// The source of the trigger's function: `pg_proc.prosrc` after its first line break.
@@ -76,7 +139,8 @@ impl Guard {
                 let half = |half: i32| u64::from(half.cast_unsigned());
                 fixed(&marks, &lock, half(first), half(second), 2)
             }
-            KeySql::OfRow(key) => of_row(&marks, &lock, &key),
+            KeySql::OfRow(key) => of_row(&marks, &lock, &key, None),
+            KeySql::HalfOfRow(first, second) => of_row(&marks, &lock, &second, Some(first)),
         })
     }
 
@@ -178,8 +242,14 @@ fn fixed(marks: &str, lock: &str, high: u64, low: u64, space: u8) -> String {
     )
 }
 
-fn of_row(marks: &str, lock: &str, key: &str) -> String {
-    let holds = holds("high", "low", 1, "            ");
+/// The body for a key that differs by row; with `first`, the second half of a pair.
+fn of_row(marks: &str, lock: &str, key: &str, first: Option<i32>) -> String {
+    let space = if first.is_some() { 2 } else { 1 };
+    let high = match first {
+        Some(first) => format!("{}::oid", first.cast_unsigned()),
+        None => "((key >> 32) & 4294967295)::oid".to_owned(),
+    };
+    let holds = holds("high", "low", space, "            ");
     let refusal = refusal(lock, "            ");
     format!(
         "{marks}#variable_conflict use_column\n\
@@ -199,7 +269,7 @@ fn of_row(marks: &str, lock: &str, key: &str) -> String {
              -- A row with NULL in its key, from before the guard, has no lock: it can be deleted, and given a key.\n    \
              FOREACH key IN ARRAY ARRAY[new_key, NULLIF(old_key, new_key)] LOOP\n        \
                  CONTINUE WHEN key IS NULL;\n        \
-                 high := ((key >> 32) & 4294967295)::oid;\n        \
+                 high := {high};\n        \
                  low := (key & 4294967295)::oid;\n        \
                  IF NOT EXISTS (\n{holds}        ) THEN\n{refusal}        END IF;\n    \
              END LOOP;\n    \

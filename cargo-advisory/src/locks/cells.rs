@@ -9,11 +9,17 @@ use advisory_runtime::monitor::{
 use advisory_runtime::{Key, Mode};
 
 use super::tree::{self, Content};
+use crate::display_width::cut;
 use crate::duration::short;
 use crate::screen::one_line;
 
 /// How much of a query is shown; `--json` has all of it.
 pub(super) const QUERY: usize = 60;
+
+/// The time left of a row that never expires.
+const FOREVER: &str = "forever";
+/// The state of a key whose work is completed.
+pub(super) const DONE: &str = "done";
 
 /// A line of the tree of locks.
 pub(super) fn row(locks: &Locks, line: &tree::Line<'_>) -> [String; 8] {
@@ -145,7 +151,7 @@ fn names(names: &[Name]) -> String {
     let shown = shown.join(" or ");
     let is_only_possible = match names {
         [name] => name.certainty == Certainty::Possible,
-        // A tool that takes a number which is as well anybody else's.
+        // A tool that takes a number that other programs may also use.
         [name, ..] => {
             name.certainty == Certainty::Possible && name.name.is_some() && name.sites.is_empty()
         }
@@ -179,14 +185,18 @@ pub(super) fn lease(lease: &Lease) -> [String; 6] {
         (None, Some(pattern), true) => one_line(pattern),
         (None, None, true) => format!("{}…", hex(&row.key_hash[..8])),
     };
-    let state = if row.is_kept { "kept" } else { "held" };
+    let state = if row.is_done { DONE } else { "held" };
     [
         label,
         one_line(&row.holder),
         state.to_owned(),
         row.token.to_string(),
         short(row.age()),
-        short(row.remaining),
+        if row.never_expires() {
+            FOREVER.to_owned()
+        } else {
+            short(row.remaining)
+        },
     ]
 }
 
@@ -202,7 +212,7 @@ pub(super) fn claim(table: &str, row: &ClaimedRow) -> [String; 5] {
         one_line(&row.locked_by),
         state.to_owned(),
         match row.remaining {
-            Duration::MAX => "forever".to_owned(),
+            Duration::MAX => FOREVER.to_owned(),
             remaining => short(remaining),
         },
     ]
@@ -214,13 +224,4 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         let _ = write!(digits, "{byte:02x}");
     }
     digits
-}
-
-/// At most `most` characters, with a mark where it was cut.
-pub(crate) fn cut(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(most - 1).collect();
-    format!("{}…", kept.trim_end())
 }

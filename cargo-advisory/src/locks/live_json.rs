@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use advisory_runtime::monitor::{
-    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, Lock, Name, Scope, Waiter,
+    Activity, Backend, Certainty, ClaimedRow, Holder, HolderId, Lease, LeaseCount, Lock, Name,
+    Scope, Waiter,
 };
 use advisory_runtime::{Key, Mode};
 use serde_json::{Value, json};
@@ -36,7 +37,8 @@ fn value(snapshot: &Snapshot) -> Value {
         "sees_all": locks.sees_all,
         "locks": shown.collect::<Vec<_>>(),
         "backends": locks.backends.iter().map(backend).collect::<Vec<_>>(),
-        "leases": leases.map(|leases| leases.iter().map(lease).collect::<Vec<_>>()),
+        "leases": leases.map(|leases| leases.leases.iter().map(lease).collect::<Vec<_>>()),
+        "lease_counts": leases.map(|leases| leases.counts.iter().map(lease_count).collect::<Vec<_>>()),
         "claims": snapshot.claims.iter().map(|(table, row)| claim(table, row)).collect::<Vec<_>>(),
     })
 }
@@ -101,7 +103,14 @@ fn holder(holder: &Holder) -> Value {
         Scope::Xact => "xact",
         Scope::Session => "session",
     });
-    json!({ "pid": pid, "prepared": prepared, "mode": mode(holder.mode), "scope": scope })
+    json!({
+        "pid": pid,
+        "prepared": prepared,
+        "mode": mode(holder.mode),
+        "scope": scope,
+        "held_at_least_ms": holder.held_at_least.map(millis),
+        "held_at_most_ms": holder.held_at_most.map(millis),
+    })
 }
 
 fn waiter(waiter: &Waiter) -> Value {
@@ -168,14 +177,18 @@ fn lease(lease: &Lease) -> Value {
         "key_hash": hex(&row.key_hash),
         "pattern": row.pattern,
         "key": row.key,
-        "is_kept": row.is_kept,
+        "is_done": row.is_done,
         "names": lease.names.iter().map(name_json).collect::<Vec<_>>(),
         "holder": row.holder,
         "token": row.token.get(),
         "acquired_at_ms": since(row.acquired_at),
-        "expires_at_ms": since(row.expires_at),
-        "remaining_ms": millis(row.remaining),
+        "expires_at_ms": (!row.never_expires()).then(|| since(row.expires_at)),
+        "remaining_ms": (!row.never_expires()).then(|| millis(row.remaining)),
     })
+}
+
+fn lease_count(count: &LeaseCount) -> Value {
+    json!({ "pattern": count.pattern, "held": count.held, "done": count.done })
 }
 
 fn claim(table: &str, row: &ClaimedRow) -> Value {

@@ -1,13 +1,16 @@
-//! How do live locks look on a terminal?
+//! Draws live locks, leases and claims as tables.
 
 use std::fmt::Write;
 use std::time::Duration;
 
+use advisory_runtime::monitor::{Lease, LeaseSummary};
+
 use super::Snapshot;
-use super::cells::{QUERY, claim, cut, lease, row};
-use super::tree;
+use super::cells::{DONE, QUERY, claim, lease, row};
+use super::{age, tree};
 use crate::columns::Columns;
 use crate::database::identifier;
+use crate::display_width::cut;
 use crate::duration::short;
 use crate::screen::{BOLD, DIM, KEY, PLAIN, one_line, plural};
 
@@ -44,7 +47,7 @@ const OF_ONE: usize = 3;
 /// Draws the locks, the leases and the notes.
 pub(crate) fn write(snapshot: &Snapshot, width: Option<usize>) -> String {
     let mut text = tables(snapshot, width, None);
-    for note in [totals(snapshot)].into_iter().chain(hint(snapshot)) {
+    for note in [totals(snapshot)].into_iter().chain(hints(snapshot)) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{note}");
     }
@@ -56,7 +59,8 @@ pub(crate) fn frame(snapshot: &Snapshot, width: Option<usize>, height: Option<us
     let mut text = totals(snapshot);
     text.push_str("\n\n");
     text.push_str(&tables(snapshot, width, height));
-    if let Some(note) = hint(snapshot) {
+    let unread = snapshot.unread.as_ref().map(ToString::to_string);
+    for note in unread.into_iter().chain(hints(snapshot)) {
         let _ = writeln!(text, "{note}");
     }
     text
@@ -70,18 +74,15 @@ fn tables(snapshot: &Snapshot, width: Option<usize>, most: Option<usize>) -> Str
     lines.truncate(most.unwrap_or(usize::MAX));
     let rows: Vec<[String; 8]> = lines.iter().map(|line| row(locks, line)).collect();
     table(&mut text, &LOCKS, &shortened(&rows, width), width);
-    let leases = snapshot.leases.iter().flatten().map(lease);
-    table(&mut text, &LEASES, &by_first(leases, 2), width);
+    let leases = snapshot.leases.as_ref().map(lease_rows);
+    table(&mut text, &LEASES, &leases.unwrap_or_default(), width);
     let claims = snapshot.claims.iter().map(|(table, row)| claim(table, row));
-    table(&mut text, &CLAIMS, &by_first(claims, 3), width);
+    table(&mut text, &CLAIMS, &claim_rows(claims), width);
     text
 }
 
-/// Puts together the rows that have the same first cell: a few of them, and how many more there are in which state.
-fn by_first<const N: usize>(
-    rows: impl Iterator<Item = [String; N]>,
-    state: usize,
-) -> Vec<[String; N]> {
+/// Puts together the rows that have the same first cell.
+fn by_first<const N: usize>(rows: impl Iterator<Item = [String; N]>) -> Vec<Vec<[String; N]>> {
     let mut groups: Vec<Vec<[String; N]>> = Vec::new();
     for row in rows {
         match groups.iter_mut().find(|group| group[0][0] == row[0]) {
@@ -89,23 +90,86 @@ fn by_first<const N: usize>(
             None => groups.push(vec![row]),
         }
     }
+    groups
+}
+
+/// How many more rows there are than are shown, by their state.
+fn more<const N: usize>(state: usize, rest: &[(&str, u64)]) -> [String; N] {
+    let all: u64 = rest.iter().map(|(_, count)| count).sum();
+    let counts = rest.iter().filter(|(_, count)| *count > 0);
+    let counts: Vec<String> = counts
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    let mut more: [String; N] = std::array::from_fn(|_| String::new());
+    more[0] = format!("└─ and {all} more");
+    more[state] = counts.join(", ");
+    more
+}
+
+/// A few claims of each table, and how many more there are.
+fn claim_rows(rows: impl Iterator<Item = [String; 5]>) -> Vec<[String; 5]> {
     let mut all = Vec::new();
-    for mut group in groups {
+    for mut group in by_first(rows) {
         let rest = group.split_off(group.len().min(OF_ONE));
         all.append(&mut group);
-        if rest.is_empty() {
-            continue;
-        }
-        let mut states: Vec<&str> = rest.iter().map(|row| row[state].as_str()).collect();
+        let mut states: Vec<&str> = rest.iter().map(|row| row[3].as_str()).collect();
         states.sort_unstable();
-        let counts: Vec<String> = states
-            .chunk_by(|one, next| one == next)
-            .map(|same| format!("{} {}", same.len(), same[0]))
+        let counts = states.chunk_by(|one, next| one == next);
+        let counts: Vec<(&str, u64)> = counts.map(|same| (same[0], same.len() as u64)).collect();
+        if !counts.is_empty() {
+            all.push(more(3, &counts));
+        }
+    }
+    all
+}
+
+/// A few leases of each pattern, and how many more there are.
+fn lease_rows(summary: &LeaseSummary) -> Vec<[String; 6]> {
+    let mut groups: Vec<(Option<&str>, Vec<&Lease>)> = Vec::new();
+    for lease in &summary.leases {
+        let pattern = lease.row.pattern.as_deref();
+        match groups.iter_mut().find(|(of, _)| *of == pattern) {
+            Some((_, group)) => group.push(lease),
+            None => groups.push((pattern, vec![lease])),
+        }
+    }
+    for count in &summary.counts {
+        let pattern = count.pattern.as_deref();
+        if groups.iter().all(|(of, _)| *of != pattern) {
+            groups.push((pattern, Vec::new()));
+        }
+    }
+    let mut all = Vec::new();
+    for (pattern, leases) in groups {
+        let count = summary
+            .counts
+            .iter()
+            .find(|count| count.pattern.as_deref() == pattern);
+        let shown = by_first(leases.iter().map(|one| lease(one)));
+        let shown: Vec<_> = shown
+            .into_iter()
+            .flat_map(|group| group.into_iter().take(OF_ONE))
             .collect();
-        let mut more: [String; N] = std::array::from_fn(|_| String::new());
-        more[0] = format!("└─ and {} more", rest.len());
-        more[state] = counts.join(", ");
-        all.push(more);
+        // A lease that was granted between the two statements is in neither count.
+        let rest = |state: &str, counted: Option<u64>| {
+            let is_it = |row: &&[String; 6]| row[2] == state;
+            counted
+                .unwrap_or_default()
+                .saturating_sub(shown.iter().filter(is_it).count() as u64)
+        };
+        let rest = [
+            ("held", rest("held", count.map(|count| count.held))),
+            (DONE, rest(DONE, count.map(|count| count.done))),
+        ];
+        if shown.is_empty() {
+            let mut label: [String; 6] = std::array::from_fn(|_| String::new());
+            label[0] = pattern.map_or_else(|| "without a pattern".to_owned(), one_line);
+            all.push(label);
+        }
+        all.extend(shown);
+        if rest.iter().any(|(_, count)| *count > 0) {
+            all.push(more(2, &rest));
+        }
     }
     all
 }
@@ -158,20 +222,82 @@ fn totals(snapshot: &Snapshot) -> String {
     let database = one_line(&snapshot.locks.database);
     let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
     let waiters: usize = shown.map(|lock| lock.waiters.len()).sum();
+    let unknown = snapshot.unknown.len();
     let mut which = snapshot.older_than.map_or_else(String::new, |bound| {
         format!(" older than {}", bound_text(bound))
     });
     if let Some(filter) = &snapshot.filter {
         let _ = write!(which, " with `{}`", one_line(filter));
     }
-    match snapshot.wanted.len() {
-        0 => format!("no advisory locks{which} in database `{database}`"),
-        some => {
-            let locks = plural(some, "lock");
-            let waiters = plural(waiters, "waiter");
-            format!("{locks}{which}, {waiters} in database `{database}`")
-        }
+    let mut locks = match snapshot.wanted.len() - unknown {
+        0 => format!("no advisory locks{which}"),
+        some => format!("{}{which}", plural(some, "lock")),
+    };
+    if unknown > 0 {
+        let _ = write!(locks, ", {} of unknown age", plural(unknown, "lock"));
     }
+    if !snapshot.wanted.is_empty() {
+        let _ = write!(locks, ", {}", plural(waiters, "waiter"));
+    }
+    format!("{locks} in database `{database}`")
+}
+
+/// Of how many locks it is not known whether they are older, and why.
+pub(crate) fn unknown(snapshot: &Snapshot) -> Option<String> {
+    let bound = bound_text(snapshot.older_than?);
+    let locks = &snapshot.locks;
+    let of_lock = |at: &usize| age::holders_of(&locks.locks[*at]);
+    let is_hidden = |holder: age::HolderOf| {
+        let backend = holder.1.ok().and_then(|pid| locks.backend(pid));
+        backend.is_some_and(|backend| backend.activity.is_hidden())
+    };
+    let why = if snapshot.unknown.iter().flat_map(of_lock).any(is_hidden) {
+        format!(
+            "role `{}` does not see what other roles' sessions do",
+            one_line(&locks.role)
+        )
+    } else {
+        "a session-level lock can be older than the transaction and the last statement of its session".to_owned()
+    };
+    let which = match snapshot.unknown.len() {
+        0 => return None,
+        1 => "a lock is".to_owned(),
+        some => format!("{some} locks are"),
+    };
+    Some(format!(
+        "it is not known whether {which} older than {bound}: {why}"
+    ))
+}
+
+/// What frees a key whose work is completed.
+fn done(snapshot: &Snapshot) -> Option<String> {
+    let mut counts = snapshot.leases.iter().flat_map(|summary| &summary.counts);
+    let has_done = counts.any(|count| count.done > 0);
+    has_done
+        .then(|| format!("{DONE}: the work is completed; the key is free when its time is over"))
+}
+
+/// What frees a key, and what is not known, and why.
+fn hints(snapshot: &Snapshot) -> impl Iterator<Item = String> {
+    let unknown = hint(snapshot).into_iter().chain(pooled(snapshot));
+    done(snapshot).into_iter().chain(unknown)
+}
+
+/// Which of the sessions shown belong to a pooler.
+fn pooled(snapshot: &Snapshot) -> Option<String> {
+    let shown = snapshot.wanted.iter().map(|at| &snapshot.locks.locks[*at]);
+    let shown: Vec<age::HolderOf> = shown.flat_map(age::holders_of).collect();
+    let is_shown = |pid: &&i32| shown.iter().any(|(_, id)| *id == Ok(**pid));
+    let pids = snapshot.pooled.iter().filter(is_shown);
+    let pids: Vec<String> = pids.map(ToString::to_string).collect();
+    let which = match pids.as_slice() {
+        [] => return None,
+        [pid] => format!("{pid} is a session"),
+        _ => format!("{} are sessions", pids.join(", ")),
+    };
+    Some(format!(
+        "{which} of a pooler, on which this command ran too: which program left its locks there is not known"
+    ))
 }
 
 /// What the role does not see.

@@ -3,13 +3,36 @@
 use super::record::{Record, is_error};
 use super::time::Time;
 
-/// Whether a line begins a record: a time, then the user's name in quotes or an empty value.
+/// Whether a line begins a record: a time, the user and the database in quotes or empty, and the process. Inside of a quoted value
+/// quotes are doubled, so text that quotes another log is not mistaken for a record.
 pub(super) fn is_csv(line: &str) -> bool {
     let Some((time, rest)) = line.split_once(',') else {
         return false;
     };
-    let is_time = Time::find(time).is_some_and(|found| found.text == time);
-    is_time && rest.starts_with(['"', ','])
+    let is_time = || Time::find(time).is_some_and(|found| found.text == time);
+    let pid = || {
+        let (pid, _) = value_end(value_end(rest)?)?.split_once(',')?;
+        pid.parse::<u32>().ok()
+    };
+    rest.starts_with(['"', ',']) && is_time() && pid().is_some()
+}
+
+/// What follows the first value and its comma, if the value is empty or in quotes.
+fn value_end(text: &str) -> Option<&str> {
+    let Some(value) = text.strip_prefix('"') else {
+        return text.strip_prefix(',');
+    };
+    let mut quotes = value.match_indices('"').map(|(at, _)| at).peekable();
+    while let Some(at) = quotes.next() {
+        // Two are one quote of the value.
+        if quotes.next_if_eq(&(at + 1)).is_none() {
+            return value[at + 1..].strip_prefix(',').filter(|_| at > 0);
+        }
+        if at == 0 {
+            return None;
+        }
+    }
+    None
 }
 
 #[derive(Default)]
@@ -19,6 +42,16 @@ pub(super) struct Reader {
 }
 
 impl Reader {
+    /// Whether the next line continues a value.
+    pub(super) const fn is_inside(&self) -> bool {
+        self.is_quoted
+    }
+
+    /// Forgets a record that was cut: the next line begins another one.
+    pub(super) fn restart(&mut self) {
+        *self = Self::default();
+    }
+
     pub(super) fn line(&mut self, line: &str) -> Option<Record> {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -75,6 +108,13 @@ mod tests {
         assert_eq!(record.application.as_deref(), Some("job, nightly"));
         assert_eq!(record.statement, "SELECT 1, 2");
         assert_eq!((record.pid, record.is_error), (Some(13_595), false));
+        assert!(is_csv(
+            "2026-11-22 07:06:19.026 UTC,,,13595,,6b.35,1,,2026-11-22 07:06:18 UTC,,0,LOG,00000,\"a\""
+        ));
+        let quoted = first.replace('"', "\"\"");
+        for line in [quoted.as_str(), "2026-11-22 07:06:19.026 UTC,\"a\",\"b\",c"] {
+            assert!(!is_csv(line), "{line}");
+        }
         assert_eq!(reader.line("no record"), None);
         for line in [
             "",

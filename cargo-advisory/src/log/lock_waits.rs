@@ -38,6 +38,22 @@ pub(super) struct OpenWait {
 }
 
 impl OpenWait {
+    /// Whether a message about this lock is about the same wait: no more time has passed than it has grown by.
+    pub(super) fn is_wait(&self, lock: LockId, waited: Duration, time: Option<&Time>) -> bool {
+        if self.lock != lock || waited < self.waited {
+            return false;
+        }
+        let Some((now, then)) = time.zip(self.at.as_ref()) else {
+            return true;
+        };
+        let passed = i128::from(now.millis - then.millis);
+        let grown =
+            i128::try_from(waited.saturating_sub(self.waited).as_millis()).unwrap_or(i128::MAX);
+        // `%t` has whole seconds.
+        let has_fraction = now.text.contains('.') && then.text.contains('.');
+        passed - grown <= if has_fraction { 500 } else { 1_500 }
+    }
+
     /// How long the session had waited at this time.
     pub(super) fn until(&self, time: Option<&Time>) -> Duration {
         let passed = time

@@ -24,46 +24,39 @@ pub(super) fn is_error(severity: &str) -> bool {
     matches!(severity, "ERROR" | "FATAL" | "PANIC")
 }
 
-/// Parses lines into records. The first line that is not empty determines the format.
+/// Parses lines into records. Each record shows its format: a log can begin, or be cut, in the middle of one.
 #[derive(Default)]
-pub(super) struct Reader(Option<Form>);
-
-enum Form {
-    Stderr(stderr::Reader),
-    Csv(csv_log::Reader),
-    Json,
+pub(super) struct Reader {
+    stderr: stderr::Reader,
+    csv: csv_log::Reader,
 }
 
 impl Reader {
-    /// Adds a line without its line break, and returns the record that it completes.
-    pub(super) fn line(&mut self, line: &str) -> Option<Record> {
-        if self.0.is_none() && line.trim().is_empty() {
-            return None;
+    /// Adds a line without its line break, and passes on the records that it completes.
+    pub(super) fn line(&mut self, line: &str, take: &mut impl FnMut(Record)) {
+        if csv_log::is_csv(line) {
+            self.csv.restart();
         }
-        match self.0.get_or_insert_with(|| Form::of(line)) {
-            Form::Stderr(reader) => reader.line(line),
-            Form::Csv(reader) => reader.line(line),
-            Form::Json => json_log::record(line),
+        if self.csv.is_inside() || csv_log::is_csv(line) {
+            self.flush().into_iter().for_each(&mut *take);
+            self.csv.line(line).into_iter().for_each(take);
+            return;
         }
+        // A statement can have a line that starts as an object.
+        let json = line
+            .starts_with('{')
+            .then(|| json_log::record(line))
+            .flatten();
+        if let Some(record) = json {
+            self.flush().into_iter().for_each(&mut *take);
+            take(record);
+            return;
+        }
+        self.stderr.line(line).into_iter().for_each(take);
     }
 
     /// Returns the record that could have been continued by another line.
     pub(super) fn flush(&mut self) -> Option<Record> {
-        match &mut self.0 {
-            Some(Form::Stderr(reader)) => reader.flush(),
-            _ => None,
-        }
-    }
-}
-
-impl Form {
-    fn of(line: &str) -> Self {
-        if line.starts_with('{') {
-            Self::Json
-        } else if csv_log::is_csv(line) {
-            Self::Csv(csv_log::Reader::default())
-        } else {
-            Self::Stderr(stderr::Reader::default())
-        }
+        self.stderr.flush()
     }
 }

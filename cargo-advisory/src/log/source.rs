@@ -134,9 +134,7 @@ impl Source {
         while let Some(length) = self.rest[start..].iter().position(|byte| *byte == b'\n') {
             let line = &self.rest[start..start + length];
             let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
-            if let Some(record) = self.reader.line(&line) {
-                take(record);
-            }
+            self.reader.line(&line, take);
             start += length + 1;
         }
         self.rest.drain(..start);

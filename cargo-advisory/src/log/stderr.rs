@@ -136,9 +136,48 @@ fn of_prefix(prefix: &str) -> Record {
         pid: in_brackets(prefix).or_else(|| named(&["pid=", "process="])?.parse().ok()),
         user: named(&["user="]).or(user),
         database: named(&["db=", "database="]).or(database),
-        application: named(&["app=", "application="]),
+        application: ["app=", "application="]
+            .iter()
+            .find_map(|name| application(prefix, name)),
         ..Record::default()
     }
+}
+
+/// The value of `app=%a`, which can contain spaces and commas: it ends before another named value. Without one it ends at a comma or the
+/// like, and what looks as a process, an address or a user behind it is not a part of it.
+fn application(prefix: &str, name: &str) -> Option<String> {
+    let (before, rest) = prefix.split_once(name)?;
+    if before.ends_with(|c: char| c.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let is_name = |text: &str| {
+        let word = text.trim_start().split('=').next().unwrap_or_default();
+        word.len() < text.trim_start().len()
+            && !word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let mut separators = rest.match_indices([',', ' ', ';', '|']);
+    if let Some((end, _)) = separators.find(|(at, sign)| is_name(&rest[at + sign.len()..])) {
+        return some(rest[..end].trim_end_matches([',', ' ', ';', '|']));
+    }
+    let end = rest.find([',', ';', '|', ']', ')']).unwrap_or(rest.len());
+    let mut value = rest[..end].trim();
+    while let Some((front, last)) = value.rsplit_once(' ') {
+        let is_number = last
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || b".:()-".contains(&byte));
+        if !(is_number || last.contains('@') || last.starts_with('[')) {
+            break;
+        }
+        value = front.trim_end();
+    }
+    some(value)
+}
+
+fn some(value: &str) -> Option<String> {
+    (!value.is_empty()).then(|| value.to_owned())
 }
 
 /// `[13595]`, or `[13595-7]` with the number of the line.
@@ -242,6 +281,40 @@ mod tests {
             assert_eq!(reader.flush().unwrap().message, "next");
             assert_eq!(reader.flush(), None);
         }
+    }
+
+    #[test]
+    fn an_application_can_have_spaces_in_its_name() {
+        for (prefix, application) in [
+            (
+                "[1]: [7-1] user=app,db=shop,app=nightly job, part 2,client=10.0.0.7 ",
+                "nightly job, part 2",
+            ),
+            (
+                "[1] user=app db=shop app=nightly job client=10.0.0.7 ",
+                "nightly job",
+            ),
+            ("[1] app=nightly job ", "nightly job"),
+            ("app=psql pid=1 ", "psql"),
+            (
+                "[1] app=nightly job 10.0.0.7(4711) app@shop ",
+                "nightly job",
+            ),
+            (
+                "app=DBeaver 24.1 - Main <shop> [1] ",
+                "DBeaver 24.1 - Main <shop>",
+            ),
+            ("[1] app=web,10.0.0.7 ", "web"),
+            ("application=cargo advisory|[1] ", "cargo advisory"),
+        ] {
+            let found = super::of_prefix(prefix);
+            assert_eq!(found.application.as_deref(), Some(application), "{prefix}");
+            assert_eq!(found.pid, Some(1), "{prefix}");
+        }
+        assert_eq!(
+            super::of_prefix("[1] user=app,app=,client=10.0.0.7 ").application,
+            None
+        );
     }
 
     #[test]

@@ -59,7 +59,14 @@ impl Waits {
             self.last = Some(time.clone());
         }
         self.introduce(&record);
-        let incident = match event::of(&record)? {
+        let event = event::of(&record);
+        // A session that waits logs nothing else.
+        if event.is_none()
+            && let Some(pid) = record.pid
+        {
+            self.end_unlogged(pid, |_| true);
+        }
+        let incident = match event? {
             Event::Waiting {
                 pid,
                 lock,
@@ -125,6 +132,16 @@ impl Waits {
         entry
     }
 
+    /// Ends the wait of a process, if it is such a wait and nothing in the log says how it ended: it lasted at least as long as is known.
+    fn end_unlogged(&mut self, pid: i32, is_over: impl Fn(&OpenWait) -> bool) {
+        if self.open.get(&pid).is_some_and(is_over)
+            && let Some(open) = self.open.remove(&pid)
+            && let Some(entry) = self.locks.get_mut(&open.lock)
+        {
+            entry.end(open.waited);
+        }
+    }
+
     fn waiting(
         &mut self,
         pid: i32,
@@ -133,6 +150,8 @@ impl Waits {
         holders: Vec<i32>,
         record: &Record,
     ) -> Incident {
+        let at = record.time.clone();
+        self.end_unlogged(pid, |open| !open.is_wait(lock, waited, at.as_ref()));
         let is_new = !self.open.contains_key(&pid);
         let entry = self.entry(lock, &record.statement, record);
         if is_new {
@@ -141,7 +160,6 @@ impl Waits {
         for holder in &holders {
             *entry.holders.entry(*holder).or_default() += 1;
         }
-        let at = record.time.clone();
         self.open.insert(pid, OpenWait { lock, waited, at });
         Incident::Waiting {
             pid,
@@ -152,6 +170,8 @@ impl Waits {
     }
 
     fn acquired(&mut self, pid: i32, lock: LockId, waited: Duration, record: &Record) -> Incident {
+        let at = record.time.as_ref();
+        self.end_unlogged(pid, |open| !open.is_wait(lock, waited, at));
         let is_new = self.open.remove(&pid).is_none();
         let entry = self.entry(lock, &record.statement, record);
         // The log may begin in the middle of a wait.
@@ -165,6 +185,7 @@ impl Waits {
     fn deadlock(&mut self, waits: Vec<DeadlockWait>, record: Record) -> Incident {
         for wait in &waits {
             let Some(lock) = wait.lock else { continue };
+            self.end_unlogged(wait.pid, |open| open.lock != lock);
             let is_open = self.open.contains_key(&wait.pid);
             let is_victim = record.pid == Some(wait.pid);
             let open = is_victim.then(|| self.open.remove(&wait.pid)).flatten();
@@ -189,8 +210,19 @@ impl Waits {
 
     /// A statement failed: it ended a long wait, or a short one that the log has only in this error.
     fn failed(&mut self, record: &Record) -> Option<Incident> {
-        let open = record.pid.and_then(|pid| self.open.remove(&pid));
         let reason = record.message.clone();
+        let ends_a_wait = [
+            "canceling statement due to ",
+            "terminating connection due to ",
+        ];
+        if !ends_a_wait.iter().any(|start| reason.starts_with(start)) {
+            // No statement that waits fails otherwise, so its wait was over.
+            if let Some(pid) = record.pid {
+                self.end_unlogged(pid, |_| true);
+            }
+            return None;
+        }
+        let open = record.pid.and_then(|pid| self.open.remove(&pid));
         if let Some(open) = open {
             let waited = open.until(record.time.as_ref());
             let entry = self.entry(open.lock, &record.statement, record);
@@ -202,13 +234,6 @@ impl Waits {
                 waited: Some(waited),
                 reason,
             });
-        }
-        let ends_a_wait = [
-            "canceling statement due to ",
-            "terminating connection due to ",
-        ];
-        if !ends_a_wait.iter().any(|start| reason.starts_with(start)) {
-            return None;
         }
         let keys = keys_of(&record.statement);
         let locks: Vec<LockId> = keys
@@ -260,7 +285,9 @@ mod tests {
     use advisory_runtime::monitor::Names;
 
     use super::Waits;
+    use crate::log::lock_waits::LockWaits;
     use crate::log::record::Record;
+    use crate::log::time::Time;
 
     fn record(database: Option<&str>, is_error: bool, message: &str) -> Record {
         Record {
@@ -270,6 +297,85 @@ mod tests {
             message: message.to_owned(),
             statement: "SELECT pg_advisory_lock(9)".to_owned(),
             ..Record::default()
+        }
+    }
+
+    /// A wait whose end is not in the log: the next one is another.
+    #[test]
+    fn each_wait_is_counted_also_if_the_end_of_another_is_missing() {
+        let at = |millis: i64, message: &str, is_error: bool| Record {
+            time: Time::find(&format!(
+                "2026-11-22 07:06:{:02}.{:03} UTC",
+                millis / 1_000,
+                millis % 1_000
+            )),
+            ..record(None, is_error, message)
+        };
+        let waiting = |key: u32, waited: u32| {
+            format!(
+                "process 3 still waiting for ShareLock on advisory lock [5,0,{key},1] after {waited}.0 ms"
+            )
+        };
+        let acquired = |waited: u32| {
+            format!("process 3 acquired ShareLock on advisory lock [5,0,9,1] after {waited}.0 ms")
+        };
+        let again = waiting(9, 1_000);
+        let cancelled = "canceling statement due to lock timeout".to_owned();
+        let other = "duplicate key value violates unique constraint".to_owned();
+        for (records, expected) in [
+            // The same wait is logged again, and ends.
+            (
+                vec![
+                    at(1_000, &again, false),
+                    at(4_000, &waiting(9, 4_000), false),
+                    at(5_000, &acquired(5_000), false),
+                ],
+                (1, 0, 5_000, 0),
+            ),
+            // Another wait for the same lock, and for another one.
+            (
+                vec![at(1_000, &again, false), at(8_000, &again, false)],
+                (2, 0, 1_000, 1),
+            ),
+            (
+                vec![
+                    at(1_000, &again, false),
+                    at(8_000, &waiting(8, 1_000), false),
+                ],
+                (2, 0, 1_000, 1),
+            ),
+            (
+                vec![at(1_000, &again, false), at(9_000, &acquired(1_500), false)],
+                (2, 0, 2_500, 0),
+            ),
+            // Something else in between, and an error that ends no wait.
+            (
+                vec![at(1_000, &again, false), at(1_500, "duration: 3 ms", false)],
+                (1, 0, 1_000, 0),
+            ),
+            (
+                vec![at(1_000, &again, false), at(8_000, &other, true)],
+                (1, 0, 1_000, 0),
+            ),
+            (
+                vec![at(1_000, &again, false), at(3_000, &cancelled, true)],
+                (1, 1, 3_000, 0),
+            ),
+        ] {
+            let mut waits = Waits::new(Names::none());
+            for record in records.clone() {
+                drop(waits.take(record));
+            }
+            let all = || waits.locks.values();
+            let total: std::time::Duration = all().map(|of_it| of_it.total).sum();
+            let count = |of: fn(&LockWaits) -> usize| all().map(of).sum::<usize>();
+            let counts = (
+                count(|it| it.waits),
+                count(|it| it.cancelled),
+                total.as_millis(),
+                waits.open(),
+            );
+            assert_eq!(counts, expected, "{records:#?}");
         }
     }
 

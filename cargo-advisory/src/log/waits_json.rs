@@ -5,11 +5,8 @@ use serde_json::{Value, json};
 use super::event::LockId;
 use super::incident::Incident;
 use super::waits::{Deadlock, Waits, ordered};
-use crate::json::pretty;
+use crate::json::{VERSION, pretty};
 use crate::locks::{key_json, millis, name_json, visible};
-
-/// The schema that this command writes.
-const VERSION: u64 = 1;
 
 /// Writes the waits as one JSON object.
 pub(super) fn write(waits: &Waits) -> String {
@@ -90,11 +87,11 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             waited,
             holders,
         } => json!({
-            "event": "waiting", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
+            "version": VERSION, "event": "waiting", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
             "waited_ms": millis(*waited), "holders": holders,
         }),
         Incident::Acquired { pid, lock, waited } => json!({
-            "event": "acquired", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
+            "version": VERSION, "event": "acquired", "time": time, "pid": pid, "who": waits.who(*pid), "locks": locks(&[*lock]),
             "waited_ms": millis(*waited),
         }),
         Incident::Cancelled {
@@ -103,11 +100,11 @@ pub(super) fn line(waits: &Waits, incident: &Incident) -> String {
             waited,
             reason,
         } => json!({
-            "event": "cancelled", "time": time, "pid": pid, "who": pid.and_then(|pid| waits.who(pid)), "locks": locks(of),
+            "version": VERSION, "event": "cancelled", "time": time, "pid": pid, "who": pid.and_then(|pid| waits.who(pid)), "locks": locks(of),
             "waited_ms": waited.map(millis), "reason": reason,
         }),
         Incident::Deadlock => {
-            let mut value = json!({ "event": "deadlock" });
+            let mut value = json!({ "version": VERSION, "event": "deadlock" });
             if let Some(deadlock) = waits.deadlocks.last() {
                 extend(&mut value, deadlock_json(waits, deadlock));
             }

@@ -2,7 +2,7 @@
 
 use advisory_pattern::Derivation;
 
-use crate::inventory::{Inventory, is_lease};
+use crate::inventory::{Inventory, Key, is_lease, keys};
 
 /// Explains the table of odds.
 pub(super) fn lead(key_count: u64) -> String {
@@ -19,7 +19,7 @@ pub(super) fn rows(inventory: &Inventory, key_count: u64) -> Vec<[String; 5]> {
         let sites = inventory.sites.iter().filter(|site| {
             site.derivation == derivation.name()
                 && !is_lease(site)
-                && site.keys.iter().any(|key| key.starts_with("pattern "))
+                && keys(site).iter().any(Key::is_derived)
         });
         [
             derivation.name().to_owned(),

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use advisory_pattern::{Derivation, LockedKey, Pattern, Record, Shape, parse};
+use advisory_pattern::{Derivation, LockedKey, Pattern, Record, Shape, parse, split_pair_text};
 use clap::ArgMatches;
 
 use crate::failure::Failure;
-use crate::guard::{Guard, Table};
+use crate::guard::{Guard, Table, is_same};
 use crate::inventory::{Inventory, is_lease, keys, path};
 use crate::{cli, json, selection};
 
@@ -48,7 +48,7 @@ pub(super) fn sql(matches: &ArgMatches) -> Result<String, Failure> {
 fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
     let files = cli::paths(matches, "inventory");
     if files.is_empty() {
-        return selection::inventory(matches);
+        return selection::inventory_to_check(matches);
     }
     let mut sites = Vec::new();
     for file in files {
@@ -58,11 +58,17 @@ fn inventory(matches: &ArgMatches) -> Result<Inventory, Failure> {
 }
 
 fn pattern_of(written: &str) -> Result<LockedKey, Failure> {
-    let pattern = parse(written).map_err(|errors| {
+    let pair = split_pair_text(written);
+    let text = pair.map_or(written, |(_, second)| second);
+    let pattern = parse(text).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         Failure::Input(format!("`--key {written}`: {}", errors.join("; ")))
     })?;
-    Ok(LockedKey::Pattern(with_shapes(&pattern)))
+    let pattern = with_shapes(&pattern);
+    Ok(match pair {
+        Some((first, _)) => LockedKey::IntPattern(first, pattern),
+        None => LockedKey::Pattern(pattern),
+    })
 }
 
 /// The pattern in its canonical form. A placeholder without a shape is text, as in `lock_key!`.
@@ -115,11 +121,4 @@ fn lock_named(
     })?;
     let name = sites.iter().find_map(|site| site.name.clone());
     Ok((name.unwrap_or_else(|| wanted.to_owned()), key, derivation))
-}
-
-fn is_same(one: &LockedKey, other: &LockedKey) -> bool {
-    match (one, other) {
-        (LockedKey::Pattern(one), LockedKey::Pattern(other)) => one.same_form(other),
-        (one, other) => one == other,
-    }
 }

@@ -41,6 +41,22 @@ fn a_program_that_is_cut_short() {
     }
 }
 
+/// One of two programs can be the wrong one too.
+#[test]
+fn a_program_without_lock_sites_is_not_checked() {
+    let empty = file("no-sites.rmeta", "rust");
+    let why = "has no lock sites: name the program that takes the locks, or leave `--artifact` out";
+    let program = booking_service();
+    for words in [
+        &["check"][..],
+        &["check", "--format", "json", "--artifact", &program],
+        &["migration", "require", "--lock", "a", "--table", "t"],
+    ] {
+        let words = [words, &["--artifact", &empty]].concat();
+        refused(&advisory(&words), "no-sites.rmeta", why);
+    }
+}
+
 #[test]
 fn records_of_a_newer_version() {
     let mut program = bytes(&booking_service());

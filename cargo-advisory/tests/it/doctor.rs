@@ -1,6 +1,7 @@
 //! Does `doctor` say what is so, and do its statements fix it?
 
-use advisory_runtime::lease::Table;
+use advisory_runtime::Wait;
+use advisory_runtime::lease::{Request, Table};
 use advisory_tests::{Bouncer, Database, left_out, pid_of};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -270,6 +271,61 @@ async fn the_lease_table_is_looked_at_with_the_rights_of_the_role() {
             "{said}"
         );
     }
+    role.drop(&db).await;
+}
+
+/// Its statements mend the sequence, the next grant's token is larger, and nothing sets it back again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sequence_behind_the_tokens_is_a_problem_until_it_is_moved() {
+    let db = Database::create().await;
+    let name = "lease_sequence";
+    assert_eq!(level(&findings(db.url(), &[]).await, name), "fine");
+    let table = Table::new().named("locks.app_lease").unwrap();
+    let mut conn = db.connect().await;
+    db.run("CREATE SCHEMA locks").await;
+    table.set_up(&mut conn).await.unwrap();
+    let words = ["--lease-table", "locks.app_lease"];
+    let seen = findings(db.url(), &words).await;
+    assert_eq!(level(&seen, name), "fine", "{seen:#?}");
+    let request = || Request::text("k").wait(Wait::Never);
+    let lease = table.acquire(&mut conn, request()).await.unwrap();
+    assert!(table.release(&mut conn, &lease).await.unwrap());
+    let sequence = "locks.app_lease_token";
+    for (change, expected) in [
+        ("UPDATE locks.app_lease SET token = 5001", "problem"),
+        ("ALTER SEQUENCE locks.app_lease_token RESTART", "problem"),
+        ("ALTER SEQUENCE locks.app_lease_token CYCLE", "problem"),
+        (
+            "ALTER SEQUENCE locks.app_lease_token OWNED BY locks.app_lease.token",
+            "advice",
+        ),
+    ] {
+        db.run(change).await;
+        let before = findings(db.url(), &words).await;
+        assert_eq!(level(&before, name), expected, "{change}: {before:#?}");
+        for statement in fix(&before, name) {
+            db.run(&statement).await;
+        }
+        let after = findings(db.url(), &words).await;
+        assert_eq!(level(&after, name), "fine", "{change}: {after:#?}");
+    }
+    let lease = table.acquire(&mut conn, request()).await.unwrap();
+    assert_eq!(lease.token().get(), 5002);
+
+    let role = Role::create(&db, "mover").await;
+    assert_eq!(level(&findings(&role.url, &words).await, name), "unknown");
+    db.run(&format!(
+        "GRANT USAGE ON SCHEMA locks TO \"{0}\"; GRANT SELECT ON locks.app_lease TO \"{0}\"; \
+         GRANT USAGE ON SEQUENCE {sequence} TO \"{0}\"",
+        role.name
+    ))
+    .await;
+    let seen = findings(&role.url, &words).await;
+    assert_eq!(level(&seen, name), "advice", "{seen:#?}");
+    for statement in fix(&seen, name) {
+        db.run(&statement).await;
+    }
+    assert_eq!(level(&findings(&role.url, &words).await, name), "fine");
     role.drop(&db).await;
 }
 

@@ -128,8 +128,16 @@ fn what_cannot_be_read_is_wrong_use_and_says_what_to_do() {
     assert!(said.err.contains("ADVISORY_LOCK_ORDER="), "{}", said.err);
     let said = advisory(&["graph", "--from", &scratch("no-such-order")]);
     assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("there is no such record"), "{}", said.err);
     let odd = file("order-odd", "1\tlock\n");
     let said = advisory(&["graph", "--from", &odd]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.err.contains("line 1"), "{}", said.err);
+}
+
+#[test]
+fn a_record_without_nested_locks_is_said_to_have_none() {
+    let said = advisory(&["graph", "--from", &file("order-empty", "")]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.err.contains("no lock was asked for"), "{}", said.err);
 }

@@ -1,4 +1,4 @@
-//! Does the trigger of `cargo advisory migration require` refuse writes without the lock, and only those?
+//! The trigger of `cargo advisory migration require` refuses writes without the lock, and only those.
 
 use advisory_tests::Database;
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -10,7 +10,7 @@ use crate::programs::{Said, advisory, booking_service};
 pub(crate) const REFUSED: &str = "this session does not hold the advisory lock";
 
 /// What the command prints.
-async fn require(words: &[&str]) -> Said {
+pub(crate) async fn require(words: &[&str]) -> Said {
     let words: Vec<String> = ["migration", "require"]
         .iter()
         .chain(words)

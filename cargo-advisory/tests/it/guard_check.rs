@@ -1,4 +1,4 @@
-//! Does `check --database-url` find a guarded table without its trigger, and a trigger of another key?
+//! `check --database-url` finds a guarded table without its trigger, and a trigger of another key.
 //!
 //! The application's crates are linked into this program: see `application`. Its lock `room-night` guards `blocks`.
 
@@ -68,7 +68,7 @@ async fn a_trigger_of_another_key_is_a_finding_with_both_keys() {
     guard(&db, &[&words[..], &["--column", "room=room_id"]].concat()).await;
     assert_eq!(
         note(&db).await,
-        "its trigger `advisory_require_room_night` computes another key: pattern night:<room: int>:<night: date>:x by sha256, and \
+        "it has a trigger `advisory_require_room_night` that computes another key: pattern night:<room: int>:<night: date>:x by sha256, and \
          the lock's is pattern night:<room: int>:<night: date> by sha256"
     );
 }
@@ -79,8 +79,7 @@ async fn a_trigger_that_was_changed_or_disabled_is_a_finding() {
     db.run(&format!("{BLOCKS};{GUARD}")).await;
     db.run("ALTER TABLE blocks DISABLE TRIGGER advisory_require_room_night")
         .await;
-    let disabled =
-        "its trigger `advisory_require_room_night` is disabled, or does not run for each write";
+    let disabled = "it has a trigger `advisory_require_room_night` that is disabled, or does not run for each write";
     assert_eq!(note(&db).await, disabled);
     db.run("DROP TRIGGER advisory_require_room_night ON blocks; DROP FUNCTION advisory_require_blocks_room_night")
         .await;
@@ -94,7 +93,7 @@ async fn a_trigger_that_was_changed_or_disabled_is_a_finding() {
         .await;
     assert_eq!(
         note(&db).await,
-        "the function of its trigger `advisory_require_room_night` differs from what this command prints for the lock"
+        "it has a trigger `advisory_require_room_night` whose function differs from what this command prints for the lock"
     );
 }
 

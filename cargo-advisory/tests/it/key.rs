@@ -14,7 +14,8 @@ fn json_is_an_object_from_derivation_to_number() {
     let said = advisory(&["key", "booking:42", "--format", "json"]);
     let numbers: serde_json::Value = serde_json::from_str(&said.out).unwrap();
     let known = advisory_pattern::Derivation::ALL;
-    assert_eq!(numbers.as_object().unwrap().len(), known.len() + 1);
+    assert_eq!(numbers.as_object().unwrap().len(), known.len() + 2);
+    assert_eq!(numbers["version"], 1);
     let hash = numbers["lease"].as_str().unwrap();
     assert_eq!(hash.len(), 64);
     let hash = u64::from_str_radix(&hash[..16], 16).unwrap();

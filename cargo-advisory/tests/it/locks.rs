@@ -120,7 +120,7 @@ async fn locks_are_shown_by_name_with_who_waits_below_them() {
     drop(waiting.await.unwrap());
 }
 
-/// Patterns and never values, and what is held, kept and claimed apart.
+/// Patterns and never values, and what is held, done and claimed apart.
 #[tokio::test(flavor = "multi_thread")]
 async fn leases_and_claims_are_shown_with_their_names_and_states() {
     let db = Database::create().await;
@@ -129,9 +129,9 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
     table.set_up(&mut conn).await.unwrap();
     let leased = |id: &str| Request::rendered("report:<month>", format!("report:{id}"));
     table.acquire(&mut conn, leased("2026-10")).await.unwrap();
-    let kept = table.acquire(&mut conn, leased("2026-11")).await.unwrap();
+    let done = table.acquire(&mut conn, leased("2026-11")).await.unwrap();
     let day = Duration::from_secs(86_400);
-    assert!(table.keep(&mut conn, &kept, day).await.unwrap());
+    assert!(table.keep(&mut conn, &done, day).await.unwrap());
     db.run(
         "CREATE TABLE jobs (tenant int, no int, locked_until timestamptz, locked_by text, PRIMARY KEY (tenant, no)); \
          INSERT INTO jobs VALUES (1, 7, clock_timestamp() + interval '1 hour', 'one#u'), \
@@ -141,7 +141,7 @@ async fn leases_and_claims_are_shown_with_their_names_and_states() {
     let shown = locks(&db, &["--claims", "public.jobs"]).await.out;
     for row in [
         ["report:<month>", "worker-7", "held"],
-        ["report:<month>", "worker-7", "kept"],
+        ["report:<month>", "worker-7", "done"],
         ["public.jobs", "1, 7", "running"],
         ["public.jobs", "1, 8", "expired"],
         ["public.jobs", "1, 10", "forever"],

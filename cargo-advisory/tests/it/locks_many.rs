@@ -137,7 +137,7 @@ async fn many_leases_of_a_pattern_are_a_few_lines() {
         .iter()
         .find(|line| line.starts_with("└─ and 9 more "))
         .unwrap();
-    assert!(rest.contains("6 held, 3 kept"), "{rest}");
+    assert!(rest.contains("6 held, 3 done"), "{rest}");
     let only = locks(&db, &["--filter", "mail"]).await.out;
     assert!(
         only.contains("mail:<id>") && !only.contains("report"),

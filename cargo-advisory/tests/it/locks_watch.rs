@@ -1,10 +1,12 @@
-//! Does `locks --watch` show what changes, until nobody wants to see it?
+//! `locks --watch` shows what changes, and ends when nobody can see it.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use advisory_tests::Database;
+use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use serde_json::Value;
+use tokio::time::{interval, timeout};
 
 use crate::locks::holder;
 
@@ -38,6 +40,97 @@ async fn watching_shows_what_changes_and_ends_with_ctrl_c() {
     let mut err = String::new();
     watching.stderr.unwrap().read_to_string(&mut err).unwrap();
     assert_eq!(err, "");
+}
+
+/// Starts the view of a database whose next refresh is an hour away, or as far as `interval` says.
+fn watch(url: &str, interval: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_cargo-advisory"))
+        .args(["locks", "--watch", "--interval", interval])
+        .env("DATABASE_URL", url)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watching_ends_between_refreshes_when_nobody_reads() {
+    let db = Database::create().await;
+    let mut watching = watch(db.url(), "1h");
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    drop(lines);
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watching_a_server_that_is_gone_ends_when_nobody_reads() {
+    if !owns_server() {
+        return left_out("a server that stops", "the server is somebody's own");
+    }
+    let server = OwnServer::start().await;
+    let mut watching = watch(server.url(), "20ms");
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    server.stop("immediate").await;
+    let mut errors = BufReader::new(watching.stderr.take().unwrap()).lines();
+    let first = errors.next().unwrap().unwrap();
+    assert!(first.contains("error"), "{first}");
+    // More than the pipe has room for must not be what keeps it from noticing.
+    let errors = std::thread::spawn(move || errors.count());
+    drop(lines);
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+    errors.join().unwrap();
+}
+
+/// As after `nohup`, which has the signal of a closed terminal ignored.
+#[tokio::test(flavor = "multi_thread")]
+async fn watching_ends_with_its_terminal() {
+    if Command::new("script").arg("--version").output().is_err() {
+        return left_out("a terminal", "`script` is not installed");
+    }
+    let db = Database::create().await;
+    let command = env!("CARGO_BIN_EXE_cargo-advisory");
+    let line = format!(
+        "trap '' HUP; exec script -qec \"echo \\$\\$; exec '{command}' locks --watch --interval 1h\" /dev/null"
+    );
+    let mut terminal = Command::new("sh")
+        .args(["-c", &line])
+        .env("DATABASE_URL", db.url())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    let pid = next().trim().to_owned();
+    while !next().contains("no advisory locks") {}
+    let is_there = || {
+        let shown = Command::new("ps")
+            .args(["-o", "args=", "-p", &pid])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&shown.stdout).contains("locks --watch")
+    };
+    assert!(is_there());
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    let has_ended = until(|| !is_there()).await;
+    if !has_ended {
+        Command::new("kill").arg(&pid).status().unwrap();
+    }
+    assert!(has_ended);
+}
+
+/// Polls until it is so; `false` if it never is.
+async fn until(is_so: impl Fn() -> bool) -> bool {
+    let mut ticks = interval(Duration::from_millis(20));
+    let polling = async {
+        while !is_so() {
+            ticks.tick().await;
+        }
+    };
+    timeout(Duration::from_secs(30), polling).await.is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! Is a log read from wherever it comes, and written as the page shows it?
+//! A log is read from wherever it comes and wherever it begins, and written as the page shows it.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -65,6 +65,68 @@ async fn the_standard_input_is_a_log_and_a_program_is_none() {
         quiet.out
     );
     assert!(quiet.out.contains("`log_lock_waits`"), "{}", quiet.out);
+}
+
+/// A record of csvlog, whose statement has two lines.
+fn csv(pid: u32, message: &str, statement: &str) -> String {
+    let ends = ",,,,,,,,0";
+    format!(
+        "2026-11-22 07:06:19.026 UTC,\"app\",\"shop\",{pid},\"[local]\",6b.{pid},1,\"SELECT\",2026-11-22 07:06:18 UTC,4/15,0,LOG,00000,\"{message}\",,,,,,\"{statement}\nFROM \"\"t\"\"\",,,\"web\",\"client backend\"{ends}\n"
+    )
+}
+
+/// A file is cut where the disk was full, where the server crashed, or where reading began; what follows is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_is_cut_inside_a_record_is_read_from_the_next() {
+    let acquired = |pid: u32| {
+        let message = format!(
+            "process {pid} acquired ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms"
+        );
+        csv(pid, &message, "SELECT pg_advisory_lock(42)")
+    };
+    let (one, two, three) = (acquired(1), acquired(2), acquired(3));
+    let stderr = "2026-11-22 07:06:19.026 UTC [4] LOG:  process 4 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms\n";
+    let json = "{\"timestamp\":\"2026-11-22 07:06:19.026 UTC\",\"pid\":5,\"error_severity\":\"LOG\",\"message\":\"process 5 acquired ExclusiveLock on advisory lock [5,0,42,1] after 1003.570 ms\"}\n";
+    for (name, text, waits) in [
+        (
+            "begins inside the statement",
+            format!("{}{two}{three}", &one[one.find("FROM").unwrap()..]),
+            2,
+        ),
+        (
+            "begins inside a line",
+            format!("{}{two}{three}", &one[one.find("acquired").unwrap()..]),
+            2,
+        ),
+        (
+            "ends inside the statement",
+            format!("{}\n{two}{three}", &one[..one.find("FROM").unwrap()]),
+            2,
+        ),
+        (
+            "ends inside the message",
+            format!("{}\n{two}{three}", &one[..one.find("advisory").unwrap()]),
+            2,
+        ),
+        ("each format", format!("{one}{stderr}{json}{two}{json}"), 5),
+    ] {
+        let path = file("cut.log", &text);
+        let said = log(&[&path]).await;
+        assert!(
+            said.out.contains(&format!("\n42    {waits} ")),
+            "{name}: {said:?}"
+        );
+        let mut following = spawn(&["log", "--follow", "-"], Stdio::piped());
+        let mut pipe = following.stdin.take().unwrap();
+        pipe.write_all(text.as_bytes()).unwrap();
+        drop(pipe);
+        let said = following.wait_with_output().unwrap();
+        assert_eq!(
+            String::from_utf8(said.stdout).unwrap().lines().count(),
+            waits,
+            "{name}"
+        );
+    }
 }
 
 /// What others wrote into a log steers no terminal.

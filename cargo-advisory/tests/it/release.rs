@@ -1,4 +1,4 @@
-//! Is a key that changed between two releases found?
+//! A lock that two releases take otherwise is found.
 
 use advisory_pattern::Record;
 use serde_json::Value;
@@ -216,6 +216,240 @@ fn a_key_beside_an_expression_that_both_releases_have_is_compared() {
         "against-beside",
         &keys("slot:<id: int>"),
         &keys("place:<id: int>"),
+    );
+    assert_eq!(said.code, Some(1), "{said:?}");
+}
+
+fn keys(name: &str, keys: &[&str]) -> Record {
+    let encoded: Vec<String> = keys.iter().map(|key| format!("pattern {key}")).collect();
+    let encoded: Vec<&str> = encoded.iter().map(String::as_str).collect();
+    site("bookings", name, 7, keys, &encoded)
+}
+
+/// `check` of the one site `new` against the one site `old`.
+#[track_caller]
+fn becomes(name: &str, old: Record, new: Record, code: i32) -> String {
+    let said = between(&format!("against-{name}"), &[old], &[new]);
+    assert_eq!(said.code, Some(code), "{said:?}");
+    said.out
+}
+
+#[test]
+fn the_same_values_in_another_order_are_another_key() {
+    let (was, is) = (
+        "slot:<room: int>:<seat: int>",
+        "slot:<seat: int>:<room: int>",
+    );
+    let said = between(
+        "against-order",
+        &[function("book", was)],
+        &[function("book", is)],
+    );
+    changed(&said, "bookings::book", was, is);
+    // A value that only one release names can be the same value.
+    let renamed = function("book", "slot:<r: int>:<seat: int>");
+    becomes("renamed", function("book", was), renamed, 0);
+    // The values of two keys changed places.
+    let old = keys("book", &["room:<a: int>", "seat:<b: int>"]);
+    let new = keys("book", &["room:<b: int>", "seat:<a: int>"]);
+    becomes("order-of-two", old.clone(), new, 1);
+    let new = keys("book", &["seat:<b: int>", "room:<a: int>"]);
+    becomes("order-of-keys", old, new, 0);
+}
+
+#[test]
+fn values_that_changed_places_in_with_are_found() {
+    let with = |from: &str, to: &str| Record {
+        with: vec![("from".into(), from.into()), ("to".into(), to.into())],
+        ..function("pay", "pay:<from: int>:<to: int>")
+    };
+    let out = becomes("with", with("a.id", "b.id"), with("b . id", "a . id"), 1);
+    let message =
+        "from `pay:<a.id: int>:<b.id: int>` by sha256 to `pay:<b.id: int>:<a.id: int>` by sha256";
+    assert!(out.contains(message), "{out}");
+    becomes("with-same", with("a.id", "b.id"), with("a . id", "b.id"), 0);
+    becomes(
+        "with-renamed",
+        with("a.id", "b.id"),
+        with("x.id", "y.id"),
+        0,
+    );
+}
+
+#[test]
+fn values_that_changed_places_in_an_expression_are_found() {
+    for (name, old, new, code) in [
+        ("call", "slot_key(room, seat)", "slot_key(seat, room)", 1),
+        ("tuple", "SlotLock(room, seat)", "SlotLock(seat, room)", 1),
+        (
+            "fields",
+            "SlotLock { room: a, seat: b }",
+            "SlotLock { room: b, seat: a }",
+            1,
+        ),
+        (
+            "shorthand",
+            "SlotLock { room, seat }",
+            "SlotLock { seat, room }",
+            0,
+        ),
+        ("other", "slot_key(room, seat)", "seat_key(seat, room)", 0),
+    ] {
+        becomes(
+            &format!("expression-{name}"),
+            expression("book", old),
+            expression("book", new),
+            code,
+        );
+    }
+    let pair = |written: &str| site("bookings", "book", 7, &[written], &["number (?,?)"]);
+    becomes("pair", pair("(room, seat)"), pair("(seat, room)"), 1);
+    let declared = lock("SlotLock", "slot:<room: int>:<seat: int>");
+    for (name, written, code) in [
+        ("same", "SlotLock { room: r, seat: s }", 0),
+        ("swapped", "SlotLock { room: s, seat: r }", 1),
+    ] {
+        let old = [declared.clone(), function("book", "slot:<r: int>:<s: int>")];
+        let new = [declared.clone(), expression("book", written)];
+        let said = between(&format!("against-to-declared-{name}"), &old, &new);
+        assert_eq!(said.code, Some(code), "{said:?}");
+    }
+}
+
+#[test]
+fn one_key_of_several_that_is_dropped_is_found() {
+    let both = keys("pay", &["account:<from: int>", "account:<to: int>"]);
+    let out = becomes(
+        "dropped",
+        both.clone(),
+        function("pay", "account:<from: int>"),
+        1,
+    );
+    let message = "the key of advisory lock `bookings::pay` has changed from `account:<from: int>` by sha256, `account:<to: int>` \
+                   by sha256 to `account:<from: int>` by sha256";
+    assert!(out.contains(message), "{out}");
+    let slice = function("pay", "account:<ids*: int>");
+    becomes("slice", both.clone(), slice.clone(), 0);
+    becomes("no-slice", slice.clone(), both.clone(), 0);
+    becomes(
+        "one-of-slice",
+        slice,
+        function("pay", "account:<from: int>"),
+        1,
+    );
+    becomes(
+        "added",
+        function("pay", "account:<from: int>"),
+        both.clone(),
+        0,
+    );
+    becomes(
+        "renamed-both",
+        both,
+        keys("pay", &["account:<a: int>", "account:<b: int>"]),
+        0,
+    );
+    let with_expression = site(
+        "bookings",
+        "pay",
+        7,
+        &["other.key()", "a:<x: int>"],
+        &["?", "pattern a:<x: int>"],
+    );
+    becomes(
+        "dropped-expression",
+        with_expression.clone(),
+        function("pay", "a:<x: int>"),
+        1,
+    );
+    becomes(
+        "known-now",
+        with_expression,
+        keys("pay", &["a:<x: int>", "b:<y: int>"]),
+        0,
+    );
+}
+
+#[test]
+fn what_decides_the_number_or_who_shares_it_is_compared() {
+    let book = || function("book", "slot:<id: text>");
+    let other = [
+        (
+            "derivation",
+            Record {
+                derivation: "md5".into(),
+                ..book()
+            },
+            "from `slot:<id: text>` by sha256 to `slot:<id: text>` by md5",
+        ),
+        (
+            "filter",
+            function("book", "slot:<id: text|lower>"),
+            "to `slot:<id: text|lower>`",
+        ),
+        (
+            "raw",
+            function("book", "slot:<id: raw>"),
+            "to `slot:<id: raw>`",
+        ),
+        (
+            "shape",
+            function("book", "slot:<id: uuid>"),
+            "to `slot:<id: uuid>`",
+        ),
+        (
+            "space",
+            site("bookings", "book", 7, &["(7, id)"], &["number (7,?)"]),
+            "to `(7, id)`",
+        ),
+        (
+            "lease",
+            Record {
+                scope: "lease".into(),
+                ..book()
+            },
+            "to `slot:<id: text>` as a lease",
+        ),
+        (
+            "permits",
+            Record {
+                permits: Some(3),
+                ..book()
+            },
+            "the number of permits of advisory lock `bookings::book` has changed from 1 to 3",
+        ),
+        (
+            "mode",
+            Record {
+                mode: "shared".into(),
+                ..book()
+            },
+            "the mode of advisory lock `bookings::book` has changed from exclusive to shared",
+        ),
+    ];
+    for (name, new, message) in other {
+        let out = becomes(&format!("decides-{name}"), book(), new, 1);
+        assert!(out.contains(message), "{out}");
+        assert!(
+            out.contains("bookings: src/lib.rs:7 (fn `bookings::book`)"),
+            "{out}"
+        );
+    }
+    // Readers and a writer of one name.
+    let shared = || Record {
+        mode: "shared".into(),
+        ..named("slot", function("read", "slot:<id: text>"))
+    };
+    let both = [named("slot", book()), shared()];
+    let said = between("against-modes", &both, &both);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let said = between(
+        "against-moved-mode",
+        &both,
+        &[
+            named("slot", book()),
+            named("slot", function("read", "slot:<id: text>")),
+        ],
     );
     assert_eq!(said.code, Some(1), "{said:?}");
 }

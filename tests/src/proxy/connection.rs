@@ -25,6 +25,8 @@ struct Exchange {
     asks: bool,
     /// Whether an answer of this flight was asked for: what was sent together is answered in one round trip.
     is_wanted: bool,
+    /// Whether it has asked only for a check of debug builds since then.
+    is_check: bool,
     /// Answers still to pass on before the connection breaks: those of requests before the fatal one.
     until_cut: Option<usize>,
 }
@@ -60,7 +62,13 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
     let (from_client, mut to_client) = tokio::io::split(client);
     let mut from_client = BufReader::new(from_client);
     let wants_tls = record.wants_tls.load(Ordering::Relaxed);
-    let opening = Opening::read(&mut from_client, &mut to_client, wants_tls).await?;
+    let mut opening = Opening::read(&mut from_client, &mut to_client, wants_tls).await?;
+    if opening.is_cancel {
+        let numbers = record.numbers();
+        wire::renumber(&mut opening.bytes, |told| {
+            numbers.server.get(&told).copied().unwrap_or(told)
+        });
+    }
     record.seen().cancel_requests += usize::from(opening.is_cancel);
     record.until_flowing().await;
     let (from_server, mut to_server) = tokio::io::split(wire::connect(server).await?);
@@ -77,6 +85,7 @@ async fn serve(client: TcpStream, server: &Config, record: &Record) -> std::io::
         owed: VecDeque::from([false]),
         asks: false,
         is_wanted: false,
+        is_check: false,
         until_cut: None,
     });
     tokio::select! {
@@ -119,9 +128,12 @@ async fn answers(
 ) -> std::io::Result<()> {
     let mut error = Vec::new();
     let hides_cancel_keys = record.hides_cancel_keys.load(Ordering::Relaxed);
-    while let Some(message) = wire::message(&mut server).await? {
-        if hides_cancel_keys && wire::is_cancel_key(&message) {
-            continue;
+    while let Some(mut message) = wire::message(&mut server).await? {
+        if wire::is_cancel_key(&message) {
+            if hides_cancel_keys {
+                continue;
+            }
+            wire::renumber(&mut message, |process| record.numbers().tell(process));
         }
         let is_end = wire::is_ready_for_query(&message);
         let is_lost = {
@@ -146,7 +158,8 @@ async fn answers(
             break;
         }
     }
-    // Nothing follows an error that ends the session.
+    // Nothing follows an error that ends the session. Its end is held back too.
+    record.until_flowing().await;
     client.write_all(&error).await
 }
 
@@ -154,6 +167,13 @@ async fn answers(
 fn is_debug_check(query: &str) -> bool {
     let marks = ["advisory:standby", "advisory.token_"];
     debug_checks_are_on() && marks.iter().any(|mark| query.contains(mark))
+}
+
+/// Whether this prepares the library's question of debug builds for the process that serves a blocking connection.
+fn prepares_debug_check(message: &[u8]) -> bool {
+    debug_checks_are_on()
+        && wire::simple_query(message).is_none()
+        && wire::contains(message, "pg_backend_pid() AS pg_catalog.text)")
 }
 
 impl Record {
@@ -170,8 +190,10 @@ impl Record {
             Some(FaultKind::CutAfter) => exchange.until_cut = Some(exchange.owed.len()),
             Some(FaultKind::Cancel) | None => {}
         }
-        exchange.asks |= wire::is_wish(message) && !is_check;
+        exchange.is_check |= is_check || prepares_debug_check(message);
+        exchange.asks |= wire::is_wish(message) && !exchange.is_check;
         if wire::asks_for_ready(message) {
+            exchange.is_check = false;
             exchange.owed.push_back(mem::take(&mut exchange.asks));
         }
         fault

@@ -220,3 +220,52 @@ async fn begin_and_commit_are_one_round_trip_each_and_a_try_is_two() {
     assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
     finish(held);
 }
+
+type Conn<'a> = &'a mut PgConnection;
+
+struct Booking<'a> {
+    db: Conn<'a>,
+    room: i64,
+}
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+fn by_an_alias(conn: Conn<'_>, room: i64) -> QueryResult<i64> {
+    insert(conn, room, "Ada")?;
+    held_by(conn)
+}
+
+#[advisory_lock(key = "spelled:<booking.room>", conn = booking.db)]
+fn by_a_field(booking: &mut Booking<'_>) -> QueryResult<i64> {
+    insert(booking.db, booking.room, "Ada")?;
+    held_by(booking.db)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", conn = std::convert::identity(&mut *booking.db))]
+fn by_an_expression(booking: &mut Booking<'_>, room: i64) -> QueryResult<i64> {
+    insert(conn, room, "Ada")?;
+    held_by(conn)
+}
+
+macro_rules! spelled {
+    ($name:ident, $conn:ident: $ty:ty) => {
+        #[advisory_lock(key = "room:<room>", name = "room")]
+        fn $name($conn: $ty, room: i64) -> QueryResult<i64> {
+            insert($conn, room, "Ada")?;
+            held_by($conn)
+        }
+    };
+}
+spelled!(by_a_macro, conn: &mut PgConnection);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reference_to_a_connection_is_locked_however_it_is_spelled() {
+    let db = database().await;
+    let conn = &mut db.establish();
+    assert_eq!(by_an_alias(conn, 7).unwrap(), 1);
+    assert_eq!(by_a_macro(conn, 7).unwrap(), 1);
+    let mut booking = Booking { db: conn, room: 7 };
+    assert_eq!(by_a_field(&mut booking).unwrap(), 1);
+    assert_eq!(by_an_expression(&mut booking, 7).unwrap(), 1);
+    assert_eq!(held_by(conn).unwrap(), 0);
+    assert_eq!(committed(&db, 7).await, 4);
+}

@@ -17,14 +17,16 @@ const BOUND: Duration = Duration::from_secs(600);
 /// What `max_hold` changes; `transaction_timeout` since PostgreSQL 17.
 fn timeouts(conn: &mut PgConnection) -> String {
     let all = "SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN \
-               ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')";
+               ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', \
+                'client_connection_check_interval')";
     diesel::dsl::sql::<Text>(all).get_result(conn).unwrap()
 }
 
 fn set_timeouts(conn: &mut PgConnection, value: &str) {
     let set = format!(
         "SELECT set_config(name, '{value}', false) FROM pg_settings WHERE name IN \
-         ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')"
+         ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout', \
+                'client_connection_check_interval')"
     );
     execute(conn, &set).unwrap();
 }

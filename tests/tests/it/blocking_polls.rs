@@ -56,7 +56,7 @@ fn book(pool: &Pool, room: i64) -> anyhow::Result<usize> {
     Ok(insert(conn, room, "Ada")?)
 }
 
-#[advisory_lock(key = "room:<room>", name = "room", scope = "session", conn = pool.get()?, poll = "2ms", wait = "20ms", on_held = Ok(0))]
+#[advisory_lock(key = "room:<room>", name = "room", scope = "session", pool = pool, poll = "2ms", wait = "20ms", on_held = Ok(0))]
 fn book_or_skip(pool: &Pool, room: i64) -> anyhow::Result<usize> {
     Ok(insert(conn, room, "Ada")?)
 }

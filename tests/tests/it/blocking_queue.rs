@@ -29,7 +29,7 @@ fn first(
     Ok(book_unlocked(conn, room, "first")?)
 }
 
-#[advisory_lock(key = "queued:<room>", name = "queued", queue = 8, conn = pool.get()?)]
+#[advisory_lock(key = "queued:<room>", name = "queued", queue = 8, pool = pool)]
 fn queued(pool: &Pool, room: i64) -> anyhow::Result<bool> {
     Ok(book_unlocked(conn, room, "queued")?)
 }

@@ -259,6 +259,53 @@ async fn a_job_is_completed_in_the_transaction_of_its_results_or_not_at_all() {
     assert_eq!(state_of(&mut conn, 1).await, State::Completed);
 }
 
+#[tokio::test]
+async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    let job = next(&mut conn).await;
+    let deadline = job.deadline();
+    let before = row(&mut conn, 1).await;
+    let refused = |error: Error| {
+        assert!(
+            matches!(&error, Error::InTransaction { lock } if lock.starts_with("sync_jobs (worker#")),
+            "{error:?}"
+        );
+        error
+    };
+    let undone: Result<(), Error> = in_transaction(&mut conn, async |conn| {
+        refused(claim::renew(conn, &job).await.unwrap_err());
+        let nested: Result<(), Error> =
+            in_transaction(conn, async |conn| claim::renew(conn, &job).await).await;
+        Err(refused(nested.unwrap_err()))
+    })
+    .await;
+    refused(undone.unwrap_err());
+    let mut held = xact::begin(&mut conn, 42).await.unwrap();
+    refused(claim::renew(held.conn(), &job).await.unwrap_err());
+    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(job.deadline(), deadline);
+    assert_eq!(row(&mut conn, 1).await, before);
+    claim::renew(&mut conn, &job).await.unwrap();
+    assert!(job.deadline() > deadline);
+}
+
+#[tokio::test]
+async fn a_test_transaction_renews_but_not_in_its_savepoints() {
+    let db = database(1).await;
+    let mut conn = db.connect().await;
+    diesel_async::AsyncConnection::begin_test_transaction(&mut conn)
+        .await
+        .unwrap();
+    let job = next(&mut conn).await;
+    claim::renew(&mut conn, &job).await.unwrap();
+    let nested: Result<(), Error> =
+        in_transaction(&mut conn, async |conn| claim::renew(conn, &job).await).await;
+    let error = nested.unwrap_err();
+    assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
+    claim::complete(&mut conn, &job).await.unwrap();
+}
+
 /// Would expire claims, were their rows not locked.
 async fn expire_by(conn: &mut AsyncPgConnection) {
     diesel::sql_query(

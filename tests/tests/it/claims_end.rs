@@ -241,3 +241,32 @@ async fn what_work_returns_that_has_kept_its_thread_until_the_claim_expired_is_r
     .await;
     assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
 }
+
+#[tokio::test]
+async fn a_completion_that_the_work_gave_up_on_is_not_called_lost() {
+    let db = database(1).await;
+    let (pool, mut conn, mut other) = (db.bb8(4).await, db.connect().await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let mut own = db.connect().await;
+    other
+        .batch_execute("BEGIN; SELECT FROM sync_jobs FOR UPDATE")
+        .await
+        .unwrap();
+    let result: Result<(), Error> = claim::run(&pool, &job, OnErr::Fail, async {
+        // The work stops waiting for the answer of a statement that succeeds behind the row's lock.
+        {
+            let mut completion = std::pin::pin!(claim::complete(&mut own, &job));
+            let sent = db.until_active("completed_at");
+            tokio::select! {
+                done = &mut completion => panic!("{done:?}"),
+                () = sent => {}
+            }
+        }
+        drop(other);
+        until(&db, "the completion", "completed_at IS NOT NULL").await;
+        Ok(())
+    })
+    .await;
+    let error = result.unwrap_err();
+    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+}

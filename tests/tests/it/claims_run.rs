@@ -290,3 +290,133 @@ async fn work_can_complete_its_job_itself_with_its_results() {
     assert_eq!(kept.unwrap().unwrap(), 7);
     assert_eq!(db.count("SELECT count(*) FROM result").await, 1);
 }
+
+/// The ways in which work can end its job itself, and the state that each leaves.
+const OWN_ENDS: [(&str, State); 3] = [
+    ("complete", State::Completed),
+    ("fail", State::Failed),
+    ("release", State::Available),
+];
+
+async fn end_itself(
+    conn: &mut AsyncPgConnection,
+    job: &Claimed<Brief>,
+    way: &str,
+) -> Result<(), Error> {
+    match way {
+        "complete" => claim::complete(conn, job).await,
+        "fail" => claim::fail(conn, job, "why").await,
+        _ => claim::release(conn, job).await,
+    }
+}
+
+#[tokio::test]
+async fn work_that_ends_its_job_itself_decides_how_it_ends() {
+    let db = database(1).await;
+    let (pool, mut conn, mut own) = (db.bb8(3).await, db.connect().await, db.connect().await);
+    for (way, state) in OWN_ENDS {
+        for is_ok in [true, false] {
+            for is_inside in [false, true] {
+                let case = format!("{way}, ok: {is_ok}, in a transaction: {is_inside}");
+                let job = brief(&mut conn).await;
+                let result: Result<i64, Error> = claim::run(&pool, &job, OnErr::Fail, async {
+                    if is_inside {
+                        own.transaction(async |conn| end_itself(conn, &job, way).await)
+                            .await?;
+                    } else {
+                        end_itself(&mut own, &job, way).await?;
+                    }
+                    if is_ok {
+                        Ok(job.id)
+                    } else {
+                        Err(Error::Pool("its own".into()))
+                    }
+                })
+                .await;
+                match result {
+                    Ok(id) => assert!(is_ok && id == 1, "{case}"),
+                    Err(Error::Pool(own)) if !is_ok && own.to_string() == "its own" => {}
+                    Err(other) => panic!("{case}: {other:?}"),
+                }
+                assert_eq!(state_of(&mut conn, 1).await, state, "{case}");
+                assert!(job.is_finished(), "{case}");
+                db.run("UPDATE sync_jobs SET completed_at = NULL, failed_at = NULL, error_message = NULL")
+                    .await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_its_work_released_is_left_to_the_next_worker() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(3).await, db.connect().await);
+    for on_err in [OnErr::Fail, OnErr::Release] {
+        for is_ok in [true, false] {
+            let job = brief(&mut conn).await;
+            let mut next = None;
+            let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
+                let mut own = Pool::connection(&pool).await?;
+                claim::release(&mut own, &job).await?;
+                next = Some(brief(&mut own).await);
+                if is_ok {
+                    Ok(())
+                } else {
+                    Err(Error::Pool("its own".into()))
+                }
+            })
+            .await;
+            assert_eq!(result.is_ok(), is_ok, "{result:?}");
+            let next = next.unwrap();
+            let held = format!("locked_by = '{}' AND failed_at IS NULL", next.locked_by());
+            until(&db, "the next one's claim", &held).await;
+            claim::release(&mut conn, &next).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn work_whose_own_end_was_rolled_back_ends_as_it_returns() {
+    let db = database(1).await;
+    let (pool, mut conn, mut own) = (db.bb8(2).await, db.connect().await, db.connect().await);
+    for (on_err, is_ok, state) in [
+        (OnErr::Release, false, State::Available),
+        (OnErr::Fail, true, State::Completed),
+    ] {
+        let job = brief(&mut conn).await;
+        let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
+            let undone: Result<(), Error> = own
+                .transaction(async |conn| {
+                    claim::complete(conn, &job).await?;
+                    Err(Error::Pool("its own".into()))
+                })
+                .await;
+            if is_ok { Ok(()) } else { undone }
+        })
+        .await;
+        assert_eq!(result.is_ok(), is_ok, "{result:?}");
+        assert_eq!(state_of(&mut conn, 1).await, state);
+    }
+}
+
+#[tokio::test]
+async fn dropped_work_that_has_completed_its_job_gives_nothing_back() {
+    let db = database(1).await;
+    let (pool, mut conn) = (db.bb8(2).await, db.connect().await);
+    let job = brief(&mut conn).await;
+    let (begin, reached) = oneshot::channel();
+    let mut own = db.connect().await;
+    let task = tokio::spawn(async move {
+        claim::run(&pool, &job, OnErr::Fail, async {
+            own.transaction(async |conn| claim::complete(conn, &job).await)
+                .await?;
+            begin.send(()).unwrap();
+            pending::<Result<(), Error>>().await
+        })
+        .await
+    });
+    reached.await.unwrap();
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+    assert_eq!(state_of(&mut conn, 1).await, State::Completed);
+}

@@ -138,7 +138,7 @@ async fn columns_and_tables_can_have_any_names() {
     assert_eq!(
         indexes,
         [
-            r#"CREATE INDEX IF NOT EXISTS "Out""box_claim" ON "work"."Out""box" ("due" DESC NULLS LAST, "Ref") WHERE "sent_at" IS NULL;"#
+            r#"CREATE INDEX IF NOT EXISTS "Out""box_claim_d5c2b5c9" ON "work"."Out""box" ("due" DESC NULLS LAST, "Ref") WHERE "sent_at" IS NULL;"#
         ]
     );
     db.run(&indexes[0]).await;

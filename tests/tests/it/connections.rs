@@ -281,7 +281,7 @@ impl Rooms for PgRooms {
         insert(conn, room, &self.prefix).await
     }
 
-    #[advisory_lock(key = "room:<room>", name = "room", conn = self.pool.get().await?)]
+    #[advisory_lock(key = "room:<room>", name = "room", pool = self.pool)]
     async fn close(&self, room: i64) -> anyhow::Result<usize> {
         Ok(insert(conn, room, &self.prefix).await?)
     }

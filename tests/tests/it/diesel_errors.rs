@@ -114,6 +114,10 @@ fn every_error_with_the_databases_answer_becomes_that_answer_and_comes_back() {
                 table: "advisory_lease".to_owned(),
                 source: source(),
             },
+            Error::MissingRights {
+                table: "advisory_lease".to_owned(),
+                source: source(),
+            },
         ];
         for error in errors {
             let own = error.to_string();

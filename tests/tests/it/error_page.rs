@@ -10,7 +10,17 @@ fn answer(message: &str) -> DieselError {
     DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message.to_owned()))
 }
 
+fn task_deadlock() -> Error {
+    let cycle = "`pay` (src/pay.rs:9) waits for `room:<room>`, which `book` (src/book.rs:4) holds; `refund` \
+                 (src/book.rs:12) waits for `account:<id>`, which `open` (src/pay.rs:3) holds";
+    Error::TaskDeadlock {
+        lock: "room:<room>".into(),
+        cycle: cycle.to_owned(),
+    }
+}
+
 /// One of each, as the page shows them.
+#[allow(clippy::too_many_lines, reason = "a list")]
 fn gallery() -> Vec<Error> {
     let lock = || "room:<room>".into();
     let source = || answer("what the server said");
@@ -25,11 +35,16 @@ fn gallery() -> Vec<Error> {
             waited: Duration::from_millis(2003),
             source: Some(source()),
         },
+        Error::Done {
+            lock: "lease webhook:<id>".into(),
+            remaining: Duration::from_secs(86_400),
+        },
         Error::QueueFull {
             lock: lock(),
             limit: 64,
         },
         Error::SelfDeadlock { lock: lock() },
+        task_deadlock(),
         Error::Cancelled {
             lock: lock(),
             source: source(),
@@ -103,6 +118,10 @@ fn gallery() -> Vec<Error> {
             table: "public.advisory_lease".to_owned(),
             source: source(),
         },
+        Error::MissingRights {
+            table: "public.advisory_lease".to_owned(),
+            source: source(),
+        },
         Error::NotInTransaction {
             lock: "lease room:<room>".into(),
         },
@@ -163,9 +182,9 @@ fn the_page_shows_each_error_as_it_prints_itself() {
 /// As the page shows it.
 fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
     match Error::find(error).as_deref() {
-        Some(Error::NotAvailable { .. }) => 409, // Conflict: the call did not wait
+        Some(Error::NotAvailable { .. } | Error::Done { .. }) => 409, // Conflict: held, or done
         Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
-        Some(Error::QueueFull { .. }) => 503,    // Service Unavailable: too many calls wait
+        Some(Error::QueueFull { .. }) => 503, // Service Unavailable: too many calls wait
         _ => 500,
     }
 }
@@ -174,7 +193,7 @@ fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
 fn the_pages_statuses() {
     for error in gallery() {
         let expected = match name(&format!("{error:?}")).as_str() {
-            "NotAvailable" => 409,
+            "NotAvailable" | "Done" => 409,
             "TimedOut" | "HoldExceeded" => 504,
             "QueueFull" => 503,
             _ => 500,
@@ -212,5 +231,5 @@ fn the_page_of_waiting_says_which_errors_are_busy() {
             assert!(!error.is_busy(), "{error:?} has no row");
         }
     }
-    assert_eq!(rows, 6);
+    assert_eq!(rows, 8);
 }

@@ -3,8 +3,8 @@
 use crate::bookings::{database, execute};
 use crate::waits::setting;
 use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
-use advisory_tests::Database;
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use advisory_tests::{Database, left_out};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 use std::time::Duration;
 
 /// Of a call inside another one; no busy machine takes that long for two statements.
@@ -139,4 +139,51 @@ async fn a_lock_that_was_lost_in_the_body_leaves_every_setting_as_it_was() {
         .unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     assert_eq!(settings(&mut conn).await, before);
+}
+
+const CHECK: &str = "client_connection_check_interval";
+
+/// The server notices a killed client within a second, while the call waits and while a statement of its body runs.
+#[tokio::test]
+async fn the_check_of_the_client_lasts_as_long_as_a_session_level_lock() {
+    let db = database().await;
+    if db.count("SELECT strpos(version(), 'linux')").await == 0 {
+        return left_out("client checks", "the server is not on Linux");
+    }
+    let one = Request::new(7);
+    let requests = [
+        one.clone(),
+        one.clone().wait(Wait::Never),
+        one.clone().wait(AN_HOUR),
+        one.clone().wait(AN_HOUR).permits(3),
+        Request::all([7, 8]).shared(),
+    ];
+    for (own, during) in [("0", "1s"), ("5s", "5s")] {
+        for is_test in [false, true] {
+            let mut conn = db.connect().await;
+            if is_test {
+                conn.begin_test_transaction().await.unwrap();
+            }
+            execute(&mut conn, &format!("SET {CHECK} = '{own}'"))
+                .await
+                .unwrap();
+            for request in &requests {
+                let what = format!("{own} {is_test} {request:?}");
+                let bounded = request.clone().max_hold(AN_HOUR);
+                let mut held = session::acquire(&mut conn, bounded.clone()).await.unwrap();
+                assert_eq!(setting(held.conn(), CHECK).await, during, "{what}");
+                for inner in [Request::new(9), Request::new(9).max_hold(AN_HOUR)] {
+                    let inner = session::acquire(held.conn(), inner).await.unwrap();
+                    session::release(inner, Ok::<_, Error>(())).await.unwrap();
+                    assert_eq!(setting(held.conn(), CHECK).await, during, "{what}");
+                }
+                session::release(held, Ok::<_, Error>(())).await.unwrap();
+                assert_eq!(setting(&mut conn, CHECK).await, own, "{what}");
+                // Without a bound nothing is set.
+                let mut held = session::acquire(&mut conn, request.clone()).await.unwrap();
+                assert_eq!(setting(held.conn(), CHECK).await, own, "{what}");
+                session::release(held, Ok::<_, Error>(())).await.unwrap();
+            }
+        }
+    }
 }

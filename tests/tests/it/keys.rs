@@ -1,7 +1,7 @@
 //! Which number a call locks: the first eight bytes of the SHA-256 of the rendered key, and of nothing else.
 
-use crate::bookings::database;
-use advisory_runtime::advisory_lock;
+use crate::bookings::{database, execute};
+use advisory_runtime::{Key, LockKey, advisory_lock};
 use advisory_tests::{Database, LockedKey};
 use chrono::NaiveDate;
 use diesel::QueryResult;
@@ -80,4 +80,39 @@ async fn two_argument_lists_share_a_key_only_if_they_are_equal() {
             }
         }
     }
+}
+
+/// What another program puts between two parts.
+const END: &str = "\0";
+
+/// A constant, and a value that is computed from a field.
+#[derive(LockKey)]
+#[lock_key(
+    "task:<app|raw><end|raw><task|raw>:<length>",
+    with(end = END, length = self.task.len()),
+    allow_ambiguous = "no name of an app contains a NUL"
+)]
+struct TaskLock<'t> {
+    app: &'t str,
+    task: &'t str,
+}
+
+#[tokio::test]
+async fn a_declared_key_can_have_constants_a_nul_and_computed_values() {
+    let deployed = advisory_pattern::Derivation::Sha256.key("task:shop\0a:b:3");
+    let lock = TaskLock {
+        app: "shop",
+        task: "a:b",
+    };
+    assert_eq!(lock.rendered(), "task:shop\0a:b:3");
+    assert_eq!(lock.key(), Key::BigInt(deployed));
+    // The server computes the same number of the same bytes; its texts have no NUL.
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let bytes = "convert_to('task:shop', 'UTF8') || '\\x00' || convert_to('a:b:3', 'UTF8')";
+    let number = format!("('x' || left(encode(sha256({bytes}), 'hex'), 16))::bit(64)::bigint");
+    execute(&mut conn, &format!("SELECT pg_advisory_lock({number})"))
+        .await
+        .unwrap();
+    assert_eq!(locked(&db).await.unwrap(), deployed);
 }

@@ -194,7 +194,7 @@ async fn a_wait_ends_with_its_budget() {
 }
 
 #[tokio::test]
-async fn a_kept_key_stays_taken_and_is_nobodys() {
+async fn a_done_key_stays_taken_and_is_nobodys() {
     let db = database().await;
     let mut conn = db.connect().await;
     let table = Table::new().with_text();
@@ -213,13 +213,13 @@ async fn a_kept_key_stays_taken_and_is_nobodys() {
         .unwrap();
     assert!(row.remaining > Duration::from_secs(3500), "{row:?}");
     assert_eq!(row.key, None, "the text is erased");
-    assert!(row.is_kept);
+    assert!(row.is_done);
     assert!(
         table
             .acquire(&mut conn, key("k"))
             .await
             .unwrap_err()
-            .is_busy()
+            .is_done()
     );
 }
 

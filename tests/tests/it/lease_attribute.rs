@@ -45,8 +45,7 @@ impl Service {
         pool = self.pool,
         ttl = "30s",
         keep = "24h",
-        wait = "never",
-        on_held = Ok(false)
+        on_done = Ok(false)
     )]
     async fn handle(&self, id: &str, fails: bool) -> QueryResult<bool> {
         self.calls.fetch_add(1, Ordering::Relaxed);

@@ -49,7 +49,7 @@ impl Worker {
         pool = self.pool,
         keep = "24h",
         wait = "never",
-        on_held = Ok(()),
+        on_done = Ok(()),
         handle = lease
     )]
     async fn handle(&self, id: &str) -> Result<(), Error> {
@@ -166,14 +166,14 @@ async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_mor
         .await
         .unwrap()
         .unwrap();
-    assert!(row.is_kept && row.remaining > GENEROUS * 59, "{row:?}");
+    assert!(row.is_done && row.remaining > GENEROUS * 59, "{row:?}");
     assert_eq!(row.token, lease.token());
     assert!(!table.holds(&mut conn, &lease).await.unwrap());
     assert!(!table.release(&mut conn, &lease).await.unwrap());
     let fenced = conn.transaction(async |conn| lease.fence(conn).await);
     assert!(matches!(fenced.await, Err(Error::LockLost { .. })));
     let error = table.acquire(&mut other, key("k")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
+    assert!(error.is_done() && !error.is_busy(), "{error:?}");
 }
 
 #[tokio::test]
@@ -231,10 +231,17 @@ async fn a_body_that_has_completed_is_not_dropped_by_a_renewal() {
             tokio::task::yield_now().await;
         };
         held.run(body).await.unwrap();
-        held.finish(Ok::<_, Error>(())).await.unwrap();
-        // Kept either way: by `complete`, or as after each `Ok`.
-        let row = leases.list().await.unwrap().remove(0);
-        assert!(row.is_kept, "{row:?}");
+        let finished = held.finish(Ok::<_, Error>(())).await;
+        let rows = leases.list().await.unwrap();
+        if commits {
+            finished.unwrap();
+            assert!(rows[0].is_done, "{rows:?}");
+        } else {
+            // The work is not done, and the key is free for the next try.
+            let error = finished.unwrap_err();
+            assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+            assert_eq!(rows, []);
+        }
         db.run("DELETE FROM advisory_lease").await;
     }
 }
@@ -287,6 +294,54 @@ async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back_and_the
     assert!(Table::new().holds(&mut conn, &other).await.unwrap());
 }
 
+/// The body has swallowed the rollback, whether or not a renewal has noticed it: the work is not done, and the key not kept.
+#[tokio::test]
+async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back() {
+    let db = stage().await;
+    let leases = Leases::new(db.deadpool(2));
+    for (is_noticed, tries) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
+        let every = if is_noticed { 20 } else { 20_000 };
+        let request = key("k").keep(GENEROUS).renew(Duration::from_millis(every));
+        let mut held = leases.acquire(request).await.unwrap();
+        let lease = held.lease().clone();
+        let mut conn = db.connect().await;
+        let body = async {
+            for number in 1..=tries {
+                let ended = conn.transaction(async |conn| {
+                    lease.complete(conn).await?;
+                    if number == 2 {
+                        Ok(())
+                    } else {
+                        Err(rolled_back())
+                    }
+                });
+                assert_eq!(ended.await.is_ok(), number == 2);
+                let seen = if number == 2 {
+                    "end: Done"
+                } else {
+                    "end: RolledBack"
+                };
+                while is_noticed && !format!("{lease:?}").contains(seen) {
+                    db.run("SELECT 1").await;
+                }
+            }
+        };
+        held.run(body).await.unwrap();
+        let finished = held.finish(Ok::<_, Error>(())).await;
+        let rows = leases.list().await.unwrap();
+        if tries == 2 {
+            finished.unwrap();
+            assert!(rows[0].is_done);
+        } else {
+            let error = finished.unwrap_err();
+            assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
+            assert!(error.to_string().contains("under lease"), "{error}");
+            assert_eq!(rows, []);
+        }
+        db.run("DELETE FROM advisory_lease").await;
+    }
+}
+
 /// The body may have swallowed a rollback, and nobody can be asked.
 #[tokio::test]
 async fn an_ok_is_unknown_when_nobody_can_say_whether_the_completed_transaction_was_committed() {
@@ -335,6 +390,9 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
     for commits in [false, true] {
         loop {
             let (mut conn, mut other) = (db.connect().await, db.connect().await);
+            execute(&mut other, "SELECT pg_advisory_lock(8)")
+                .await
+                .unwrap();
             let request = key("k").ttl(ttl).keep(GENEROUS * 60);
             let mut held = leases.acquire(request).await.unwrap();
             let lease = held.lease().clone();
@@ -343,12 +401,23 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
                 let ended = conn.transaction(async |conn| {
                     lease.complete(conn).await?;
                     is_completed.store(true, Ordering::Relaxed);
-                    // Of the row as others see it.
-                    let left =
-                        "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp()";
-                    db.until_empty(GENEROUS, "the expiry", left).await;
-                    let error = Table::new().acquire(&mut other, key("k")).await;
-                    assert!(error.unwrap_err().is_busy());
+                    // It is busy: the server ends it if it is idle for longer than the lease.
+                    let outlives = async {
+                        execute(conn, "SELECT pg_advisory_lock_shared(8)").await?;
+                        execute(conn, "SELECT pg_advisory_unlock_shared(8)").await
+                    };
+                    let others = async {
+                        // Of the row as others see it.
+                        let left =
+                            "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp()";
+                        db.until_empty(GENEROUS, "the expiry", left).await;
+                        let error = Table::new().acquire(&mut other, key("k")).await;
+                        assert!(error.unwrap_err().is_busy());
+                        execute(&mut other, "SELECT pg_advisory_unlock(8)").await
+                    };
+                    let (busy, taken) = tokio::join!(outlives, others);
+                    busy?;
+                    taken?;
                     if commits { Ok(()) } else { Err(rolled_back()) }
                 });
                 let ended = ended.await;
@@ -376,7 +445,7 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
             let finished = held.finish(Ok::<_, Error>(())).await;
             assert_eq!(finished.is_ok(), commits, "{finished:?}");
             let rows = leases.list().await.unwrap();
-            assert_eq!(rows.iter().any(|row| row.is_kept), commits, "{rows:?}");
+            assert_eq!(rows.iter().any(|row| row.is_done), commits, "{rows:?}");
             break;
         }
     }

@@ -141,7 +141,7 @@ async fn a_key_is_refused_at_once_while_a_fenced_transaction_is_open_and_free_be
 }
 
 #[tokio::test]
-async fn a_kept_key_is_not_renewed_released_or_written_under_by_who_held_it() {
+async fn a_done_key_is_not_renewed_released_or_written_under_by_who_held_it() {
     let db = reports().await;
     let mut conn = db.connect().await;
     let table = Table::new();
@@ -154,8 +154,8 @@ async fn a_kept_key_is_not_renewed_released_or_written_under_by_who_held_it() {
     let error = fenced(&mut conn, &lease).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
-    // Who has not heard that it is kept asks again.
+    assert!(error.is_done(), "{error:?}");
+    // Who has not heard that it is done asks again.
     assert!(table.keep(&mut conn, &lease, TTL).await.unwrap());
 }
 

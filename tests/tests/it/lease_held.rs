@@ -64,7 +64,7 @@ async fn a_finished_lease_is_free_when_finish_returns() {
 }
 
 #[tokio::test]
-async fn after_an_error_the_key_is_free_though_it_would_be_kept() {
+async fn after_an_error_the_key_is_free_and_after_an_ok_it_is_done() {
     let db = database().await;
     let leases = leases(&db, 1);
     let request = || key("k").keep(Duration::from_secs(3600));
@@ -74,7 +74,7 @@ async fn after_an_error_the_key_is_free_though_it_would_be_kept() {
     assert_eq!(leases.list().await.unwrap(), []);
     let held = leases.acquire(request()).await.unwrap();
     held.finish(Ok::<_, Error>(())).await.unwrap();
-    assert!(leases.acquire(request()).await.unwrap_err().is_busy());
+    assert!(leases.acquire(request()).await.unwrap_err().is_done());
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use advisory_runtime::{Error, Wait};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
@@ -135,6 +135,100 @@ async fn a_campaign_goes_on_over_restarts_of_the_server() {
         last = next;
     }
     leader.stop().await;
+}
+
+/// The table is locked for longer than the candidates wait for it.
+#[tokio::test]
+async fn a_campaign_goes_on_over_errors_that_pass() {
+    let db = database().await;
+    for (setting, refusal) in [
+        ("lock_timeout = '200ms'", Some("LOCK TABLE advisory_lease")),
+        (
+            "statement_timeout = '200ms'",
+            Some("LOCK TABLE advisory_lease"),
+        ),
+        ("default_transaction_read_only = on", None),
+    ] {
+        let mut other = db.connect().await;
+        let role = format!("lead_candidate_{}", std::process::id());
+        db.run(&format!(
+            "CREATE ROLE {role} LOGIN; ALTER ROLE {role} SET {setting}; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON advisory_lease TO {role}; \
+             GRANT USAGE, UPDATE ON SEQUENCE advisory_lease_token TO {role}"
+        ))
+        .await;
+        if let Some(lock) = refusal {
+            other
+                .batch_execute(&format!("BEGIN; {lock}"))
+                .await
+                .unwrap();
+        }
+        let candidates = [pool_of(&db, &role), pool_of(&db, &role)];
+        let mut candidates = candidates.map(Candidate::start);
+        // Each has failed at least once: as many sessions of the role are idle again behind it.
+        let tried = format!(
+            "SELECT 'no' WHERE (SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}' AND state = 'idle' \
+             AND query LIKE '%has_sequence_privilege%' OR usename = '{role}' AND query LIKE '%pg_is_in_recovery%') < 2"
+        );
+        db.until_empty(Duration::from_secs(60), "two refusals", &tried)
+            .await;
+        assert!(candidates.iter().all(|one| !one.task.is_finished()));
+        if refusal.is_some() {
+            other.batch_execute("ROLLBACK").await.unwrap();
+        } else {
+            db.run(&format!(
+                "ALTER ROLE {role} RESET default_transaction_read_only"
+            ))
+            .await;
+            db.run(&format!(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
+            ))
+            .await;
+        }
+        let [first, second] = &mut candidates;
+        tokio::select! {
+            term = first.term() => drop(term),
+            term = second.term() => drop(term),
+        }
+        for candidate in candidates {
+            candidate.stop().await;
+        }
+        db.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
+            .await;
+    }
+}
+
+/// Rights that are missing are not mended by another try.
+#[tokio::test]
+async fn a_campaign_without_the_rights_ends() {
+    let db = database().await;
+    let role = format!("lead_stranger_{}", std::process::id());
+    db.run(&format!("CREATE ROLE {role} LOGIN")).await;
+    for granted in [
+        "",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON advisory_lease TO ",
+    ] {
+        if !granted.is_empty() {
+            db.run(&format!("{granted}{role}")).await;
+        }
+        let pool = pool_of(&db, &role);
+        let ended: Result<Infallible, Error> =
+            lease::lead(&pool, campaign(), async |_| Ok(())).await;
+        assert!(
+            matches!(ended, Err(Error::MissingRights { .. })),
+            "{ended:?}"
+        );
+    }
+    db.run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
+        .await;
+}
+
+/// A pool whose connections are of this role.
+fn pool_of(db: &Database, role: &str) -> Pool<AsyncPgConnection> {
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let manager = AsyncDieselConnectionManager::new(format!("{scheme}://{role}@{address}"));
+    Pool::builder(manager).max_size(2).build().unwrap()
 }
 
 #[tokio::test]

@@ -69,13 +69,13 @@ async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
     });
     done.await.unwrap();
     let error = table.acquire(&mut a, key("k")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
+    assert!(error.is_done(), "{error:?}");
     let row = table
         .find(&mut a, Request::text("k"))
         .await
         .unwrap()
         .unwrap();
-    assert!(row.is_kept);
+    assert!(row.is_done);
     table.sweep(&mut a).await.unwrap();
     db.until_quiet().await;
 }

@@ -186,6 +186,9 @@ async fn a_body_goes_on_over_a_restart_that_its_ttl_outlasts_and_is_dropped_befo
     drop(short);
 }
 
+/// What only the statement of a renewal has.
+const RENEWAL: &str = "expires_at=GREATEST(";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
     let db = database().await;
@@ -197,9 +200,9 @@ async fn a_lease_outlives_connections_that_are_cut_again_and_again() {
         let proxy = Arc::clone(&proxy);
         move |event: Event<'_>| match event {
             Event::Renewed(_) if renewed.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
-                proxy.cut_after_forwarding("GREATEST");
+                proxy.cut_after_forwarding(RENEWAL);
             }
-            Event::Acquired(_) | Event::Renewed(_) => proxy.cut_before("GREATEST"),
+            Event::Acquired(_) | Event::Renewed(_) => proxy.cut_before(RENEWAL),
             Event::RenewalFailed(..) => drop(failed.fetch_add(1, Ordering::Relaxed)),
             _ => {}
         }

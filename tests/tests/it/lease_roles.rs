@@ -118,7 +118,7 @@ async fn a_role_with_the_rights_of_the_migration_leases_in_full() {
     let worker = format!("lease_worker_{}", std::process::id());
     db.run(&format!(
         "CREATE ROLE {worker}; GRANT SELECT, INSERT, UPDATE, DELETE ON advisory_lease TO {worker}; \
-         GRANT USAGE ON SEQUENCE advisory_lease_token TO {worker}"
+         GRANT USAGE, UPDATE ON SEQUENCE advisory_lease_token TO {worker}"
     ))
     .await;
     let mut conn = db.connect().await;

@@ -147,7 +147,7 @@ async fn shared_ones_are_held_together() {
 }
 
 #[tokio::test]
-async fn it_is_one_round_trip_and_a_try_is_three() {
+async fn it_is_one_round_trip_and_a_try_for_a_permit_is_three() {
     if debug_checks_are_on() {
         return;
     }
@@ -160,10 +160,11 @@ async fn it_is_one_round_trip_and_a_try_is_three() {
         assert_eq!(proxy.round_trips(), 1, "{:#?}", proxy.queries());
         xact::lock(conn, Request::all([1, 2, 3]).wait(SHORT)).await?;
         assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
+        let permits = Request::new(8).permits(2).wait(Wait::Never);
         for _ in 0..2 {
             // The question is prepared with the savepoint, and asked, and the savepoint is released.
             proxy.reset();
-            xact::lock(conn, Request::new(8).wait(Wait::Never)).await?;
+            xact::lock(conn, permits.clone()).await?;
             assert_eq!(proxy.round_trips(), 3, "{:#?}", proxy.queries());
         }
         Ok(())

@@ -37,9 +37,9 @@ pub(crate) async fn open(gate: Gate) {
 }
 
 /// A run that tells its steps.
-pub(crate) fn telling<S: MigrationSource<Pg> + Send + 'static>(
-    source: S,
-) -> (Migrator<S>, UnboundedReceiver<Step>) {
+pub(crate) fn telling(
+    source: impl MigrationSource<Pg> + Send + 'static,
+) -> (Migrator, UnboundedReceiver<Step>) {
     let (tell, told) = unbounded_channel();
     let migrator = Migrator::new(source).on_step(move |step| drop(tell.send(step.clone())));
     (migrator, told)
@@ -190,7 +190,7 @@ async fn a_lost_connection_says_what_was_applied() {
         });
         let mut conn = db.connect().await;
         pids.send(advisory_tests::pid_of(&mut conn).await).unwrap();
-        let error = migrator.run_on(conn).await.unwrap_err();
+        let error = migrator.run_on(conn).await.map(drop).unwrap_err();
         assert_eq!(error.applied(), [first], "{error:?}");
         assert!(
             matches!(

@@ -122,3 +122,13 @@ async fn a_server_that_is_not_there_is_an_error_of_its_own() {
     let error = error.unwrap().unwrap_err();
     assert!(matches!(error, Error::Connect(_)), "{error:?}");
 }
+
+/// The name of a database can be that of a prepared statement, which a pooler is recognized by.
+#[tokio::test]
+async fn a_database_that_is_not_there_is_not_a_pooler() {
+    let db = Database::create().await;
+    let (server, _) = db.url().rsplit_once('/').unwrap();
+    let url = format!("{server}/s1");
+    let error = migrations::run(&url, MIGRATIONS).await.unwrap_err();
+    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+}

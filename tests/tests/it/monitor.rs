@@ -267,6 +267,10 @@ async fn an_idle_holder_has_a_session_level_lock_and_else_it_is_not_known() {
     execute(&mut open, "SELECT pg_advisory_xact_lock(6)")
         .await
         .unwrap();
+    // The statement that asks for a lock says how long it is held.
+    let seen = look(&db).await;
+    assert_eq!(lock(&seen, 6).holders[0].scope, Some(Scope::Xact));
+    execute(&mut open, "SELECT 1").await.unwrap();
     let idle_pid = pid_of(&mut idle).await;
     let active =
         format!("SELECT state FROM pg_stat_activity WHERE pid = {idle_pid} AND state <> 'idle'");

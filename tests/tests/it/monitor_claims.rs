@@ -72,3 +72,20 @@ async fn a_row_that_is_claimed_forever_is_listed_with_the_others() {
         "{forever:?}"
     );
 }
+
+#[tokio::test]
+async fn a_tables_columns_can_be_called_as_anything() {
+    let db = Database::create().await;
+    // Names that the statement gives to tables and columns of its own.
+    let names = ["t", "i", "k", "a", "key", "remaining", "attname", "jobs"];
+    let columns = names.map(|name| format!("{name} int")).join(", ");
+    table(&db, "jobs").await;
+    db.run(&format!(
+        "CREATE TABLE named (LIKE jobs INCLUDING ALL, {columns})"
+    ))
+    .await;
+    db.run("INSERT INTO named SELECT * FROM jobs").await;
+    let mut conn = db.connect().await;
+    let rows = monitor::claimed_rows(&mut conn, "named").await.unwrap();
+    assert!(is_the_row(&rows), "{rows:?}");
+}

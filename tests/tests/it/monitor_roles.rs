@@ -284,7 +284,10 @@ async fn blocking_diesel_sees_and_ends_the_same() {
     .unwrap();
     let shape = |locks: &Locks| {
         let lock = lock(locks, (5, -6));
-        (lock.holders.clone(), lock.waiters[0].held_by.clone())
+        let holders = lock.holders.iter();
+        let holders = holders.map(|it| (it.id.clone(), it.mode, it.scope));
+        let holders: Vec<_> = holders.collect();
+        (holders, lock.waiters[0].held_by.clone())
     };
     assert_eq!(shape(&seen), shape(&awaited));
     assert_eq!(ended, [Signal::Done; 2]);

@@ -276,6 +276,37 @@ async fn the_server_is_asked_only_where_a_transaction_of_diesels_own_may_hold_mo
     assert_eq!(proxy.round_trips(), 8, "{:#?}", proxy.queries());
 }
 
+#[advisory_lock(key = "alone")]
+async fn alone(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+    _ = conn;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_without_nested_locks_leaves_an_empty_record() {
+    const ALONE: &str = "ADVISORY_TEST_IS_ALONE";
+    let db = Database::create().await;
+    if std::env::var_os(ALONE).is_some() {
+        return alone(&mut db.connect().await).await.unwrap();
+    }
+    let file = std::env::temp_dir().join(format!("advisory-no-order-{}", std::process::id()));
+    drop(std::fs::remove_file(&file));
+    let ran = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "order::a_process_without_nested_locks_leaves_an_empty_record",
+        ])
+        .envs([
+            (ALONE, "yes".as_ref()),
+            ("ADVISORY_LOCK_ORDER", file.as_os_str()),
+        ])
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+    std::fs::remove_file(&file).unwrap();
+}
+
 #[test]
 fn each_process_appends_what_it_records_to_the_file_that_it_is_told() {
     let file = std::env::temp_dir().join(format!("advisory-lock-order-{}", std::process::id()));

@@ -19,7 +19,7 @@ impl Repository {
         Ok(lock.waited())
     }
 
-    #[advisory_lock(key = "room:<room>", name = "room", scope = "session", conn = self.0.get().await?, poll = interval)]
+    #[advisory_lock(key = "room:<room>", name = "room", scope = "session", pool = self.0, poll = interval)]
     async fn book_in_session(&self, room: i64, interval: Duration) -> Result<usize, AppError> {
         Ok(insert(conn, room, "Ada").await?)
     }
@@ -30,7 +30,7 @@ impl Repository {
         Ok(insert(conn, other, "Ada").await?)
     }
 
-    #[advisory_lock(key = "polled-in-line:<room>", conn = self.0.get().await?, queue = 16, wait = "1h", poll = "2ms")]
+    #[advisory_lock(key = "polled-in-line:<room>", pool = self.0, queue = 16, wait = "1h", poll = "2ms")]
     async fn book_in_line(&self, room: i64) -> Result<usize, AppError> {
         Ok(insert(conn, room, "Ada").await?)
     }

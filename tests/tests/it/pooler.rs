@@ -8,6 +8,7 @@ use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8, deadpoo
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// What pools of two connections, and two plain blocking ones, say to an address. Twice, since a pooler with more backends
 /// assigns another one each time.
@@ -97,9 +98,34 @@ async fn verify_needs_two_connections_at_once() {
         .build(manager)
         .await
         .unwrap();
-    let error = session::verify(&pool).await.unwrap_err();
-    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    says_that_two_are_needed(session::verify(&pool).await);
     pool.get().await.unwrap();
+}
+
+/// A pool of deadpool has no limit of its own for that wait.
+#[tokio::test]
+async fn verify_ends_with_a_pool_of_one_that_waits_forever() {
+    let db = database().await;
+    let pool = db.deadpool(1);
+    let verified = timeout(Duration::from_secs(60), session::verify(&pool)).await;
+    says_that_two_are_needed(verified.expect("an end"));
+    // The one that there is has not been harmed, and is in the pool again.
+    let held = session::acquire(&mut pool.get().await.unwrap(), 7)
+        .await
+        .map(drop);
+    held.unwrap();
+    let taken = pool.get().await.unwrap();
+    let verified = timeout(Duration::from_secs(60), session::verify(&pool)).await;
+    let error = verified.expect("an end").unwrap_err();
+    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    drop(taken);
+    db.until_quiet().await;
+}
+
+fn says_that_two_are_needed(verified: Result<(), Error>) {
+    let error = verified.unwrap_err();
+    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert!(error.to_string().contains("two connections"), "{error}");
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ impl Repository {
         Ok(lock.waited())
     }
 
-    #[advisory_lock(key = "room:<room>", name = "room", conn = self.0.get().await?, queue = 1000, wait = "10m", on_held = Err(AppError::Busy))]
+    #[advisory_lock(key = "room:<room>", name = "room", pool = self.0, queue = 1000, wait = "10m", on_held = Err(AppError::Busy))]
     async fn book_patiently(&self, room: i64) -> Result<usize, AppError> {
         Ok(insert(conn, room, "Ada").await?)
     }

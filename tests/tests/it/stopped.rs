@@ -5,7 +5,7 @@
 
 use crate::bookings::{book, database, execute, key_of};
 use advisory_runtime::{Error, Isolation, Request, advisory_lock, session, xact};
-use advisory_tests::{Database, Proxy};
+use advisory_tests::{Database, Guardian, Proxy};
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
 use std::env;
@@ -52,6 +52,12 @@ async fn stop_in(role: &str, conn: &mut AsyncPgConnection) {
             execute(held.conn(), "BEGIN").await.unwrap();
             say_held();
             pending::<()>().await;
+        }
+        "strict in a statement" => {
+            let request = request.isolation(Isolation::Serializable);
+            let mut held = xact::begin(conn, request).await.unwrap();
+            say_held();
+            execute(held.conn(), LONG).await.unwrap();
         }
         "session in a statement" => {
             let mut held = session::acquire(conn, request).await.unwrap();
@@ -111,8 +117,12 @@ fn say_held() {
         .unwrap();
 }
 
-/// A process that plays a role; killed and reaped when dropped, which also ends one that is stopped.
-pub(crate) struct Player(Child);
+/// A process that plays a role; killed when dropped or when this process ends, also if it is stopped.
+pub(crate) struct Player {
+    child: Child,
+    /// `None` while it is dropped.
+    guardian: Option<Guardian>,
+}
 
 impl Player {
     fn start(db: &Database, role: &str) -> Self {
@@ -128,13 +138,15 @@ impl Player {
             .env(URL, db.url())
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
-        Self(command.spawn().unwrap())
+        let child = command.spawn().unwrap();
+        let guardian = Some(Guardian::of(&child).unwrap());
+        Self { child, guardian }
     }
 
     /// Until it has said that it holds the lock. Not until the lock is seen: a process that is suspended for a while can miss all that the
     /// server grants, because it is taken away soon.
     async fn until_held(&mut self) {
-        let said = BufReader::new(self.0.stdout.take().unwrap());
+        let said = BufReader::new(self.child.stdout.take().unwrap());
         let mut lines = said.lines().map_while(Result::ok);
         let has_said = tokio::task::spawn_blocking(move || lines.any(|line| line == HELD));
         assert!(has_said.await.unwrap(), "it has ended without the lock");
@@ -150,7 +162,7 @@ impl Player {
 
     fn signal(&self, signal: &str) {
         let sent = Command::new("kill")
-            .args([signal, &self.0.id().to_string()])
+            .args([signal, &self.child.id().to_string()])
             .status();
         assert!(sent.unwrap().success());
     }
@@ -158,8 +170,9 @@ impl Player {
 
 impl Drop for Player {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.guardian.take());
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }
 
@@ -272,6 +285,23 @@ async fn a_stopped_waiter_gets_its_turn_and_loses_it() {
         xact::finish(held, Ok::<_, Error>(())).await.unwrap();
         let after = until_freed(&db, &format!("waiter, {role}"), granted).await;
         assert!(after > MAX_HOLD, "it was granted: {after:?}");
+    }
+}
+
+/// The server looks for its client for as long as the lock is held.
+#[tokio::test]
+async fn a_holder_killed_in_a_statement_of_its_body_loses_its_lock() {
+    let db = database().await;
+    for role in [
+        "statement",
+        "strict in a statement",
+        "session in a statement",
+    ] {
+        let mut player = Player::start(&db, role);
+        until_runs(&db, &mut player, LONG).await;
+        let since = Instant::now();
+        drop(player);
+        until_freed(&db, &format!("killed holder, {role}"), since).await;
     }
 }
 

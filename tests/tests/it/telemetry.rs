@@ -69,6 +69,7 @@ async fn each_watcher_sees_what_it_should() {
         "each_lock_is_a_span_with_its_pattern_and_its_outcome",
         "counters_and_histograms_go_by_pattern",
         "a_lease_is_followed_like_a_lock",
+        "work_that_is_done_is_told_apart_and_no_warning",
         "a_lock_that_is_left_to_its_transaction_is_no_leak",
         "a_run_of_migrations_tells_its_steps",
     ];
@@ -191,6 +192,31 @@ async fn a_lease_is_followed_like_a_lock() {
     }
     assert_eq!(
         counted.count("advisory_ended_total/leased-watch:<room>/lease/exclusive/done"),
+        1
+    );
+}
+
+#[tokio::test]
+async fn work_that_is_done_is_told_apart_and_no_warning() {
+    if !is_alone() {
+        return;
+    }
+    let db = lease::database().await;
+    let (heard, counted) = (Heard::default(), Counted::default());
+    let _guard = tracing::subscriber::set_default(heard.clone());
+    let _counting = metrics::set_default_local_recorder(&counted);
+    let leases = Leases::new(db.deadpool(1));
+    let keep = std::time::Duration::from_secs(3600);
+    let done = leases
+        .acquire(lease::key("leased-watch:6").keep(keep))
+        .await;
+    done.unwrap().finish(Ok::<_, Error>(())).await.unwrap();
+    let error = leased(&leases, 6).await.unwrap_err();
+    assert!(Error::find(&error).is_some_and(|found| found.is_done()));
+    assert!(heard.has("record outcome=\"already_done\""));
+    assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
+    assert_eq!(
+        counted.count("advisory_refused_total/leased-watch:<room>/lease/exclusive/already_done"),
         1
     );
 }

@@ -2,7 +2,7 @@
 
 use crate::bookings::{book, bookings, committed, database, execute, insert, key_of};
 use advisory_runtime::testing::Observer;
-use advisory_runtime::{Wait, advisory_lock, lock_key, session};
+use advisory_runtime::{Request, Wait, advisory_lock, lock_key, session};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
@@ -55,7 +55,7 @@ async fn a_call_that_holds_its_lock_is_told_from_one_that_does_not() {
     assert_eq!(
         told,
         format!(
-            "the call has returned, and was not seen to hold the advisory lock `room:<room: int>` ({key})"
+            "the call has returned `Ok(true)`, and was not seen to hold the advisory lock `room:<room: int>` ({key})"
         )
     );
     // Nor another key's.
@@ -146,7 +146,7 @@ async fn states_are_waited_for_and_missed() {
     assert!(observer.is_held((7, 8)).await && !observer.is_held(7).await);
     let told = panic_of(observer.until_free((7, 8))).await;
     assert!(told.contains("somebody still holds"), "{told}");
-    let request = advisory_runtime::Request::new((7, 8)).wait(Wait::Forever);
+    let request = Request::new((7, 8)).wait(Wait::Forever);
     let waiter = tokio::spawn(async move { session::acquire(&mut b, request).await.map(drop) });
     let mut patient = Observer::new(db.connect().await);
     patient.until_waiting((7, 8)).await;
@@ -154,4 +154,53 @@ async fn states_are_waited_for_and_missed() {
     drop(held);
     waiter.await.unwrap().unwrap();
     patient.until_free((7, 8)).await;
+}
+
+#[advisory_lock(keys = [first, second])]
+async fn both(conn: &mut AsyncPgConnection, first: i64, second: i64) -> QueryResult<usize> {
+    execute(conn, "SELECT 1").await
+}
+
+/// Key 2 is the later one of the first call, and the earlier one of the second.
+#[tokio::test]
+async fn two_calls_with_several_keys_meet_at_any_common_one() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let mut observer = observer(&db).await;
+    for second in [[2, 3], [1, 2], [0, 1], [0, 2]] {
+        let [one, other] = second;
+        let (first, second) = (both(&mut a, 1, 2), both(&mut b, one, other));
+        let keys = Request::all([1_i64, 2]);
+        let (first, second) = observer.interleave(keys, first, second).await;
+        assert!(first.is_ok() && second.is_ok(), "{one}, {other}");
+    }
+    let keys = Request::all([1_i64, 2]);
+    let told = panic_of(observer.interleave(keys.clone(), both(&mut a, 1, 2), both(&mut b, 3, 4)));
+    let told = told.await;
+    assert!(
+        told.contains("was not seen to wait for the advisory locks `1`, `2`"),
+        "{told}"
+    );
+    observer.until_free(1).await;
+    // All of them are held, and not only one. The calls above were dropped, which closes their connections.
+    let mut a = db.connect().await;
+    let told = panic_of(observer.assert_locked(keys.clone(), both(&mut a, 2, 3))).await;
+    assert!(told.contains("was not seen to hold"), "{told}");
+    observer
+        .assert_waits(keys, both(&mut a, 0, 2))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_call_that_fails_before_its_lock_shows_its_error() {
+    let db = database().await;
+    let (mut a, mut b) = (db.connect().await, db.connect().await);
+    let mut observer = observer(&db).await;
+    execute(&mut a, "SET lock_timeout = '1ms'").await.unwrap();
+    let held = session::acquire(&mut b, 9).await.unwrap();
+    let told = panic_of(observer.assert_locked(7, both(&mut a, 8, 9))).await;
+    assert!(told.contains("the call has returned `Err("), "{told}");
+    assert!(told.contains("lock timeout"), "{told}");
+    drop(held);
 }

@@ -186,3 +186,36 @@ fn a_packages_licences_are_the_projects_and_its_page_leads_into_it_or_out() {
         }
     }
 }
+
+/// Clippy takes it from the manifests, too.
+#[test]
+fn the_oldest_rust_is_the_same_on_every_page() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).expect("the workspace's");
+    let after = manifest.split_once("\nrust-version = \"");
+    let oldest = after.and_then(|(_, after)| after.split('"').next());
+    let oldest = oldest.expect("the oldest version");
+    let pages = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "RELEASING.md",
+        "docs/stability.md",
+        "advisory-pattern/README.md",
+        "advisory-derive/README.md",
+        "advisory-runtime/README.md",
+        "advisory-runtime/src/lib.rs",
+        "cargo-advisory/README.md",
+    ];
+    for page in pages {
+        let text = std::fs::read_to_string(root().join(page)).expect(page);
+        let mut versions = text
+            .split("Rust 1.")
+            .skip(1)
+            .chain(text.split("minimum Rust version is 1.").skip(1));
+        let stated = versions.next().expect(page);
+        for version in versions.chain([stated]) {
+            let minor = version.split(|c: char| !c.is_ascii_digit()).next();
+            let version = format!("1.{}", minor.unwrap_or_default());
+            assert_eq!(version, oldest, "{page}");
+        }
+    }
+}

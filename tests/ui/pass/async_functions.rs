@@ -167,7 +167,7 @@ impl Rooms {
         Ok(insert(&mut conn, room).await?)
     }
 
-    #[advisory_lock(key = "job", name = "job", scope = "session", conn = self.pool.get().await?, poll = "1s")]
+    #[advisory_lock(key = "job", name = "job", scope = "session", conn = self.pool.get().await?, poll = "1s", poll_max = "1s")]
     async fn polls_for_session(&self) -> anyhow::Result<()> {
         tokio::task::yield_now().await;
         Ok(())
@@ -356,6 +356,45 @@ fn spawned(mut conn: AsyncPgConnection, mut rooms: Rooms) {
 #[advisory_lock(key = "cache:refresh", allow_ambiguous = "one refresh at a time, whatever is refreshed")]
 async fn word_as_text(conn: &mut AsyncPgConnection, refresh: &str) -> QueryResult<usize> {
     insert(conn, i64::from(refresh.is_empty())).await
+}
+
+/// A connection's type in other words than `&mut …`.
+type Conn<'a> = &'a mut AsyncPgConnection;
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+async fn aliased(conn: Conn<'_>, room: i64) -> QueryResult<usize> {
+    insert(conn, room).await
+}
+
+macro_rules! typed {
+    ($name:ident $conn:ident: $ty:ty, $room:ident: $room_ty:ty) => {
+        #[advisory_lock(key = "room:<room>", name = "room")]
+        async fn $name($conn: $ty, $room: $room_ty) -> QueryResult<usize> {
+            insert($conn, $room).await
+        }
+    };
+}
+typed!(typed_reference conn: &mut AsyncPgConnection, room: i64);
+
+struct Job<'a> {
+    db: &'a mut AsyncPgConnection,
+    room: i64,
+}
+
+#[advisory_lock(key = "room:<job.room: int>", name = "room", conn = job.db)]
+async fn field(job: &mut Job<'_>) -> QueryResult<usize> {
+    insert(job.db, job.room).await
+}
+
+impl Job<'_> {
+    fn connection(&mut self) -> &mut AsyncPgConnection {
+        self.db
+    }
+
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.connection(), poll = "50ms")]
+    async fn method(&mut self, room: i64) -> QueryResult<usize> {
+        insert(conn, room).await
+    }
 }
 
 fn main() {}

@@ -160,9 +160,96 @@ impl Rooms {
         Ok(insert(conn, room)?)
     }
 
-    #[advisory_lock(key = "polled", scope = "session", conn = self.pool.get()?, poll = "250ms")]
+    #[advisory_lock(key = "polled", scope = "session", conn = self.pool.get()?, poll = "250ms", poll_max = "2s")]
     fn polled_for_session(&self) -> Result<usize, AppError> {
         Ok(self.prefix.len())
+    }
+}
+
+/// A connection's type in other words than `&mut …`.
+type Conn<'a> = &'a mut PgConnection;
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+fn aliased(conn: Conn<'_>, room: i64) -> QueryResult<usize> {
+    diesel::sql_query("INSERT").execute(conn)?;
+    insert(conn, room)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+fn aliased_behind_a_reference(conn: &mut Conn<'_>, room: i64) -> QueryResult<usize> {
+    diesel::sql_query("INSERT").execute(conn)?;
+    insert(conn, room)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", wait = "never")]
+fn aliased_and_mutable(mut conn: Conn<'_>, room: i64) -> QueryResult<usize> {
+    insert(&mut *conn, room)?;
+    conn = &mut *conn;
+    insert(conn, room)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+fn owned(
+    conn: diesel::r2d2::PooledConnection<ConnectionManager<PgConnection>>,
+    room: i64,
+) -> QueryResult<usize> {
+    insert(conn, room)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room")]
+fn generic_by_value<C: Connection>(conn: C, room: i64) -> QueryResult<usize> {
+    insert(conn, room)
+}
+
+macro_rules! typed {
+    ($name:ident $conn:ident: $ty:ty, $room:ident: $room_ty:ty) => {
+        #[advisory_lock(key = "room:<room>", name = "room")]
+        fn $name($conn: $ty, $room: $room_ty) -> QueryResult<usize> {
+            diesel::sql_query("INSERT").execute($conn)?;
+            insert($conn, $room)
+        }
+    };
+}
+typed!(typed_reference conn: &mut PgConnection, room: i64);
+typed!(typed_with_a_lifetime conn: &'static mut PgConnection, room: i64);
+
+struct Request<'a> {
+    db: &'a mut PgConnection,
+    inner: Inner<'a>,
+    room: i64,
+}
+
+struct Inner<'a>(Conn<'a>);
+
+#[advisory_lock(key = "room:<request.room: int>", name = "room", conn = request.db)]
+fn field(request: &mut Request<'_>) -> QueryResult<usize> {
+    insert(request.db, request.room)
+}
+
+#[advisory_lock(key = "room:<request.room: int>", name = "room", conn = request.inner.0, scope = "session")]
+fn field_by_value(request: Request<'_>) -> QueryResult<usize> {
+    insert(request.inner.0, request.room)
+}
+
+#[advisory_lock(key = "room:<room>", name = "room", conn = std::convert::identity(&mut *request.db))]
+fn expression(request: &mut Request<'_>, room: i64) -> QueryResult<usize> {
+    diesel::sql_query("INSERT").execute(conn)?;
+    insert(conn, room)
+}
+
+impl Request<'_> {
+    #[advisory_lock(key = "room:<self.room: int>", name = "room", conn = self.db, wait = "5s", on_held = Ok(0))]
+    fn own(&mut self) -> QueryResult<usize> {
+        insert(self.db, self.room)
+    }
+
+    fn connection(&mut self) -> &mut PgConnection {
+        self.db
+    }
+
+    #[advisory_lock(key = "room:<room>", name = "room", conn = self.connection(), poll = "50ms")]
+    fn method(&mut self, room: i64) -> QueryResult<usize> {
+        insert(conn, room)
     }
 }
 

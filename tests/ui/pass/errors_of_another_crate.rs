@@ -44,7 +44,7 @@ async fn session(conn: &mut AsyncPgConnection, ids: &[i64]) -> io::Result<usize>
 }
 
 impl Repository {
-    #[advisory_lock(key = "report:<month>", scope = "lease", pool = self.pool, wait = "never", on_held = Ok(0), err = |error| io::Error::other(format!("{month}: {error}")))]
+    #[advisory_lock(key = "report:<month>", scope = "lease", pool = self.pool, keep = "1h", wait = "never", on_held = Ok(0), on_done = Ok(1), err = |error| io::Error::other(format!("{month}: {error}")))]
     async fn lease(&self, month: u32) -> io::Result<usize> {
         Ok(7)
     }

@@ -1,7 +1,6 @@
-use advisory_runtime::{
-    Connection, Error, Isolation, Pool as _, Request, advisory_lock, session, xact,
-};
+use advisory_runtime::{Connection, Error, Isolation, Request, advisory_lock, session, xact};
 use advisory_tests::{Bouncer, Database, debug_checks_are_on, left_out};
+use diesel::QueryResult;
 use diesel::sql_types::BigInt;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8::Pool, deadpool::Object};
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
@@ -10,13 +9,15 @@ use std::ops::{Deref, DerefMut};
 mod blocking;
 mod calls;
 mod manager;
+mod own_pool;
 
 crate::guide::runs_the_page!(
     "connections",
     "connections.rs",
     "connections/blocking.rs",
     "connections/calls.rs",
-    "connections/manager.rs"
+    "connections/manager.rs",
+    "connections/own_pool.rs"
 );
 
 async fn start(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
@@ -45,10 +46,9 @@ async fn a_start_behind_a_pooler_in_transaction_mode_is_refused() {
 }
 
 #[advisory_lock(key = "room:<room>", name = "room")]
-async fn book<C: Connection>(conn: &mut C, room: i64) -> Result<(), Error> {
+async fn book<C: Connection>(conn: &mut C, room: i64) -> QueryResult<usize> {
     let insert = diesel::sql_query("INSERT INTO booking VALUES ($1)");
-    insert.bind::<BigInt, _>(room).execute(conn).await?;
-    Ok(())
+    insert.bind::<BigInt, _>(room).execute(conn).await
 }
 
 struct Bookings {
@@ -56,11 +56,10 @@ struct Bookings {
 }
 
 impl Bookings {
-    #[advisory_lock(key = "room:<room>", name = "room", conn = self.pool.connection().await?)]
-    async fn cancel(&self, room: i64) -> Result<(), Error> {
+    #[advisory_lock(key = "room:<room>", name = "room", pool = self.pool)]
+    async fn cancel(&self, room: i64) -> QueryResult<usize> {
         let delete = diesel::sql_query("DELETE FROM booking WHERE room = $1");
-        delete.bind::<BigInt, _>(room).execute(conn).await?;
-        Ok(())
+        delete.bind::<BigInt, _>(room).execute(conn).await
     }
 }
 

@@ -7,9 +7,9 @@ crate::guide::runs_the_page!("errors", "errors.rs");
 
 fn status(error: &(dyn std::error::Error + 'static)) -> u16 {
     match Error::find(error).as_deref() {
-        Some(Error::NotAvailable { .. }) => 409, // Conflict: the call did not wait
+        Some(Error::NotAvailable { .. } | Error::Done { .. }) => 409, // Conflict: held, or done
         Some(Error::TimedOut { .. } | Error::HoldExceeded { .. }) => 504, // Gateway Timeout
-        Some(Error::QueueFull { .. }) => 503,    // Service Unavailable: too many calls wait
+        Some(Error::QueueFull { .. }) => 503, // Service Unavailable: too many calls wait
         _ => 500,
     }
 }

@@ -1,8 +1,9 @@
-use advisory_runtime::lease::{self, Request, Table};
+use advisory_runtime::lease::{self, Lease, Request, Table};
 use advisory_runtime::{Error, Pool as _, Wait};
-use advisory_tests::Database;
+use advisory_tests::{Database, OwnServer, left_out, owns_server};
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::bb8::Pool;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -15,21 +16,29 @@ async fn run(
 ) -> Result<(), Error> {
     let campaign = Request::text("cleanup").ttl(Duration::from_secs(15));
     lease::lead_until(pool, campaign, shutdown, async |term| {
-        let mut minute = tokio::time::interval(Duration::from_secs(60));
-        loop {
-            minute.tick().await;
-            let mut conn = pool.connection().await?;
-            conn.transaction(async |conn| {
-                term.fence(conn).await?; // refused if another process leads by now
-                diesel::sql_query("DELETE FROM session WHERE expires < now()")
-                    .execute(conn)
-                    .await?;
-                Ok::<_, Error>(())
-            })
-            .await?;
+        // An error, such as a lost connection, ends the term: then any process can lead.
+        if let Err(error) = clean_up(pool, &term).await {
+            eprintln!("resigned: {error}");
         }
+        Ok(())
     })
     .await
+}
+
+async fn clean_up(pool: &Pool<AsyncPgConnection>, term: &Lease) -> Result<(), Error> {
+    let mut minute = tokio::time::interval(Duration::from_secs(60));
+    loop {
+        minute.tick().await;
+        let mut conn = pool.connection().await?;
+        conn.transaction(async |conn| {
+            term.fence(conn).await?; // refused if another process leads by now
+            diesel::sql_query("DELETE FROM session WHERE expires < now()")
+                .execute(conn)
+                .await?;
+            Ok::<_, Error>(())
+        })
+        .await?;
+    }
 }
 
 struct Process {
@@ -39,7 +48,10 @@ struct Process {
 
 impl Process {
     async fn start(db: &Database) -> Self {
-        let pool = db.bb8(2).await;
+        Self::of(db.bb8(2).await)
+    }
+
+    fn of(pool: Pool<AsyncPgConnection>) -> Self {
         let (shutdown, told) = oneshot::channel();
         let task = tokio::spawn(async move { run(&pool, async { told.await.unwrap() }).await });
         Self { task, shutdown }
@@ -84,4 +96,49 @@ async fn one_cleans_up_until_its_shutdown_and_then_another() {
     assert!(db.count(token).await > term);
     second.shutdown.send(()).unwrap();
     second.task.await.unwrap().unwrap();
+}
+
+/// The server restarts while the leader waits for its answer.
+#[tokio::test]
+async fn the_leader_survives_a_restart_of_the_server() {
+    if !owns_server() {
+        return left_out("restart", "the server is not our own");
+    }
+    let server = OwnServer::start().await;
+    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    Table::new().set_up(&mut conn).await.unwrap();
+    // Two messages: a `BEGIN` at the end of one would take in what is before it.
+    for message in [
+        "CREATE TABLE session (expires timestamptz); INSERT INTO session VALUES (now() - interval '1 day')",
+        "BEGIN; LOCK TABLE session",
+    ] {
+        conn.batch_execute(message).await.unwrap();
+    }
+    let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(server.url());
+    let pool = Pool::builder().max_size(2).build(manager).await.unwrap();
+    let process = Process::of(pool);
+    // In the transaction that has the table locked, the first answer would be the answer to all.
+    let mut watcher = AsyncPgConnection::establish(server.url()).await.unwrap();
+    let waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    until_rows(&mut watcher, waiting, 1).await;
+    server.stop("fast").await;
+    server.start_again().await;
+    let mut conn = AsyncPgConnection::establish(server.url()).await.unwrap();
+    until_rows(&mut conn, "SELECT 1 FROM session", 0).await;
+    process.shutdown.send(()).unwrap();
+    process.task.await.unwrap().unwrap();
+}
+
+async fn until_rows(conn: &mut AsyncPgConnection, query: &str, rows: usize) {
+    let found = async {
+        let mut pause = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            pause.tick().await;
+            if diesel::sql_query(query).execute(conn).await.unwrap() == rows {
+                return;
+            }
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(60), found).await;
+    found.expect(query);
 }

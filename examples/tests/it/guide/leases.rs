@@ -28,7 +28,7 @@ async fn call_the_bank(id: i64, lease: &Lease) -> Result<String, Error> {
 }
 
 /// Credits the account once, however often the webhook is delivered.
-#[advisory_lock(key = "webhook:<id>", scope = "lease", pool = pool, keep = "24h", wait = "never", on_held = Ok(()), handle = lease)]
+#[advisory_lock(key = "webhook:<id>", scope = "lease", pool = pool, keep = "24h", wait = "never", on_done = Ok(()), handle = lease)]
 async fn handle(pool: &Pool<AsyncPgConnection>, id: &str) -> Result<(), Error> {
     let mut conn = pool.connection().await?;
     conn.transaction(async |conn| {
@@ -38,6 +38,12 @@ async fn handle(pool: &Pool<AsyncPgConnection>, id: &str) -> Result<(), Error> {
         lease.complete(conn).await
     })
     .await
+}
+
+/// Sends the reports of a day once, whichever instance comes first or last.
+#[advisory_lock(key = "reports:<day>", scope = "lease", pool = pool, keep = "48h", on_done = Ok(()))]
+async fn send_reports(pool: &Pool<AsyncPgConnection>, day: &str) -> Result<(), Error> {
+    Ok(())
 }
 
 #[tokio::test]
@@ -58,4 +64,10 @@ async fn a_payout_is_fenced_and_a_webhook_handled_once() {
         handle(&pool, "evt-1").await.unwrap();
     }
     assert_eq!(db.count("SELECT balance FROM account").await, 1);
+    let instances = [(); 3].map(|()| send_reports(&pool, "2026-11-23"));
+    let [first, second, third] = instances;
+    let (first, second, third) = tokio::join!(first, second, third);
+    assert!(first.is_ok() && second.is_ok() && third.is_ok());
+    let row = "SELECT count(*) FROM advisory_lease WHERE pattern = 'reports:<day>' AND is_kept AND token <= 5";
+    assert_eq!(db.count(row).await, 1);
 }

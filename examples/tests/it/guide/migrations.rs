@@ -26,6 +26,45 @@ mod with_steps {
     }
 }
 
+mod several {
+    use super::MIGRATIONS;
+    use advisory_runtime::migrations::{self, Error, Migrator};
+    use advisory_tests::Database;
+    use diesel_async::AsyncPgConnection;
+
+    /// Those of a library.
+    mod billing {
+        use diesel_migrations::EmbeddedMigrations;
+
+        pub(super) const MIGRATIONS: EmbeddedMigrations = EmbeddedMigrations::new(&[]);
+    }
+
+    /// Databases from before Diesel have the first migration's tables.
+    const MARK: &str = "INSERT INTO __diesel_schema_migrations (version) \
+    SELECT '20260101000000' WHERE to_regclass('booking') IS NOT NULL ON CONFLICT DO NOTHING";
+
+    async fn migrate_all(conn: AsyncPgConnection) -> Result<AsyncPgConnection, Error> {
+        let migrator = Migrator::new(MIGRATIONS)
+            .and(billing::MIGRATIONS)
+            .before(|conn| Ok(conn.batch_execute(MARK)?));
+        let (_report, conn) = migrator.run_on(conn).await?;
+        Ok(conn)
+    }
+
+    #[tokio::test]
+    async fn a_database_from_before_diesel_keeps_its_first_tables() {
+        let db = Database::create().await;
+        migrations::run(db.url(), MIGRATIONS).await.unwrap();
+        db.run("DELETE FROM __diesel_schema_migrations WHERE version = (SELECT min(version) FROM __diesel_schema_migrations)")
+            .await;
+        let conn = migrate_all(db.connect().await).await.unwrap();
+        drop(conn);
+        let applied = "SELECT count(*) FROM __diesel_schema_migrations";
+        assert_eq!(db.count(applied).await, 4);
+        db.until_no_locks().await;
+    }
+}
+
 /// The migrations of the example `migrate`, which note that they ran.
 #[tokio::test]
 async fn of_several_one_migrates_and_all_start() {

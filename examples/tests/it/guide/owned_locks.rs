@@ -3,11 +3,49 @@ use advisory_tests::{AdvisoryLock, Database, LockedKey};
 use diesel::sql_types::Text;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 mod leader;
 
 crate::guide::runs_the_page!("owned-locks", "owned_locks.rs", "owned_locks/leader.rs");
+
+struct Importer {
+    lock: session::OwnedLock<Object<AsyncPgConnection>>,
+}
+
+impl Importer {
+    /// Waits while another process imports, for ten minutes at most.
+    async fn start(pool: &Pool<AsyncPgConnection>) -> Result<Self, Error> {
+        let import = Request::new(7_300)
+            .wait(Duration::from_secs(600))
+            .poll(Duration::from_secs(1));
+        let lock = session::acquire_from(pool, import).await?;
+        Ok(Self { lock })
+    }
+
+    async fn stop(self) -> Result<(), Error> {
+        drop(self.lock.release().await?); // back to the pool
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn of_two_importers_one_waits_without_a_connection() {
+    let db = Database::create().await;
+    let pool = db.deadpool(2);
+    let first = Importer::start(&pool).await.unwrap();
+    let (second, ()) = tokio::join!(Importer::start(&pool), async {
+        let tries = "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_stat_activity WHERE state = 'idle' \
+                     AND datname = current_database() AND query LIKE '%pg_try_advisory_lock%')";
+        db.until_empty(Duration::from_secs(30), "a missed try", tries)
+            .await;
+        drop(pool.get().await.unwrap());
+        first.stop().await.unwrap();
+    });
+    second.unwrap().stop().await.unwrap();
+    db.until_no_locks().await;
+}
 
 #[derive(LockKey)]
 #[lock_key("document:<id>")]

@@ -1,5 +1,7 @@
-use advisory_runtime::{Error, Pool as _, advisory_lock, lock_key, session, xact};
+use advisory_runtime::{Error, advisory_lock, lock_key, session, xact};
 use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel::sql_types::BigInt;
 use diesel_async::pooled_connection::bb8::Pool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 
@@ -7,8 +9,8 @@ crate::guide::runs_the_page!("waiting", "waiting.rs");
 
 struct Report;
 
-/// `None` where another instance writes it.
-#[advisory_lock(key = "nightly-report", name = "report", wait = "never", on_held = Ok(None))]
+/// `None` while another instance writes it.
+#[advisory_lock(key = "current-report", name = "report", wait = "never", on_held = Ok(None))]
 async fn report(conn: &mut AsyncPgConnection) -> Result<Option<Report>, Error> {
     Ok(Some(Report))
 }
@@ -31,37 +33,38 @@ struct Cards {
 }
 
 impl Cards {
-    #[advisory_lock(key = "card:<id>", conn = self.pool.connection().await?, queue = 64, wait = "5s")]
-    async fn charge(&self, id: i64) -> Result<(), Error> {
-        Ok(())
+    #[advisory_lock(key = "card:<id>", pool = self.pool, queue = 64, wait = "5s")]
+    async fn charge(&self, id: i64) -> QueryResult<usize> {
+        let charge = diesel::sql_query("INSERT INTO charge VALUES ($1)");
+        charge.bind::<BigInt, _>(id).execute(conn).await
     }
 }
 
 #[advisory_lock(
     key = "index-build",
     scope = "session",
-    conn = pool.connection().await?,
+    pool = pool,
     wait = "30m",
     poll = "250ms"
 )]
-async fn build_index(pool: &Pool<AsyncPgConnection>) -> Result<(), Error> {
+async fn build_index(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
     let build = "CREATE INDEX CONCURRENTLY IF NOT EXISTS booking_day ON booking (day)";
-    Ok(conn.batch_execute(build).await?)
+    conn.batch_execute(build).await
 }
 
 /// Reads whole tables. Three at once leave room for the rest, however many workers there are.
-#[advisory_lock(key = "export", permits = 3, conn = pool.connection().await?, wait = "10m", poll = "1s")]
-async fn export(pool: &Pool<AsyncPgConnection>, account: i64) -> Result<usize, Error> {
+#[advisory_lock(key = "export", permits = 3, pool = pool, wait = "10m", poll = "1s")]
+async fn export(pool: &Pool<AsyncPgConnection>, account: i64) -> QueryResult<usize> {
     let copy = "INSERT INTO export SELECT * FROM event WHERE account = $1";
-    let copy = diesel::sql_query(copy).bind::<diesel::sql_types::BigInt, _>(account);
-    Ok(copy.execute(&mut conn).await?)
+    let copy = diesel::sql_query(copy).bind::<BigInt, _>(account);
+    copy.execute(conn).await
 }
 
 /// Two for each tenant; a third is turned away at once: `None`.
 #[advisory_lock(key = "preview:<tenant>", permits = 2, wait = "never", on_held = Ok(None))]
-async fn preview(conn: &mut AsyncPgConnection, tenant: i64) -> Result<Option<usize>, Error> {
+async fn preview(conn: &mut AsyncPgConnection, tenant: i64) -> QueryResult<Option<usize>> {
     let render = diesel::sql_query("SELECT render($1)");
-    let render = render.bind::<diesel::sql_types::BigInt, _>(tenant);
+    let render = render.bind::<BigInt, _>(tenant);
     Ok(Some(render.execute(conn).await?))
 }
 
@@ -72,7 +75,7 @@ async fn a_busy_call_returns_what_it_says() {
         (db.connect().await, db.connect().await, db.connect().await);
     assert!(report(&mut conn).await.unwrap().is_some());
     assert_eq!(status(&mut conn).await, 201);
-    let nightly = session::acquire(&mut one, lock_key!("nightly-report", name = "report")).await;
+    let nightly = session::acquire(&mut one, lock_key!("current-report", name = "report")).await;
     let seat = 7;
     let seat = xact::begin(&mut other, lock_key!("seat:<seat: int>", name = "seat")).await;
     assert!(report(&mut conn).await.unwrap().is_none());
@@ -86,7 +89,7 @@ async fn a_busy_call_returns_what_it_says() {
 async fn calls_that_queue_and_poll_all_run() {
     let db = Database::create().await;
     db.run(
-        "CREATE TABLE booking (day int8); CREATE TABLE event (account int8);
+        "CREATE TABLE booking (day int8); CREATE TABLE charge (card int8); CREATE TABLE event (account int8);
          CREATE TABLE export (account int8); INSERT INTO event VALUES (1), (2), (2);
          CREATE FUNCTION render(int8) RETURNS int8 LANGUAGE sql AS 'SELECT $1'",
     )

@@ -24,7 +24,8 @@ impl<P: Provider> Payouts<P> {
         renew = "15s",
         keep = "720h",
         wait = "never",
-        on_held = Err(Refusal::AlreadyDone.into()),
+        on_done = Err(Refusal::AlreadyDone.into()),
+        on_held = Err(Refusal::Busy.into()),
         max_hold = self.patience,
         handle = lease,
         component = "owners"

@@ -15,6 +15,7 @@ use lets_store::{Pool, Result};
     ttl = "20s",
     keep = "1h",
     wait = "never",
+    on_done = Ok(false),
     on_held = Ok(false),
     component = "rates"
 )]

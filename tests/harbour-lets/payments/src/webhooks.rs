@@ -29,6 +29,8 @@ pub struct Webhooks<P, E> {
 
 impl<P: Store, E: Effect> Webhooks<P, E> {
     /// Handles each webhook once, also when it is delivered twice.
+    ///
+    /// The provider delivers again while another instance handles it.
     #[advisory_lock(
         key = "webhook:<webhook.id>",
         scope = "lease",
@@ -36,7 +38,8 @@ impl<P: Store, E: Effect> Webhooks<P, E> {
         ttl = "60s",
         keep = "24h",
         wait = "never",
-        on_held = Ok(false),
+        on_done = Ok(false),
+        on_held = Err(Refusal::Busy.into()),
         component = "webhooks"
     )]
     pub async fn handle(&self, webhook: &Webhook) -> Result<bool> {

@@ -2,7 +2,7 @@ use advisory_runtime::{Error, Key, advisory_lock, lock_key, xact};
 use advisory_tests::Database;
 use diesel::r2d2::{ConnectionManager, Pool};
 use diesel::sql_types::BigInt;
-use diesel::{PgConnection, RunQueryDsl};
+use diesel::{PgConnection, QueryResult, RunQueryDsl};
 use std::sync::Arc;
 
 const BOOKED: &str = "SELECT count(*) FROM booking WHERE room = 7";
@@ -23,7 +23,7 @@ impl Bookings {
         name = "room",
         wait = "2s",
         max_hold = "10s",
-        conn = self.pool.get().map_err(|error| Error::Pool(error.into()))?,
+        pool = self.pool,
     )]
     fn book(&self, room: i64) -> Result<(), Error> {
         let insert = diesel::sql_query("INSERT INTO booking VALUES ($1)");
@@ -82,11 +82,10 @@ mod on_its_own_thread {
     }
 
     impl Bookings {
-        #[advisory_lock(key = "room:<room>", name = "room", conn = self.pool.get().map_err(|error| Error::Pool(error.into()))?)]
-        fn book(&self, room: i64) -> Result<(), Error> {
+        #[advisory_lock(key = "room:<room>", name = "room", pool = self.pool)]
+        fn book(&self, room: i64) -> QueryResult<usize> {
             let insert = diesel::sql_query("INSERT INTO booking VALUES ($1)");
-            insert.bind::<BigInt, _>(room).execute(conn)?;
-            Ok(())
+            insert.bind::<BigInt, _>(room).execute(conn)
         }
     }
 
@@ -94,7 +93,7 @@ mod on_its_own_thread {
     async fn a_call_works_on_a_connection_of_the_pool() {
         let db = database().await;
         let bookings = Bookings { pool: db.r2d2(1) };
-        let calls = move || bookings.book(7).and_then(|()| bookings.book(7));
+        let calls = move || bookings.book(7).and_then(|_| bookings.book(7));
         tokio::task::spawn_blocking(calls).await.unwrap().unwrap();
         assert_eq!(db.count(BOOKED).await, 2);
         db.until_no_locks().await;

@@ -9,7 +9,7 @@ use lets_server::payments::webhooks::{Recorded, Webhook, Webhooks};
 use lets_server::payments::{
     accounts, idempotency, invoices, payouts, rates, statements, vouchers,
 };
-use lets_server::store::Refusal;
+use lets_server::store::{Error, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,7 +97,15 @@ async fn a_webhook_is_handled_once_by_two_instances() {
                 id: "evt_1".to_owned(),
                 kind: "paid".to_owned(),
             };
-            tokio::spawn(async move { webhooks.handle(&webhook).await })
+            // The provider delivers again while another instance handles it.
+            tokio::spawn(async move {
+                loop {
+                    match webhooks.handle(&webhook).await {
+                        Err(Error::Refused(Refusal::Busy)) => {}
+                        handled => return handled,
+                    }
+                }
+            })
         })
         .collect();
     let mut handled = 0;

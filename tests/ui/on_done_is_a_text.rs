@@ -4,8 +4,8 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
-#[advisory_lock(key = "job", pool = ctx.pool)]
-async fn run(conn: &mut AsyncPgConnection) -> QueryResult<()> {
+#[advisory_lock(key = "job", scope = "lease", pool = pool, keep = "24h", on_done = "skip")]
+async fn run(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
     Ok(())
 }
 

@@ -1,0 +1,19 @@
+//! The text of a pair whose second half is derived: `(23405,"<announcement>")`.
+//!
+//! It is what messages, query comments and the inventory show for the key, and the rendered key has the same form. There is no space
+//! behind the comma, because `, ` separates the texts of several keys.
+
+/// Gives the text of a pair: its first half, and the pattern or the rendered text that its second half is derived from.
+#[must_use]
+pub fn pair_text(first: i32, second: &str) -> String {
+    format!("({first},\"{second}\")")
+}
+
+/// Splits what [`pair_text`] gives into its halves; also with spaces around them, as people write it.
+#[must_use]
+pub fn split_pair_text(text: &str) -> Option<(i32, &str)> {
+    let pair = text.trim().strip_prefix('(')?.strip_suffix(')')?;
+    let (first, second) = pair.split_once(',')?;
+    let second = second.trim().strip_prefix('"')?.strip_suffix('"')?;
+    Some((first.trim().parse().ok()?, second))
+}

@@ -1,0 +1,361 @@
+//! Do tasks of this process wait for each other through their own connections? The server sees no cycle there: the session that holds
+//! a lock is idle, while its task waits on another session.
+//!
+//! Each call that waits without a limit is a node, with what it asks for and what its task cannot release before: the locks of the
+//! bodies that the thread is polling, and the turns of their `queue`s. The call that closes a cycle is refused.
+
+use super::connection_locks::{self, HeldHere};
+use super::{LockSet, is_on, self_deadlock};
+use crate::driver::Driver;
+use crate::request::Place;
+use crate::{Key, Mode, Request, Wait, sql};
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+static WAITS: Mutex<Vec<Arc<Node>>> = Mutex::new(Vec::new());
+
+fn waits() -> MutexGuard<'static, Vec<Arc<Node>>> {
+    WAITS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A call counts as waiting until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting(u64);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        waits().retain(|node| node.id != self.0);
+    }
+}
+
+/// A waiting call.
+#[derive(Debug)]
+struct Node {
+    id: u64,
+    place: Place,
+    asked: Asked,
+    held: Vec<Held>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    All(Vec<Key>, Mode),
+    /// One of the permits.
+    Any(Vec<Key>),
+    Turn(Key),
+}
+
+/// What a waiting call's task holds.
+#[derive(Debug)]
+struct Held {
+    what: What,
+    name: Cow<'static, str>,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum What {
+    Lock {
+        key: Key,
+        mode: Mode,
+        /// The server's process, if it is known.
+        process: Option<u32>,
+        /// Whether the call waits at the server on the connection that holds it. The server sees such a wait.
+        is_own: bool,
+    },
+    /// The turn in the queue of a key.
+    Turn(Key),
+}
+
+impl What {
+    /// A lock whose holder the server can confirm.
+    fn lock(&self) -> Option<(Key, u32)> {
+        match self {
+            Self::Lock { key, process, .. } => process.map(|process| (*key, process)),
+            Self::Turn(_) => None,
+        }
+    }
+
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Lock { is_own: true, .. })
+    }
+
+    fn excludes(&self, asked: Key, by: Mode) -> bool {
+        matches!(self, Self::Lock { key, mode, .. } if *key == asked && mode.excludes(by))
+    }
+}
+
+/// A lock or a turn that one waiting call asks for, and the task of another holds.
+struct Edge<'n> {
+    to: &'n Node,
+    held: &'n Held,
+}
+
+/// Waiting calls, and which of the locks that their tasks hold are known to be those of one database.
+struct Graph<'n> {
+    nodes: Vec<&'n Node>,
+    is_known: &'n dyn Fn(&What) -> bool,
+}
+
+impl<'n> Graph<'n> {
+    /// Only the calls that keep each other waiting, up to this one.
+    fn new(nodes: &'n [Arc<Node>], newest: &Waiting, is_known: &'n dyn Fn(&What) -> bool) -> Self {
+        let nodes = nodes.iter().map(|node| &**node);
+        let mut graph = Self {
+            nodes: nodes.filter(|node| node.id <= newest.0).collect(),
+            is_known,
+        };
+        loop {
+            let nodes = graph.nodes.iter().copied();
+            let stuck: Vec<_> = nodes.filter(|node| graph.is_blocked(node)).collect();
+            if stuck.len() == graph.nodes.len() {
+                return graph;
+            }
+            graph.nodes = stuck;
+        }
+    }
+
+    /// What keeps a call waiting.
+    fn edges(&self, from: &Node) -> Vec<Edge<'n>> {
+        let nodes = self.nodes.iter();
+        let all = nodes.flat_map(|to| to.held.iter().map(move |held| Edge { to, held }));
+        let known = all.filter(|edge| (self.is_known)(&edge.held.what));
+        let blocking = known.filter(|edge| match (&from.asked, &edge.held.what) {
+            (Asked::All(keys, mode), what) => keys.iter().any(|key| what.excludes(*key, *mode)),
+            (Asked::Any(permits), what) => {
+                let mut permits = permits.iter();
+                permits.any(|permit| what.excludes(*permit, Mode::Exclusive))
+            }
+            (Asked::Turn(key), What::Turn(held)) => held == key,
+            (Asked::Turn(_), What::Lock { .. }) => false,
+        });
+        blocking.collect()
+    }
+
+    /// Whether the tasks of these calls keep a call waiting. A permit that none of them holds can come free.
+    fn is_blocked(&self, node: &Node) -> bool {
+        let edges = self.edges(node);
+        match &node.asked {
+            Asked::Any(permits) => permits.iter().all(|permit| {
+                let mut held = edges.iter().map(|edge| &edge.held.what);
+                held.any(|what| what.excludes(*permit, Mode::Exclusive))
+            }),
+            Asked::All(..) | Asked::Turn(_) => !edges.is_empty(),
+        }
+    }
+
+    /// The cycle that a call closes, in words. `None` if there is none, or if the server sees it.
+    fn cycle(&self, waiting: &Waiting) -> Option<String> {
+        let node = self.nodes.iter().find(|node| node.id == waiting.0)?;
+        let (mut seen, mut way) = (Vec::new(), Vec::new());
+        let is_found = self.find(node, node, &mut seen, &mut way);
+        let is_hidden = way.iter().any(|edge| !edge.held.what.is_own());
+        (is_found && is_hidden).then(|| text(node, &way))
+    }
+
+    /// Extends the way from one call to another.
+    fn find(&self, from: &Node, to: &Node, seen: &mut Vec<u64>, way: &mut Vec<Edge<'n>>) -> bool {
+        for edge in self.edges(from) {
+            let next = edge.to;
+            if seen.contains(&next.id) {
+                continue;
+            }
+            seen.push(next.id);
+            way.push(edge);
+            if next.id == to.id || self.find(next, to, seen, way) {
+                return true;
+            }
+            way.pop();
+        }
+        false
+    }
+
+    /// The locks, with the server's processes that hold them.
+    fn locks(&self) -> Vec<(Key, u32)> {
+        let held = self.nodes.iter().flat_map(|node| &node.held);
+        let mut locks: Vec<_> = held.filter_map(|held| held.what.lock()).collect();
+        locks.sort_unstable();
+        locks.dedup();
+        locks
+    }
+}
+
+/// Who waits for whom.
+fn text(first: &Node, way: &[Edge<'_>]) -> String {
+    let mut from = first;
+    let lines = way.iter().map(|edge| {
+        let (waiter, holder) = (at(from.place), at(edge.held.place));
+        from = edge.to;
+        format!(
+            "{waiter} waits for `{}`, which {holder} holds",
+            edge.held.name
+        )
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+fn at(place: Place) -> String {
+    match place.to_string() {
+        unknown if unknown.is_empty() => "a call".to_owned(),
+        place => place,
+    }
+}
+
+/// Adds a call to those that wait.
+fn enter(asked: Asked, place: Place, held: Vec<Held>) -> Waiting {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut waits = waits();
+    // In the order of the list: of two calls that close a cycle at once, the newer one is refused.
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    waits.push(Arc::new(Node {
+        id,
+        place,
+        asked,
+        held,
+    }));
+    Waiting(id)
+}
+
+/// What this task holds in its bodies, and on the connection at this address, on which it is about to wait.
+fn held_meanwhile(address: Option<usize>, is_poll: bool) -> Vec<Held> {
+    let mut addresses = self_deadlock::addresses_of_bodies();
+    addresses.extend(address);
+    addresses.sort_unstable();
+    addresses.dedup();
+    let mut all = Vec::new();
+    for other in addresses {
+        for held in connection_locks::held_here(other) {
+            let HeldHere {
+                locks,
+                permit,
+                process,
+            } = held;
+            let held = locks.keys_and_names(permit).map(|(key, name)| Held {
+                what: What::Lock {
+                    key,
+                    mode: locks.mode,
+                    process,
+                    is_own: address == Some(other) && !is_poll,
+                },
+                name,
+                place: locks.place,
+            });
+            all.extend(held);
+            if locks.has_turn {
+                all.extend(turns(&locks, |_| true));
+            }
+        }
+    }
+    all
+}
+
+fn turns(locks: &LockSet, are_had: impl Fn(&Key) -> bool) -> impl Iterator<Item = Held> {
+    let keys = locks.keys_and_names(None);
+    keys.filter(move |(key, _)| are_had(key))
+        .map(|(key, name)| Held {
+            what: What::Turn(key),
+            name,
+            place: locks.place,
+        })
+}
+
+/// Notes that a call waits at the server, if it does so without a limit while its task holds something. The error is the cycle that it
+/// closes.
+pub(super) async fn wait<D: Driver>(
+    conn: &mut D,
+    address: usize,
+    request: &Request,
+    locks: &LockSet,
+) -> Result<Option<Waiting>, String> {
+    let is_forever = match request.budget() {
+        Wait::Never | Wait::For(_) => return Ok(None),
+        Wait::Session => false,
+        Wait::Forever => true,
+    };
+    let mut held = held_meanwhile(Some(address), request.poll.is_some());
+    if locks.has_turn {
+        held.extend(turns(locks, |_| true));
+    }
+    // Behind a pooler nobody knows the server's processes. Where the session's own timeout bounds the wait, it is not a deadlock.
+    if held.is_empty()
+        || conn.server_process().await.is_none()
+        || !is_forever && !has_no_lock_timeout(conn).await
+    {
+        return Ok(None);
+    }
+    let asked = match &request.permits[..] {
+        [] => Asked::All(request.keys.to_vec(), request.mode),
+        permits => Asked::Any(permits.to_vec()),
+    };
+    let waiting = enter(asked, locks.place, held);
+    if let Some(locks) = possible_cycle(&waiting) {
+        // The same numbers can be another database's.
+        let confirmed = held_in_database(conn, &locks).await;
+        let is_known = |what: &What| match what {
+            What::Lock { .. } => what.lock().is_some_and(|lock| confirmed.contains(&lock)),
+            What::Turn(_) => true,
+        };
+        // Those that still wait hold what they held when the server was asked.
+        let nodes = waits().clone();
+        if let Some(cycle) = Graph::new(&nodes, &waiting, &is_known).cycle(&waiting) {
+            return Err(cycle);
+        }
+    }
+    Ok(Some(waiting))
+}
+
+/// The locks of calls that may keep each other waiting, if there may be a cycle with this one.
+fn possible_cycle(waiting: &Waiting) -> Option<Vec<(Key, u32)>> {
+    let nodes = waits().clone();
+    let graph = Graph::new(&nodes, waiting, &|_| true);
+    graph.cycle(waiting).map(|_| graph.locks())
+}
+
+/// As [`wait`] for a call that waits for its turn in the queue of a key, with the turns of those before it. It has no connection, so it
+/// cannot ask the server, and looks for cycles of turns only.
+pub(crate) fn wait_for_turn(
+    request: &Request,
+    before: impl Iterator<Item = Key>,
+    key: Key,
+) -> Result<Option<Waiting>, String> {
+    if !is_on() {
+        return Ok(None);
+    }
+    let before: Vec<Key> = before.collect();
+    let locks = LockSet::new(0, request);
+    let mut held = held_meanwhile(None, false);
+    held.extend(turns(&locks, |key| before.contains(key)));
+    if held.is_empty() {
+        return Ok(None);
+    }
+    let waiting = enter(Asked::Turn(key), locks.place, held);
+    let nodes = waits().clone();
+    let is_turn = |what: &What| matches!(what, What::Turn(_));
+    match Graph::new(&nodes, &waiting, &is_turn).cycle(&waiting) {
+        Some(cycle) => Err(cycle),
+        None => Ok(Some(waiting)),
+    }
+}
+
+async fn has_no_lock_timeout<D: Driver>(conn: &mut D) -> bool {
+    let answer = conn.query_text(sql::probe::LOCK_TIMEOUT).await;
+    matches!(answer, Ok(Some(milliseconds)) if milliseconds == "0")
+}
+
+/// Which of these locks these processes hold in the database of this connection.
+async fn held_in_database<D: Driver>(conn: &mut D, locks: &[(Key, u32)]) -> Vec<(Key, u32)> {
+    let mut confirmed = Vec::new();
+    for some in locks.chunks(MOST) {
+        let answer = conn.query_text(&sql::probe::held_by(some)).await;
+        // One letter each.
+        let answer = answer.ok().flatten().unwrap_or_default();
+        let letters = some.iter().zip(answer.chars());
+        let held = letters.filter(|(_, letter)| *letter == '1');
+        confirmed.extend(held.map(|(lock, _)| *lock));
+    }
+    confirmed
+}
+
+/// How many locks are asked for at once: a function has at most 100 arguments.
+const MOST: usize = 64;

@@ -1,0 +1,100 @@
+//! A try for one key inside an open transaction, as a query alone: it takes the key or leaves everything as it was, so it needs no
+//! savepoint.
+
+#[cfg(feature = "postgres")]
+use super::message::Arguments;
+use super::message::{Scope, try_function};
+use crate::{Key, Mode, Request};
+use diesel::QueryResult;
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::result::Error as DieselError;
+use diesel::sql_types::{BigInt, Integer, Nullable, Text};
+
+/// Takes the key for the open transaction, and answers with a text that no other query has: behind a pooler that does not track prepared
+/// statements, another client's statement can have the name of this one. NULL, with nothing taken, above READ COMMITTED, where the
+/// transaction's snapshot can be older than the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct TryLock {
+    key: Key,
+    mode: Mode,
+}
+
+const START: &str = "SELECT CASE WHEN pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed' \
+     THEN CASE WHEN ";
+
+/// Behind the arguments of the function.
+const fn end(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => ") THEN 'advisory:exclusive' ELSE 'advisory:held' END END",
+        Mode::Shared => ") THEN 'advisory:shared' ELSE 'advisory:held' END END",
+    }
+}
+
+impl TryLock {
+    /// `None` for a request that a rollback to a savepoint would have to undo after a miss.
+    pub(crate) fn of(request: &Request) -> Option<Self> {
+        match *request.keys {
+            [key] if request.permits.is_empty() && request.max_hold.is_none() => Some(Self {
+                key,
+                mode: request.mode,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether the key was taken, by the query's answer.
+    pub(crate) fn is_taken(self, answer: Option<&str>) -> QueryResult<Option<bool>> {
+        match (answer, self.mode) {
+            (None, _) => Ok(None),
+            (Some("advisory:exclusive"), Mode::Exclusive)
+            | (Some("advisory:shared"), Mode::Shared) => Ok(Some(true)),
+            (Some("advisory:held"), _) => Ok(Some(false)),
+            (Some(_), _) => {
+                let other = "another prepared statement answered, as behind a pooler that does not track them";
+                Err(DieselError::DeserializationError(other.into()))
+            }
+        }
+    }
+
+    /// The same query with the key as text, which Diesel prepares each time, without a name. Diesel's blocking connections do not show
+    /// whether a pooler is in front of the server, and each numbers its names from zero: behind a pooler that does not track them, a name
+    /// can be another client's.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn text(self) -> String {
+        let function = try_function(Scope::Xact, self.mode);
+        format!(
+            "{START}{function}({}{}",
+            Arguments(self.key),
+            end(self.mode)
+        )
+    }
+}
+
+impl QueryFragment<Pg> for TryLock {
+    fn walk_ast<'b>(&'b self, mut pass: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        pass.push_sql(START);
+        pass.push_sql(try_function(Scope::Xact, self.mode));
+        pass.push_sql("(");
+        match &self.key {
+            Key::BigInt(key) => pass.push_bind_param::<BigInt, _>(key)?,
+            Key::IntInt(first, second) => {
+                pass.push_bind_param::<Integer, _>(first)?;
+                pass.push_sql(",");
+                pass.push_bind_param::<Integer, _>(second)?;
+            }
+        }
+        pass.push_sql(end(self.mode));
+        Ok(())
+    }
+}
+
+/// Diesel finds the prepared statement by its text.
+impl QueryId for TryLock {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl Query for TryLock {
+    type SqlType = Nullable<Text>;
+}

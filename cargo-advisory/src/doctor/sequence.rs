@@ -1,0 +1,112 @@
+//! Does the lease table's sequence give numbers above the tokens in the table?
+
+use advisory_runtime::lease::Table;
+use tokio_postgres::Client;
+
+use super::facts::{Facts, rows};
+use super::{Finding, Level};
+use crate::database::identifier;
+use crate::failure::Failure;
+
+/// Compares the sequence with the tokens in the table.
+pub(super) async fn judge(
+    client: &Client,
+    facts: &Facts,
+    table: &Table,
+) -> Result<Finding, Failure> {
+    let title = "lease_sequence";
+    let fine = |message: &str| Ok(Finding::new(title, Level::Fine, message));
+    // Lower-case letters, digits and `_`, and a full stop.
+    let name = table.name();
+    let (schema, relation) = name.split_once('.').unwrap_or(("public", &name));
+    let catalog = rows(client, &catalog(schema, relation)).await?;
+    let Some(row) = catalog.first() else {
+        return fine("there is no lease table with a sequence");
+    };
+    let is = |at: usize| row.get(at) == Some("t");
+    let schema = identifier(schema);
+    let sequence = format!("{schema}.{}", identifier(&format!("{relation}_token")));
+    let relation = format!("{schema}.{}", identifier(relation));
+    if is(0) {
+        let message =
+            format!("`{sequence}` wraps or descends, so a later grant could get the smaller token");
+        let fix = format!("ALTER SEQUENCE {sequence} INCREMENT 1 NO CYCLE;");
+        return Ok(Finding::new(title, Level::Problem, message).fix(fix));
+    }
+    if !is(1) {
+        let message = format!(
+            "role `{}` may not read `{relation}` and `{sequence}`",
+            facts.role
+        );
+        return Ok(Finding::new(title, Level::Unknown, message));
+    }
+    let compared = rows(client, &comparison(&relation, &sequence)).await?;
+    let compared = compared.first();
+    if compared.and_then(|row| row.get(0)) == Some("t") {
+        let cell = |at: usize| compared.and_then(|row| row.get(at)).unwrap_or("none");
+        let message = format!(
+            "the last number of `{sequence}` is {}, and `{relation}` has the token {}: a key without a row could be granted a smaller \
+             token than before",
+            cell(1),
+            cell(2)
+        );
+        return Ok(Finding::new(title, Level::Problem, message).fix(format!(
+            "BEGIN; LOCK TABLE {relation} IN SHARE ROW EXCLUSIVE MODE; SELECT pg_catalog.setval('{sequence}', \
+             GREATEST(pg_catalog.pg_sequence_last_value('{sequence}'), pg_catalog.max(token))) FROM {relation}; COMMIT;"
+        )));
+    }
+    if is(2) {
+        let message = format!(
+            "`{sequence}` is owned by a column, so `TRUNCATE … RESTART IDENTITY` sets it back"
+        );
+        let fix = format!("ALTER SEQUENCE {sequence} OWNED BY NONE;");
+        return Ok(Finding::new(title, Level::Advice, message).fix(fix));
+    }
+    if is(3) && !is(4) {
+        let message = format!(
+            "role `{}` could not move `{sequence}` past the tokens of the table",
+            facts.role
+        );
+        let role = identifier(&facts.role);
+        let fix = format!("GRANT UPDATE ON SEQUENCE {sequence} TO {role};");
+        return Ok(Finding::new(title, Level::Advice, message).fix(fix));
+    }
+    fine("its numbers are above the tokens in the table")
+}
+
+/// Whether the sequence wraps or descends, the role may read both, a column owns it, and the role may draw from it and move it; no
+/// row without a sequence.
+fn catalog(schema: &str, table: &str) -> String {
+    let has = |function: &str, relation: &str, right: &str| {
+        format!("pg_catalog.{function}({relation}.oid, CAST('{right}' AS pg_catalog.text))")
+    };
+    let may_draw = has("has_sequence_privilege", "s", "USAGE");
+    let relation = |alias: &str, name: &str| {
+        format!(
+            "JOIN pg_catalog.pg_class AS {alias} ON {alias}.relnamespace OPERATOR(pg_catalog.=) n.oid \
+             AND {alias}.relname OPERATOR(pg_catalog.=) '{name}'"
+        )
+    };
+    format!(
+        "SELECT q.seqcycle OR q.seqincrement OPERATOR(pg_catalog.<) 1, {} AND {} AND {may_draw}, \
+         EXISTS (SELECT FROM pg_catalog.pg_depend AS d WHERE d.classid OPERATOR(pg_catalog.=) CAST('pg_catalog.pg_class' AS pg_catalog.regclass) \
+         AND d.objid OPERATOR(pg_catalog.=) s.oid AND d.deptype OPERATOR(pg_catalog.=) ANY ('{{a,i}}') \
+         AND d.refobjsubid OPERATOR(pg_catalog.>) 0), {may_draw}, {} \
+         FROM pg_catalog.pg_namespace AS n {} {} \
+         JOIN pg_catalog.pg_sequence AS q ON q.seqrelid OPERATOR(pg_catalog.=) s.oid \
+         WHERE n.nspname OPERATOR(pg_catalog.=) '{schema}'",
+        has("has_schema_privilege", "n", "USAGE"),
+        has("has_table_privilege", "t", "SELECT"),
+        has("has_sequence_privilege", "s", "UPDATE"),
+        relation("t", table),
+        relation("s", &format!("{table}_token")),
+    )
+}
+
+/// Whether the sequence is behind, its last number, and the largest token. The rows are older than the reading of the sequence.
+fn comparison(table: &str, sequence: &str) -> String {
+    format!(
+        "SELECT (largest OPERATOR(pg_catalog.<=) last) IS FALSE OR last IS NULL AND largest IS NOT NULL, last, largest \
+         FROM (SELECT pg_catalog.max(token) AS largest, pg_catalog.pg_sequence_last_value('{sequence}') AS last FROM {table}) AS compared"
+    )
+}

@@ -1,0 +1,196 @@
+//! The values that a key is made of, by the expressions that a site writes for them, and whether they have changed places.
+//!
+//! Two patterns of one form make the same number of the same values in the same order. Values are known by their expressions only: one
+//! that has another name can be the same value, but one that both releases name must be where it was.
+
+use std::collections::BTreeMap;
+
+use advisory_pattern::{LockedKey, Pattern};
+
+/// The values of a pattern's placeholders, with those of `with` as their expressions.
+pub(crate) fn of_pattern(pattern: &Pattern, with: &[(String, String)]) -> Vec<String> {
+    let values = pattern.placeholders().map(|placeholder| {
+        let (root, fields) = placeholder.path.split_first()?;
+        let computed = with.iter().find(|(name, _)| name == root);
+        let root = computed.map_or(root, |(_, expression)| expression);
+        let mut value = without_space(root);
+        for field in fields {
+            value.push('.');
+            value.push_str(field);
+        }
+        Some(value)
+    });
+    values.map(Option::unwrap_or_default).collect()
+}
+
+/// The values of a declared lock's placeholders where it is written `SlotLock { room, night: day }` or `SlotLock(room, day)`; `None`
+/// where a function makes it.
+pub(crate) fn of_declared(pattern: &Pattern, expression: &str) -> Option<Vec<String>> {
+    let (name, arguments) = call(expression)?;
+    let is_type = name.rsplit("::").next()?.starts_with(char::is_uppercase);
+    let fields: BTreeMap<&str, &str> = arguments
+        .iter()
+        .map(|(name, value)| (&**name, &**value))
+        .collect();
+    let values = pattern.placeholders().map(|placeholder| {
+        let (root, rest) = placeholder.path.split_first()?;
+        let value = *fields.get(root.as_str())?;
+        let rest = rest.iter().map(|field| format!(".{field}"));
+        Some(std::iter::once(value.to_owned()).chain(rest).collect())
+    });
+    values.collect::<Option<Vec<String>>>().filter(|_| is_type)
+}
+
+/// The halves of a pair that are known only at run time.
+pub(crate) fn of_pair(key: &LockedKey, written: &str) -> Option<Vec<String>> {
+    let LockedKey::IntInt(first, second) = key else {
+        return None;
+    };
+    let (_, halves) = call(written)?;
+    let halves = halves.into_iter().map(|(_, half)| half);
+    let known = [first, second].into_iter().zip(halves);
+    Some(
+        known
+            .filter(|(number, _)| number.is_none())
+            .map(|(_, half)| half)
+            .collect(),
+    )
+}
+
+/// Whether two expressions that call one function, or build one type, give it the same values in other places.
+pub(crate) fn are_rearranged(old: &str, new: &str) -> bool {
+    let (Some((old_name, old)), Some((new_name, new))) = (call(old), call(new)) else {
+        return false;
+    };
+    let values = |arguments: Vec<(String, String)>| -> Vec<String> {
+        arguments.into_iter().map(|(_, value)| value).collect()
+    };
+    let is_one_call = old_name == new_name && old.len() == new.len();
+    is_one_call && have_moved(&pairs(&values(old), &values(new)))
+}
+
+/// The values at the same places.
+pub(crate) fn pairs(old: &[String], new: &[String]) -> Vec<(String, String)> {
+    old.iter().cloned().zip(new.iter().cloned()).collect()
+}
+
+/// Whether a value that both releases name has another place: the first of each pair is the old release's value, the second is what the
+/// new one has there.
+pub(crate) fn have_moved(pairs: &[(String, String)]) -> bool {
+    let last = |value: &String| value.rsplit('.').next().unwrap_or_default().to_owned();
+    let fields: Vec<(String, String)> = pairs
+        .iter()
+        .map(|(old, new)| (last(old), last(new)))
+        .collect();
+    // `from.id` and `to.id` are distinguished by more than the field.
+    let is_function = |one: &[(String, String)], by: fn(&(String, String)) -> &String| {
+        let mut places = one.iter().enumerate();
+        places.all(|(at, pair)| {
+            let mut before = pairs[..at].iter().zip(&one[..at]);
+            before.all(|(whole, part)| by(part) != by(pair) || by(whole) == by(&pairs[at]))
+        })
+    };
+    let fields_are_distinct =
+        is_function(&fields, |pair| &pair.0) && is_function(&fields, |pair| &pair.1);
+    is_rearranged(pairs) || fields_are_distinct && is_rearranged(&fields)
+}
+
+/// Whether the new values are not the old ones under other names: one name for each, and a name of both releases for the same value.
+fn is_rearranged(pairs: &[(String, String)]) -> bool {
+    pairs.iter().any(|(old, new)| {
+        pairs.iter().any(|(other_old, other_new)| {
+            (old == other_old) != (new == other_new)
+                || old != new && (new == other_old || old == other_new)
+        })
+    })
+}
+
+/// The name of what is called or built, and its arguments: each with its place, or the field's name. Without white space.
+fn call(expression: &str) -> Option<(String, Vec<(String, String)>)> {
+    let text = without_space(expression);
+    let start = text.find(['(', '{'])?;
+    let (name, rest) = text.split_at(start);
+    let is_struct = rest.starts_with('{');
+    let inner = rest[1..].strip_suffix(if is_struct { '}' } else { ')' })?;
+    let mut arguments = Vec::new();
+    let (mut depth, mut from) = (0_usize, 0);
+    for (at, letter) in inner.char_indices().chain([(inner.len(), ',')]) {
+        match letter {
+            '(' | '[' | '{' => depth += 1,
+            // The first bracket has ended before the expression did: `a(x).b(y)`.
+            ')' | ']' | '}' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                let argument = &inner[from..at];
+                from = at + 1;
+                if argument.is_empty() {
+                    continue;
+                }
+                let field = argument
+                    .split_once(':')
+                    .filter(|(_, value)| is_struct && !value.starts_with(':'));
+                let place = arguments.len().to_string();
+                arguments.push(match field {
+                    Some((field, value)) => (field.to_owned(), value.to_owned()),
+                    None if is_struct => (argument.to_owned(), argument.to_owned()),
+                    None => (place, argument.to_owned()),
+                });
+            }
+            _ => {}
+        }
+    }
+    if is_struct {
+        arguments.sort();
+    }
+    Some((name.to_owned(), arguments))
+}
+
+/// Compilers differ in the spaces between tokens.
+pub(crate) fn without_space(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{are_rearranged, have_moved, pairs};
+
+    fn moved(old: &[&str], new: &[&str]) -> bool {
+        let owned = |values: &[&str]| -> Vec<String> {
+            values.iter().map(|value| (*value).to_owned()).collect()
+        };
+        have_moved(&pairs(&owned(old), &owned(new)))
+    }
+
+    #[test]
+    fn only_a_value_that_both_name_can_have_moved() {
+        for (old, new, has_moved) in [
+            (&["a", "b"][..], &["a", "b"][..], false),
+            (&["a", "b"], &["b", "a"], true),
+            (&["a", "b"], &["a", "c"], false),
+            (&["a", "b"], &["x", "y"], false),
+            (&["a", "b"], &["b", "c"], true),
+            (&["a", "a"], &["a", "b"], true),
+            (&["a", "b"], &["c", "c"], true),
+            (&["a", "a"], &["c", "c"], false),
+            (&["req.room", "req.day"], &["room", "day"], false),
+            (&["req.room", "req.day"], &["day", "room"], true),
+            (&["from.id", "to.id"], &["source.id", "target.id"], false),
+            (&["from.id", "to.id"], &["to.id", "from.id"], true),
+        ] {
+            assert_eq!(moved(old, new), has_moved, "{old:?} {new:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_one_call_are_compared_by_place_and_fields_by_name() {
+        for (old, new, is_rearranged) in [
+            ("Slot(a, b)", "Slot (b , a)", true),
+            ("Slot { a, b }", "Slot { b, a }", false),
+            ("Slot { x: a, y: b }", "Slot { y: a, x: b }", true),
+            ("slot::key(a, f(b, c))", "slot::key(f(b, c), a)", true),
+            ("one(a, b)", "other(b, a)", false),
+            ("one(a).two(b)", "one(b).two(a)", false),
+        ] {
+            assert_eq!(are_rearranged(old, new), is_rearranged, "{old} {new}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Sessions of a pooler that hold a lock and that this command has used too.
+//!
+//! A session-level lock that a program leaves on a pooler's session stays there, and the next program that gets the session is the one
+//! that PostgreSQL shows: this command, while it reads the locks through the pooler, and until another program gets the session.
+
+use advisory_runtime::monitor::{Activity, Backend, HolderId, Locks, Scope, State};
+
+use crate::cli::NAME;
+
+/// Removes what this command did on sessions that hold locks, and returns their process ids. It acquires no lock itself, so each of
+/// these sessions is a pooler's, and each of its locks is session-level.
+pub(super) fn remove_traces(locks: &mut Locks) -> Vec<i32> {
+    let reader = locks.reader;
+    let is_used = |backend: &Backend| backend.pid == reader || is_own(&backend.application);
+    let used = locks.backends.iter().filter(|backend| is_used(backend));
+    let used: Vec<i32> = used.map(|backend| backend.pid).collect();
+    let mut pooled = Vec::new();
+    for holder in locks.locks.iter_mut().flat_map(|lock| &mut lock.holders) {
+        if let HolderId::Backend(pid) = holder.id
+            && used.contains(&pid)
+        {
+            holder.scope = Some(Scope::Session);
+            pooled.push(pid);
+        }
+    }
+    pooled.sort_unstable();
+    pooled.dedup();
+    let backends = locks.backends.iter_mut();
+    for backend in backends.filter(|backend| pooled.contains(&backend.pid)) {
+        backend.application.clear();
+        if let Activity::Visible {
+            state,
+            query,
+            transaction_age,
+            client,
+            ..
+        } = &mut backend.activity
+        {
+            *state = State::Idle;
+            query.clear();
+            *transaction_age = None;
+            *client = None;
+        }
+    }
+    pooled
+}
+
+/// Whether this command has this application name. pgbouncer can add the client's address, behind a hyphen.
+fn is_own(application: &str) -> bool {
+    let rest = application.strip_prefix(NAME);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" - "))
+}

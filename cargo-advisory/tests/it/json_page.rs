@@ -1,0 +1,154 @@
+//! The page of the JSON that the command writes names every member, and no other.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::process::Stdio;
+
+use advisory_tests::Database;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+
+use crate::log::spawn;
+use crate::programs::{advisory, booking_service, file, inventory, shop};
+
+const PAGE: &str = include_str!("../../docs/json.md");
+
+/// A part of the page, by its heading.
+fn section(heading: &str) -> &'static str {
+    let (_, section) = PAGE.split_once(&format!("\n## {heading}\n")).unwrap();
+    section.split("\n## ").next().unwrap()
+}
+
+/// The words in backticks, without the list that they are in: `token` of `leases[].token`.
+fn words(text: &str) -> BTreeSet<&str> {
+    let code = text.split('`').skip(1).step_by(2);
+    let words = code.flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    words.filter(|word| !word.is_empty()).collect()
+}
+
+/// The members in the first column of a section's table.
+fn listed(section: &str) -> BTreeSet<&str> {
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split_once("` | "));
+    let names = cells.flat_map(|(cell, _)| cell.split("`, `"));
+    names
+        .map(|name| name.rsplit('.').next().unwrap().trim_end_matches("[]"))
+        .collect()
+}
+
+fn members<'v>(value: &'v Value, all: &mut BTreeSet<&'v str>) {
+    match value {
+        Value::Object(object) => {
+            for (member, value) in object {
+                all.insert(member);
+                members(value, all);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| members(value, all)),
+        _ => {}
+    }
+}
+
+/// Whether the page names what the values have in this section, or in those that it refers to, and the values have what it lists.
+#[track_caller]
+pub(crate) fn agrees(heading: &str, refers_to: &[&str], values: &[Value]) {
+    let (intro, _) = PAGE.split_once("\n## ").unwrap();
+    let mut named = words(intro);
+    for heading in refers_to.iter().chain([&heading]) {
+        named.extend(words(section(heading)));
+    }
+    let mut written = BTreeSet::new();
+    for value in values {
+        assert_eq!(value["version"], 1, "{value:#}");
+        members(value, &mut written);
+    }
+    let unnamed: Vec<&&str> = written.difference(&named).collect();
+    assert_eq!(unnamed, [&""; 0], "{heading}: not on the page");
+    let listed = listed(section(heading));
+    assert!(!listed.is_empty(), "{heading}");
+    let unwritten: Vec<&&str> = listed.difference(&written).collect();
+    assert_eq!(unwritten, [&""; 0], "{heading}: only on the page");
+}
+
+fn json(words: &[&str]) -> Value {
+    let said = advisory(&[words, &["--format", "json"]].concat());
+    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+}
+
+#[test]
+fn members_of_the_inventory_and_of_findings() {
+    let inventory: Value = serde_json::from_str(&inventory()).unwrap();
+    agrees("The inventory", &[], &[inventory]);
+    let found = json(&["check", "--artifact", &shop()]);
+    assert_eq!(found["findings"][0]["kind"], "collision");
+    agrees("Findings", &["The inventory"], &[found]);
+}
+
+#[test]
+fn members_of_keys() {
+    agrees(
+        "Keys",
+        &[],
+        &[json(&["key", "booking:42"]), json(&["key", "42"])],
+    );
+}
+
+const LOG: &str = "2026-11-22 07:06:18.026 UTC [3] LOG:  process 3 still waiting for ExclusiveLock on advisory lock [5,0,42424242,1] after 1003.570 ms
+2026-11-22 07:06:18.026 UTC [3] DETAIL:  Process holding the lock: 2. Wait queue: 3.
+2026-11-22 07:06:19.026 UTC [3] LOG:  process 3 acquired ExclusiveLock on advisory lock [5,0,42424242,1] after 2003.570 ms
+2026-11-22 07:06:19.026 UTC [4] ERROR:  canceling statement due to lock timeout
+2026-11-22 07:06:19.026 UTC [4] STATEMENT:  SELECT pg_advisory_lock(9)
+2026-11-22 07:06:19.026 UTC [5] ERROR:  deadlock detected
+2026-11-22 07:06:19.026 UTC [5] DETAIL:  Process 5 waits for ExclusiveLock on advisory lock [5,0,1001,1]; blocked by process 6.
+\tProcess 6 waits for ExclusiveLock on advisory lock [5,0,1002,1]; blocked by process 5.
+\tProcess 5: SELECT pg_advisory_lock(1001)
+\tProcess 6: SELECT pg_advisory_lock(1002)
+2026-11-22 07:06:20.026 UTC [5] LOG:  the end
+";
+
+#[test]
+fn members_of_a_servers_log() {
+    let artifact = booking_service();
+    let path = file("json-page.log", LOG);
+    let value = json(&["log", &path, "--artifact", &artifact]);
+    let words = ["log", "-f", "--format", "json", "--artifact", &artifact];
+    let mut following = spawn(&words, Stdio::piped());
+    following
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(LOG.as_bytes())
+        .unwrap();
+    let mut events = String::new();
+    following
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut events)
+        .unwrap();
+    assert_eq!(following.wait().unwrap().code(), Some(0));
+    let events: Vec<Value> = events
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["waiting", "acquired", "cancelled", "deadlock"]);
+    agrees(
+        "The server's log",
+        &["Live locks"],
+        &[&events[..], &[value]].concat(),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_of_settings() {
+    let db = Database::create().await;
+    let url = db.url().to_owned();
+    let value = spawn_blocking(move || json(&["doctor", "--database-url", &url]))
+        .await
+        .unwrap();
+    agrees("Settings", &[], &[value]);
+}

@@ -1,0 +1,141 @@
+//! `cargo advisory locks --older-than`, where it is not known how old a lock is.
+
+use std::time::Duration;
+
+use advisory_tests::{Database, pid_of};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::locks::{does, holder, json, locks, locks_at};
+use crate::programs::Said;
+
+const GENEROUS: Duration = Duration::from_secs(60);
+
+/// A session-level lock whose session is older than two seconds, and runs this again and again.
+struct Busy {
+    pid: i32,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<AsyncPgConnection>,
+}
+
+impl Busy {
+    async fn start(db: &Database, key: i64, sql: &'static str) -> Self {
+        let mut conn = holder(db, "busy", &format!("SELECT pg_advisory_lock({key})")).await;
+        let pid = pid_of(&mut conn).await;
+        let young = format!(
+            "SELECT 'young' FROM pg_stat_activity WHERE pid = {pid} AND backend_start > clock_timestamp() - interval '2.1 s'"
+        );
+        db.until_empty(GENEROUS, "an older session", &young).await;
+        let (stop, mut stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            while stopped.try_recv().is_err() {
+                conn.batch_execute(sql).await.unwrap();
+            }
+            conn
+        });
+        Self { pid, stop, running }
+    }
+
+    async fn stop(self) -> AsyncPgConnection {
+        self.stop.send(()).unwrap();
+        self.running.await.unwrap()
+    }
+}
+
+fn assert_unknown(said: &Said, why: &str) {
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let begins = "error: it is not known whether a lock is older than ";
+    assert!(said.err.starts_with(begins), "{said:?}");
+    assert!(said.err.contains(why), "{said:?}");
+    let counted = ", 1 lock of unknown age, 0 waiters in database `";
+    assert!(
+        said.out.contains("no advisory locks older than ") && said.out.contains(counted),
+        "{said:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_level_lock_of_a_busy_session_is_not_called_young() {
+    let db = Database::create().await;
+    let why = "a session-level lock can be older than the transaction and the last statement";
+    for sql in [
+        "SELECT pg_sleep(0.01)",
+        "BEGIN; SELECT pg_sleep(0.01); COMMIT",
+    ] {
+        let busy = Busy::start(&db, 5, sql).await;
+        assert_unknown(&locks(&db, &["--older-than", "2s"]).await, why);
+        let value = json(&db, &["--older-than", "2s"]).await;
+        let holder = &value["locks"][0]["holders"][0];
+        assert_eq!(holder["pid"], busy.pid);
+        let at_most = holder["held_at_most_ms"].as_u64().unwrap();
+        assert!(at_most >= 2_000, "{holder}");
+        // What is certain goes first.
+        let said = locks(&db, &["--older-than", "0s"]).await;
+        assert_eq!((said.code, &*said.err), (Some(1), ""), "{said:?}");
+        let said = locks(&db, &["--older-than", "1h"]).await;
+        assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+        // Once it is silent for that long, it is old.
+        let conn = busy.stop().await;
+        let recent = "SELECT 'recent' FROM pg_stat_activity WHERE application_name = 'busy' \
+             AND state_change > clock_timestamp() - interval '2 s'";
+        db.until_empty(GENEROUS, "a silent session", recent).await;
+        let other = Busy::start(&db, 6, sql).await;
+        let said = locks(&db, &["--older-than", "2s"]).await;
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let counted = "1 lock older than 2s, 1 lock of unknown age, 0 waiters";
+        assert!(said.out.contains(counted), "{said:?}");
+        assert!(
+            said.err
+                .starts_with("it is not known whether a lock is older"),
+            "{said:?}"
+        );
+        drop((conn, other.stop().await));
+        db.until_no_locks().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_released_meanwhile_is_young() {
+    let db = Database::create().await;
+    let busy = Busy::start(&db, 5, "SELECT pg_sleep(0.01)").await;
+    let looks = async {
+        let look = "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
+             WHERE datname = current_database() AND query LIKE 'WITH RECURSIVE lock%' AND pid <> pg_backend_pid())";
+        db.until_empty(GENEROUS, "a first look", look).await;
+        let mut conn = busy.stop().await;
+        does(&mut conn, "SELECT pg_advisory_unlock(5)").await;
+        conn
+    };
+    let (said, _conn) = tokio::join!(locks(&db, &["--older-than", "2s"]), looks);
+    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    assert!(
+        said.out
+            .starts_with("no advisory locks older than 2s in database")
+    );
+}
+
+/// The role's name is a reserved word.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_a_role_does_not_see_is_not_called_young() {
+    let db = Database::create().await;
+    db.run("DROP ROLE IF EXISTS \"user\"; CREATE ROLE \"user\" LOGIN")
+        .await;
+    let held = holder(&db, "job", "BEGIN; SELECT pg_advisory_xact_lock(5)").await;
+    let (scheme, address) = db.url().split_once("://").unwrap();
+    let address = address.rsplit_once('@').map_or(address, |(_, host)| host);
+    let url = format!("{scheme}://user@{address}");
+    let said = locks_at(&url, &["--older-than", "1h"]).await;
+    assert_unknown(
+        &said,
+        "role `user` does not see what other roles' sessions do",
+    );
+    let grant = "GRANT pg_monitor TO \"user\"\n";
+    assert!(said.out.ends_with(grant), "{said:?}");
+    let (_, grant) = said.out.rsplit_once(": ").unwrap();
+    db.run(grant).await;
+    let said = locks_at(&url, &["--older-than", "1h"]).await;
+    assert_eq!((said.code, &*said.err), (Some(0), ""), "{said:?}");
+    drop(held);
+    db.run("DROP ROLE \"user\"").await;
+}

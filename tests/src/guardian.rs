@@ -1,0 +1,44 @@
+//! Ends another process with this one, in whatever way this one ends: return, panic, Ctrl-C, `kill -9`.
+
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// A shell that waits on a pipe that only we hold, and kills the process, also a stopped one, if the pipe closes without a word.
+pub struct Guardian(Child);
+
+impl Guardian {
+    /// Guards a child of this process, until this value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Of starting the shell.
+    pub fn of(child: &Child) -> io::Result<Self> {
+        // A group of its own, as in `lifeline`: it outlives us by a moment.
+        let shell = Command::new("sh")
+            .args([
+                "-c",
+                "trap '' HUP INT QUIT TERM; read -r _ || kill -KILL \"$0\"",
+            ])
+            .arg(child.id().to_string())
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self(shell))
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        // Without a word it would kill what has the number by then.
+        let told = self
+            .0
+            .stdin
+            .take()
+            .map(|mut pipe| pipe.write_all(b"leave\n"));
+        drop(told);
+        drop(self.0.wait());
+    }
+}

@@ -1,0 +1,115 @@
+//! A column that keeps fewer digits than the clock never shortens a claim.
+
+use advisory_runtime::claim::{self, Claim, Claimed};
+use advisory_tests::Database;
+use diesel::prelude::*;
+use std::time::{Duration, Instant};
+
+diesel::table! {
+    /// Its columns' names need quotes in a literal too.
+    #[sql_name = "it's \\ a job"]
+    job (id) {
+        id -> BigInt,
+        #[sql_name = "'until\\"]
+        locked_until -> Nullable<Timestamptz>,
+        locked_by -> Nullable<Text>,
+    }
+}
+
+#[derive(Debug, Queryable, Selectable, Claim)]
+#[diesel(table_name = job)]
+#[claim(ttl = "2s")]
+struct Job {
+    id: i64,
+}
+
+/// How long before the expiry work is stopped.
+const MARGIN: Duration = Duration::from_millis(200);
+const TTL: Duration = Duration::from_secs(2);
+
+async fn with_column(of_type: &str) -> Database {
+    let db = Database::create().await;
+    db.run(&format!(
+        "CREATE DOMAIN whole AS timestamptz(0); \
+         CREATE TABLE \"it's \\ a job\" (id int8 PRIMARY KEY, \"'until\\\" {of_type}, locked_by text); \
+         INSERT INTO \"it's \\ a job\" VALUES (1); CREATE TABLE before (at timestamptz)"
+    ))
+    .await;
+    db
+}
+
+/// Notes the server's time.
+async fn note(db: &Database) {
+    db.run("DELETE FROM before; INSERT INTO before VALUES (clock_timestamp())")
+        .await;
+}
+
+/// Checks that the process does not rely on the claim for longer than the row says.
+async fn assert_not_later(db: &Database, job: &Claimed<Job>, case: &str) {
+    let left = "SELECT (extract(epoch FROM \"'until\\\" - clock_timestamp()) * 1000000)::int8 FROM \"it's \\ a job\"";
+    let left = db.count(left).await;
+    let local = job.deadline().saturating_duration_since(Instant::now()) + MARGIN;
+    let local = i64::try_from(local.as_micros()).unwrap();
+    assert!(
+        local <= left.max(200_000),
+        "{case}: {local} here, {left} at the server"
+    );
+}
+
+/// Checks that the claim lasts for its ttl from the noted time on, and for less than a unit longer from now on.
+async fn assert_lasts(db: &Database, unit: f64, case: &str) {
+    let from = TTL.as_secs();
+    let lasts = format!(
+        "SELECT count(*) FROM \"it's \\ a job\", before WHERE \"'until\\\" >= at + interval '{from} s' \
+         AND \"'until\\\" < clock_timestamp() + interval '{from} s' + {unit} * interval '1 s'"
+    );
+    assert_eq!(db.count(&lasts).await, 1, "{case}");
+}
+
+#[tokio::test]
+async fn a_claim_lasts_for_its_ttl_whatever_its_column_keeps() {
+    for (of_type, unit) in [
+        ("timestamptz(0)", 1.0),
+        ("timestamptz(1)", 0.1),
+        ("timestamptz(3)", 1e-3),
+        ("timestamptz(5)", 1e-5),
+        ("timestamptz(6)", 1e-6),
+        ("timestamptz", 1e-6),
+    ] {
+        let db = with_column(of_type).await;
+        let mut conn = db.connect().await;
+        // Each time at another fraction of a second.
+        for round in 0..10 {
+            let case = format!("{of_type}, round {round}");
+            note(&db).await;
+            let job: Claimed<Job> = match round % 2 {
+                0 => claim::next(&mut conn, "worker").await.unwrap().unwrap(),
+                _ => claim::by_key(&mut conn, "worker", 1)
+                    .await
+                    .unwrap()
+                    .unwrap(),
+            };
+            assert_eq!(job.id, 1);
+            assert_lasts(&db, unit, &case).await;
+            assert_not_later(&db, &job, &case).await;
+            db.run("SELECT pg_sleep(0.03)").await;
+            note(&db).await;
+            claim::renew(&mut conn, &job).await.unwrap();
+            assert_lasts(&db, unit, &case).await;
+            assert_not_later(&db, &job, &case).await;
+            claim::release(&mut conn, &job).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_column_that_shortens_a_claim_shortens_it_for_the_worker() {
+    let db = with_column("whole").await;
+    let mut conn = db.connect().await;
+    for round in 0..10 {
+        let job: Claimed<Job> = claim::next(&mut conn, "worker").await.unwrap().unwrap();
+        assert_not_later(&db, &job, &format!("round {round}")).await;
+        claim::release(&mut conn, &job).await.unwrap();
+        db.run("SELECT pg_sleep(0.07)").await;
+    }
+}

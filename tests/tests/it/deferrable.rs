@@ -1,0 +1,72 @@
+//! The defaults of a role for reports. With them, a serializable transaction waits until it has a snapshot that no writer can spoil.
+
+use crate::bookings::{bookings, database, execute};
+use advisory_runtime::{Error, Isolation, Request, Wait, session, xact};
+use advisory_tests::Database;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use std::time::Duration;
+
+const DEFAULTS: &str =
+    "SET default_transaction_read_only = on; SET default_transaction_deferrable = on";
+
+/// A writer for whose end such a transaction waits.
+async fn writer(db: &Database) -> AsyncPgConnection {
+    let mut writer = db.connect().await;
+    let write = "BEGIN ISOLATION LEVEL SERIALIZABLE; INSERT INTO booking VALUES (1, 'Ada')";
+    writer.batch_execute(write).await.unwrap();
+    writer
+}
+
+#[tokio::test]
+async fn deferrable_defaults_make_no_locked_transaction_wait() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.batch_execute(DEFAULTS).await.unwrap();
+    execute(&mut conn, "SET statement_timeout = '20s'")
+        .await
+        .unwrap();
+    let mut writer = writer(&db).await;
+    for isolation in [
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Serializable,
+    ] {
+        for wait in [
+            Wait::For(Duration::from_secs(9)),
+            Wait::Session,
+            Wait::Never,
+        ] {
+            for keys in [vec![7], vec![6, 7, 8]] {
+                let request = Request::all(keys).isolation(isolation).wait(wait);
+                let held = xact::begin(&mut conn, request.clone()).await;
+                let locks = db.locks().await;
+                let mut held =
+                    held.unwrap_or_else(|error| panic!("{request:?}: {error:?}, {locks:?}"));
+                assert_eq!(bookings(held.conn(), 1).await.unwrap(), 0);
+                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                assert_eq!(db.locks().await, []);
+            }
+        }
+    }
+    execute(&mut writer, "ROLLBACK").await.unwrap();
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn a_dropped_lock_is_released_under_deferrable_defaults() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    conn.batch_execute(DEFAULTS).await.unwrap();
+    execute(
+        &mut conn,
+        "SET default_transaction_isolation = 'serializable'",
+    )
+    .await
+    .unwrap();
+    let held = session::acquire(&mut conn, Request::all([7, 8])).await;
+    let mut writer = writer(&db).await;
+    drop(held.unwrap());
+    db.until_no_locks().await;
+    execute(&mut writer, "ROLLBACK").await.unwrap();
+    db.until_quiet().await;
+}

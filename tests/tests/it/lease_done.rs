@@ -1,0 +1,149 @@
+//! A key whose work is done, and a key that somebody holds, are two answers.
+
+use crate::bookings::execute;
+use crate::lease::{database, key, until_refused};
+use advisory_runtime::lease::{Event, Leases, Request, Table, lead_until};
+use advisory_runtime::{Error, Wait, advisory_lock};
+use diesel::QueryResult;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const GENEROUS: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// However long the call would wait, and however soon the key is free again.
+#[tokio::test]
+async fn a_done_key_is_answered_at_once_whatever_the_wait() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let (table, leases) = (Table::new(), Leases::new(db.deadpool(1)));
+    execute(&mut conn, "SET lock_timeout = '1h'").await.unwrap();
+    for (number, keep) in [GENEROUS, HOUR].into_iter().enumerate() {
+        let text = || Request::text(format!("k{number}"));
+        let lease = table.acquire(&mut conn, text()).await.unwrap();
+        assert!(table.keep(&mut conn, &lease, keep).await.unwrap());
+        for wait in [
+            Wait::Never,
+            Wait::For(HOUR / 2),
+            Wait::Session,
+            Wait::Forever,
+        ] {
+            let tried = table.acquire(&mut conn, text().wait(wait)).await;
+            let called = leases.acquire(text().wait(wait)).await;
+            for error in [tried.unwrap_err(), called.unwrap_err()] {
+                let Error::Done { lock, remaining } = &error else {
+                    panic!("{wait:?}: {error:?}");
+                };
+                assert!(lock.starts_with("lease "), "{lock}");
+                assert!(*remaining <= keep && *remaining > keep / 2, "{error:?}");
+                assert!(error.is_done() && !error.is_busy());
+                assert!(error.holders(&mut conn).await.unwrap().is_empty());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_done_when_the_holder_completes() {
+    let db = database().await;
+    let (mut conn, mut other) = (db.connect().await, db.connect().await);
+    let (leases, events) = (
+        Leases::new(db.deadpool(1)),
+        Arc::new(Mutex::new(Vec::new())),
+    );
+    let told = Arc::clone(&events);
+    let leases = leases.observed(move |event| {
+        if let Event::Done { lock, remaining } = event {
+            assert!(remaining > HOUR / 2 && lock.starts_with("lease "));
+            told.lock().unwrap().push("done");
+        }
+    });
+    let lease = Table::new().acquire(&mut conn, key("k").keep(HOUR)).await;
+    let lease = lease.unwrap();
+    let waiting = tokio::spawn(async move {
+        let waited = leases.acquire(Request::text("k").wait(HOUR)).await;
+        waited.unwrap_err()
+    });
+    until_refused(&mut other).await;
+    let completed = conn.transaction(async |conn| {
+        lease.complete(conn).await?;
+        // It is held until the commit.
+        until_refused(&mut other).await;
+        let error = Table::new().acquire(&mut other, key("k")).await;
+        assert!(error.unwrap_err().is_busy());
+        assert!(!waiting.is_finished());
+        Ok::<_, Error>(())
+    });
+    completed.await.unwrap();
+    let error = tokio::time::timeout(GENEROUS, waiting).await;
+    let error = error.expect("it waits for a key that is done").unwrap();
+    assert!(error.is_done(), "{error:?}");
+    assert_eq!(*events.lock().unwrap(), ["done"]);
+}
+
+#[advisory_lock(
+    key = "done-job:<id>",
+    name = "done-job",
+    scope = "lease",
+    pool = pool,
+    keep = "1h",
+    wait = "never",
+    on_held = Ok(answer + " later"),
+    on_done = Ok(answer + " before")
+)]
+async fn job(pool: &Pool<AsyncPgConnection>, id: i64, answer: String) -> QueryResult<String> {
+    Ok(answer)
+}
+
+/// As one of an older release, which says nothing of work that is done.
+#[advisory_lock(key = "done-job:<id>", name = "done-job", scope = "lease", pool = pool, wait = "never", on_held = Ok(0))]
+async fn older(pool: &Pool<AsyncPgConnection>, id: i64) -> QueryResult<i64> {
+    Ok(id)
+}
+
+#[tokio::test]
+async fn on_held_and_on_done_are_told_apart() {
+    let db = database().await;
+    let pool = db.deadpool(1);
+    let answer = async |id| job(&pool, id, "done".to_owned()).await.unwrap();
+    let held = Leases::new(pool.clone());
+    let held = held.acquire(Request::rendered("", "done-job:1".to_owned()));
+    let held = held.await.unwrap();
+    assert_eq!(answer(1).await, "done later");
+    assert_eq!(older(&pool, 1).await.unwrap(), 0);
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert_eq!(answer(1).await, "done");
+    assert_eq!(answer(1).await, "done before");
+    // It is an error where the call does not say what it is, and found in Diesel's.
+    let error = older(&pool, 1).await.unwrap_err();
+    assert!(matches!(error, diesel::result::Error::QueryBuilderError(_)));
+    let found = Error::find(&error).unwrap();
+    assert!(found.is_done() && found.to_string().contains("`done-job:<id>`"));
+    assert!(matches!(Error::from(error), Error::Done { .. }));
+}
+
+/// The key can be another program's.
+#[tokio::test]
+async fn a_campaign_goes_on_after_a_key_that_is_done() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let table = Table::new();
+    let lease = table.acquire(&mut conn, key("k")).await.unwrap();
+    assert!(table.keep(&mut conn, &lease, HOUR).await.unwrap());
+    let (over, is_over) = tokio::sync::oneshot::channel::<()>();
+    let mut over = Some(over);
+    let leases = Leases::new(db.deadpool(1));
+    let campaign = Request::text("k").renew(Duration::from_millis(10));
+    let is_over = async { drop(is_over.await) };
+    let led = lead_until(&leases, campaign, is_over, |_| {
+        drop(over.take());
+        async { Ok::<_, Error>(()) }
+    });
+    let (led, ()) = tokio::join!(tokio::time::timeout(GENEROUS, led), async {
+        until_refused(&mut conn).await;
+        crate::lease::expire(&db).await;
+    });
+    led.expect("it leads when the key is free").unwrap();
+}

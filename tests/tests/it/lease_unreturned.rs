@@ -1,0 +1,142 @@
+//! After `complete` a call ends within a bound, and its key is free or done, although the network drops packets.
+
+use crate::bookings::execute;
+use crate::lease::{database, key};
+use advisory_runtime::Error;
+use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_tests::{Database, Proxy};
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::time::{Duration, Instant};
+
+const TTL: Duration = Duration::from_secs(1);
+/// The page's bound is ten seconds after `complete`; the rest is for a machine with much to do.
+const BOUND: Duration = Duration::from_secs(20);
+const GENEROUS: Duration = Duration::from_secs(60);
+
+/// Holds a commit up until `pg_advisory_unlock(7)`.
+const HOLD_UP: &str = "CREATE TABLE work (what text);
+    CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER hold_up AFTER INSERT ON work DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hold_up()";
+
+fn request() -> Request {
+    key("k").ttl(TTL).keep(GENEROUS * 60)
+}
+
+fn leases(url: &str) -> Leases<Pool<AsyncPgConnection>> {
+    let manager = AsyncDieselConnectionManager::new(url);
+    Leases::new(Pool::builder(manager).max_size(3).build().unwrap())
+}
+
+/// Runs a call whose network is frozen after `complete`. Returns how it ended.
+async fn frozen(
+    db: &Database,
+    leases: &Leases<Pool<AsyncPgConnection>>,
+    url: &str,
+    freeze: impl Fn() + Send + Sync,
+) -> Error {
+    let mut conn = AsyncPgConnection::establish(url).await.unwrap();
+    let mut held = leases.acquire(request()).await.unwrap();
+    let lease = held.lease().clone();
+    let mut since = None;
+    let body = async {
+        let ended = conn.transaction(async |conn| {
+            execute(conn, "INSERT INTO work VALUES ('done')").await?;
+            lease.complete(conn).await?;
+            since = Some(Instant::now());
+            freeze();
+            Ok::<_, Error>(())
+        });
+        ended.await
+    };
+    let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
+    let error = ran.expect("the call hangs").unwrap_err();
+    let took = since.unwrap().elapsed();
+    assert!(took < BOUND, "{took:?}");
+    drop(held);
+    drop(conn);
+    let busy = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
+    db.until_empty(GENEROUS, "the end of its session", busy)
+        .await;
+    error
+}
+
+async fn is_free(db: &Database) -> bool {
+    let mut conn = db.connect().await;
+    let left =
+        "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp() AND NOT is_kept";
+    db.until_empty(GENEROUS, "the expiry", left).await;
+    let done = db.count("SELECT count(*) FROM work").await;
+    let taken = Table::new().acquire(&mut conn, key("k")).await;
+    assert_eq!(done, i64::from(taken.is_err()), "{taken:?}");
+    taken.is_ok()
+}
+
+#[tokio::test]
+async fn a_call_ends_and_its_key_is_free_if_all_packets_are_dropped() {
+    let db = database().await;
+    db.run("CREATE TABLE work (what text)").await;
+    let proxy = Proxy::start(&db).await;
+    let leases = leases(proxy.url());
+    let error = frozen(&db, &leases, proxy.url(), || proxy.stop_forwarding()).await;
+    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert!(is_free(&db).await);
+}
+
+#[tokio::test]
+async fn a_call_ends_and_its_key_is_free_if_its_commit_is_dropped() {
+    let db = database().await;
+    db.run("CREATE TABLE work (what text)").await;
+    let proxy = Proxy::start(&db).await;
+    let leases = leases(db.url());
+    let error = frozen(&db, &leases, proxy.url(), || proxy.stop_forwarding()).await;
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(is_free(&db).await);
+}
+
+#[tokio::test]
+async fn a_call_ends_and_its_key_is_done_if_the_commits_answer_is_dropped() {
+    let db = database().await;
+    db.run(HOLD_UP).await;
+    let proxy = Proxy::start(&db).await;
+    let leases = leases(db.url());
+    let mut gate = db.connect().await;
+    gate.batch_execute("SELECT pg_advisory_lock(7)")
+        .await
+        .unwrap();
+    let opened = async {
+        // The commit has been sent.
+        db.until_waiting(7).await;
+        proxy.stop_forwarding();
+        gate.batch_execute("SELECT pg_advisory_unlock(7)")
+            .await
+            .unwrap();
+    };
+    let ended = frozen(&db, &leases, proxy.url(), || {});
+    let (error, ()) = tokio::join!(ended, opened);
+    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert!(!is_free(&db).await);
+}
+
+/// The body is not waited for, and what it awaits is dropped with it.
+#[tokio::test]
+async fn a_body_that_goes_on_after_its_completion_is_dropped_in_time() {
+    let db = database().await;
+    let leases = leases(db.url());
+    let mut held = leases.acquire(request()).await.unwrap();
+    let lease = held.lease().clone();
+    let mut conn = db.connect().await;
+    let body = async {
+        let completed = conn.transaction(async |conn| lease.complete(conn).await);
+        completed.await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let since = Instant::now();
+    let ran = tokio::time::timeout(GENEROUS, held.run(body)).await;
+    let error = ran.expect("it goes on").unwrap_err();
+    assert!(matches!(error, Error::CommitUnknown { .. }), "{error:?}");
+    assert!(since.elapsed() < BOUND, "{:?}", since.elapsed());
+    held.finish(Ok::<_, Error>(())).await.unwrap();
+    assert!(leases.list().await.unwrap()[0].is_done);
+}

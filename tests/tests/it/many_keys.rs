@@ -1,0 +1,90 @@
+//! Thousands of keys in one call: their statements have no expression that is nested as deep as there are keys.
+
+use crate::bookings::database;
+use advisory_runtime::{Error, Isolation, Key, Request, Wait, blocking, session, xact};
+use advisory_tests::Database;
+use diesel_async::AsyncPgConnection;
+use std::time::Duration;
+
+const KEYS: i32 = 10_000;
+const LONG: Duration = Duration::from_secs(600);
+
+/// In both key spaces.
+fn many() -> Request {
+    let keys = (1..=KEYS).map(|number| match number % 2 {
+        0 => Key::BigInt(i64::from(number)),
+        _ => Key::IntInt(number, -number),
+    });
+    Request::all(keys)
+}
+
+async fn held(db: &Database) -> i64 {
+    db.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").await
+}
+
+fn requests() -> Vec<Request> {
+    vec![
+        many(),
+        many().shared().wait(LONG),
+        many().wait(Wait::Never).max_hold(LONG),
+    ]
+}
+
+#[tokio::test]
+async fn thousands_of_session_level_keys_are_checked_and_released() {
+    let db = database().await;
+    let conn: &mut AsyncPgConnection = &mut db.connect().await;
+    for request in requests() {
+        let mut lock = session::acquire(conn, request).await.unwrap();
+        assert_eq!(held(&db).await, i64::from(KEYS));
+        let acquired = lock.acquired();
+        acquired.check(lock.conn()).await.unwrap();
+        session::release(lock, Ok::<_, Error>(())).await.unwrap();
+        assert_eq!(held(&db).await, 0);
+    }
+    for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
+        for request in requests() {
+            let lock = xact::begin(conn, request.isolation(isolation)).await;
+            let lock = lock.unwrap();
+            assert_eq!(held(&db).await, i64::from(KEYS));
+            xact::finish(lock, Ok::<_, Error>(())).await.unwrap();
+            assert_eq!(held(&db).await, 0);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_keys_of_a_blocking_session_are_released() {
+    let db = database().await;
+    let mut conn = db.establish();
+    for request in requests() {
+        let mut lock = blocking::session::acquire(&mut conn, request.clone()).unwrap();
+        assert_eq!(held(&db).await, i64::from(KEYS));
+        let acquired = lock.acquired();
+        acquired.check_blocking(lock.conn()).unwrap();
+        blocking::session::release(lock, Ok::<_, Error>(())).unwrap();
+        assert_eq!(held(&db).await, 0);
+        drop(blocking::session::acquire(&mut conn, request).unwrap());
+        assert_eq!(held(&db).await, 0);
+    }
+    drop(blocking::session::acquire(&mut conn, 1).unwrap());
+}
+
+/// Every other one of them is released, and not only those in front of the one that was lost.
+#[tokio::test]
+async fn of_thousands_of_keys_one_that_was_lost_is_reported() {
+    let db = database().await;
+    let mut conn = db.connect().await;
+    let mut lock = session::acquire(&mut conn, many()).await.unwrap();
+    crate::bookings::execute(lock.conn(), "SELECT pg_advisory_unlock(2)")
+        .await
+        .unwrap();
+    let acquired = lock.acquired();
+    let error = acquired.check(lock.conn()).await.unwrap_err();
+    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    let error = session::release(lock, Ok::<_, Error>(())).await;
+    assert!(matches!(error, Err(Error::LockLost { .. })), "{error:?}");
+    assert_eq!(held(&db).await, 0);
+    let again = session::acquire(&mut conn, 1).await.unwrap();
+    session::release(again, Ok::<_, Error>(())).await.unwrap();
+}

@@ -1,0 +1,171 @@
+//! Migrations of several sources under one lock, what runs before them, and the connection afterwards.
+
+use crate::migrations::{MIGRATIONS, NAMES};
+use crate::written_migrations::Written;
+use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report};
+use advisory_tests::{Database, LockedKey, pid_of};
+use diesel::connection::BoxableConnection;
+use diesel::pg::Pg;
+use diesel::{PgConnection, RunQueryDsl};
+use diesel_async::AsyncPgConnection;
+use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
+use tokio::task::spawn_blocking;
+
+/// One before and one behind those of `MIGRATIONS`.
+fn library() -> Written {
+    Written(vec![
+        (
+            "20270101000000",
+            "CREATE TABLE ledger (id int8 REFERENCES account)",
+        ),
+        ("20250101000000", "CREATE TABLE audit (id int8)"),
+    ])
+}
+
+#[tokio::test]
+async fn the_migrations_of_all_sources_run_in_one_order() {
+    let all = [
+        "20250101000000",
+        NAMES[0],
+        NAMES[1],
+        NAMES[2],
+        "20270101000000",
+    ];
+    let db = Database::create().await;
+    let run = Migrator::new(MIGRATIONS).and(library()).run(db.url()).await;
+    assert_eq!(run.unwrap().applied, all);
+    let again = Migrator::new(library()).and(MIGRATIONS).run(db.url()).await;
+    assert_eq!(again.unwrap(), Report::default());
+    // One source alone has its own pending migrations.
+    let more = Written(vec![("20280101000000", "SELECT 1")]);
+    let url = db.url().to_owned();
+    let blocking = spawn_blocking(move || Migrator::new(library()).and(more).run_blocking(&url));
+    assert_eq!(blocking.await.unwrap().unwrap().applied, ["20280101000000"]);
+    db.until_no_locks().await;
+}
+
+#[tokio::test]
+async fn two_migrations_of_one_version_are_refused() {
+    let db = Database::create().await;
+    let same = Written(vec![("20260101000000", "CREATE TABLE account (id int8)")]);
+    let error = Migrator::new(MIGRATIONS).and(same).run(db.url()).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Source(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("`20260101000000`") && text.contains(NAMES[0]),
+        "{text}"
+    );
+    assert_eq!(
+        db.count("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+            .await,
+        0
+    );
+    // The same migration twice, as when two libraries bring a third one's.
+    let twice = Migrator::new(MIGRATIONS)
+        .and(MIGRATIONS)
+        .run(db.url())
+        .await;
+    assert_eq!(twice.unwrap().applied, NAMES);
+}
+
+/// Marks the first as applied, as for a database that another tool has begun.
+fn mark(conn: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
+    const HELD: &str = "SELECT 1 / count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
+    conn.batch_execute(HELD)?;
+    conn.batch_execute("INSERT INTO __diesel_schema_migrations VALUES ('1')")?;
+    // The connection itself, for queries.
+    let query = diesel::sql_query("CREATE TABLE hooked AS SELECT 1");
+    if let Some(conn) = conn.downcast_mut::<PgConnection>() {
+        query.execute(conn)?;
+    } else if let Some(conn) = conn.downcast_mut::<AsyncConnectionWrapper<AsyncPgConnection>>() {
+        query.execute(conn)?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
+    for is_blocking in [false, true] {
+        let db = Database::create().await;
+        let source = || Written(vec![("1", "SELECT 1/0"), ("2", "CREATE TABLE b (id int8)")]);
+        let run = async |migrator: Migrator| {
+            if is_blocking {
+                let url = db.url().to_owned();
+                spawn_blocking(move || migrator.run_blocking(&url))
+                    .await
+                    .unwrap()
+            } else {
+                migrator.run(db.url()).await
+            }
+        };
+        let error = run(Migrator::new(source())
+            .before(|conn| Ok(conn.batch_execute("BEGIN; SELECT nonsense")?)))
+        .await
+        .unwrap_err();
+        assert!(matches!(error, Error::Before(_)), "{error:?}");
+        assert!(error.to_string().contains("nonsense"), "{error}");
+        db.until_no_locks().await;
+        let report = run(Migrator::new(source()).before(mark)).await.unwrap();
+        assert_eq!(report.applied, ["2"]);
+        assert_eq!(db.count("SELECT count(*) FROM hooked").await, 1);
+        // With nothing pending it does not run.
+        let idle = Migrator::new(source()).before(|_| panic!("nothing is pending"));
+        assert_eq!(run(idle).await.unwrap(), Report::default());
+    }
+}
+
+#[tokio::test]
+async fn the_connection_comes_back_without_the_lock() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    let pid = pid_of(&mut conn).await;
+    for expected in [&NAMES[..], &[]] {
+        let (report, back) = Migrator::new(MIGRATIONS).run_on(conn).await.unwrap();
+        conn = back;
+        assert_eq!(report.applied, expected);
+        assert_eq!(pid_of(&mut conn).await, pid);
+        assert_eq!(db.locks().await, []);
+    }
+    drop(conn);
+    db.until_quiet().await;
+}
+
+/// Also after an error, and after a panic.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocking_connection_stays_usable_without_the_lock() {
+    let db = Database::create().await;
+    let mut conn = db.establish();
+    let fails = Written(vec![("1", "SELECT 1"), ("2", "SELECT 1/0")]);
+    let error = Migrator::new(fails.clone()).run_blocking_on(&mut conn);
+    let error = error.unwrap_err();
+    assert_eq!(error.applied(), ["1"], "{error:?}");
+    assert_eq!(db.locks().await, []);
+    let (mut conn, panicked) = spawn_blocking(move || {
+        let run = std::panic::AssertUnwindSafe(|| {
+            let migrator = Migrator::new(fails).on_step(|step| {
+                assert!(
+                    !matches!(step, migrations::Step::Running { .. }),
+                    "the callback's own panic"
+                );
+            });
+            drop(migrator.run_blocking_on(&mut conn));
+        });
+        let panicked = std::panic::catch_unwind(run).is_err();
+        (conn, panicked)
+    })
+    .await
+    .unwrap();
+    assert!(panicked);
+    assert_eq!(db.locks().await, []);
+    let mended = Written(vec![("1", "SELECT 1"), ("2", "SELECT 2")]);
+    let report = Migrator::new(mended).run_blocking_on(&mut conn).unwrap();
+    assert_eq!(report.applied, ["2"]);
+    crate::blocking::execute(&mut conn, "SELECT 1").unwrap();
+    assert!(
+        !db.locks()
+            .await
+            .iter()
+            .any(|lock| lock.key == LockedKey::Bigint(KEY))
+    );
+}

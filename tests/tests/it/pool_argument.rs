@@ -1,0 +1,209 @@
+//! `pool = <expression>`: the call takes its connection from a pool, and its error is one of the lock's.
+
+use crate::bookings::{committed, database, insert};
+use advisory_runtime::{Connection as _, Error, Pool, advisory_lock, blocking};
+use advisory_tests::Database;
+use diesel::QueryResult;
+use diesel::pg::PgConnection;
+use diesel::r2d2::{self, ConnectionManager};
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+
+type Bb8 = bb8::Pool<AsyncPgConnection>;
+type R2d2 = r2d2::Pool<ConnectionManager<PgConnection>>;
+
+/// How long the pools of these tests wait for a connection.
+const LIMIT: Duration = Duration::from_secs(1);
+
+/// Has a conversion from the lock's error alone.
+#[derive(Debug)]
+struct OwnError(Error);
+
+impl From<Error> for OwnError {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+struct Repository<P> {
+    pool: P,
+    bodies: AtomicUsize,
+}
+
+impl<P> Repository<P> {
+    fn new(pool: P) -> Self {
+        let bodies = AtomicUsize::new(0);
+        Self { pool, bodies }
+    }
+
+    fn count(&self) {
+        self.bodies.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<P: Pool> Repository<P> {
+    #[advisory_lock(key = "pooled:<room>", name = "pooled", pool = self.pool, wait = "5s", on_held = Ok(0))]
+    async fn with_diesels_error(&self, room: i64) -> QueryResult<usize> {
+        self.count();
+        insert(conn.pg(), room, "Ada").await
+    }
+
+    #[advisory_lock(key = "pooled:<room>", name = "pooled", scope = "session", pool = self.pool, queue = 8)]
+    async fn with_own_error(&self, room: i64) -> Result<usize, OwnError> {
+        self.count();
+        let inserted = insert(conn.pg(), room, "Ada").await;
+        inserted.map_err(|error| OwnError(error.into()))
+    }
+
+    #[advisory_lock(key = "pooled:<room>", name = "pooled", pool = self.pool, wait = "5s", poll = "1ms", on_held = Ok(0), err = |error| format!("{error}"))]
+    async fn with_err(&self, room: i64) -> Result<usize, String> {
+        self.count();
+        let inserted = insert(conn.pg(), room, "Ada").await;
+        inserted.map_err(|error| error.to_string())
+    }
+
+    #[advisory_lock(key = "pooled:<room>", name = "pooled", pool = self.pool, max_hold = "9s", handle = lock)]
+    async fn undone(&self, room: i64) -> QueryResult<usize> {
+        insert(conn.pg(), room, "Ada").await?;
+        lock.check(conn).await?;
+        Err(diesel::result::Error::RollbackTransaction)
+    }
+}
+
+/// A pool of one's own.
+struct Primary(Bb8);
+
+impl Pool for Primary {
+    type Connection<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
+
+    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+        self.0.connection().await
+    }
+}
+
+async fn impatient_bb8(db: &Database) -> Bb8 {
+    let manager = AsyncDieselConnectionManager::new(db.url());
+    // Its connection is there before the first check-out, which is bounded.
+    let pool = Bb8::builder()
+        .max_size(1)
+        .min_idle(1)
+        .connection_timeout(LIMIT);
+    pool.build(manager).await.unwrap()
+}
+
+/// On a pool of one connection.
+async fn runs<P: Pool>(db: &Database, pool: P) {
+    let repository = Repository::new(pool);
+    let before = committed(db, 7).await;
+    assert_eq!(repository.with_diesels_error(7).await.unwrap(), 1);
+    assert_eq!(repository.with_own_error(7).await.unwrap(), 1);
+    assert_eq!(repository.with_err(7).await.unwrap(), 1);
+    repository.undone(7).await.unwrap_err();
+    assert_eq!(committed(db, 7).await, before + 3);
+    assert_eq!(repository.bodies.into_inner(), 3);
+    db.until_quiet().await;
+}
+
+#[tokio::test]
+async fn every_pool_gives_the_connection_of_the_lock() {
+    let db = database().await;
+    runs(&db, db.bb8(1).await).await;
+    runs(&db, db.deadpool(1)).await;
+    runs(&db, Arc::new(Primary(db.bb8(1).await))).await;
+}
+
+/// Neither the body runs, nor is `on_held` returned.
+async fn fails<P: Pool>(pool: P) {
+    let taken = pool.connection().await.unwrap();
+    let repository = Repository::new(&pool);
+    let error = repository.with_diesels_error(7).await.unwrap_err();
+    assert!(matches!(error, diesel::result::Error::QueryBuilderError(_)));
+    let found = Error::find(&error).unwrap();
+    assert!(matches!(*found, Error::Pool(_)), "{error:?}");
+    let OwnError(error) = repository.with_own_error(7).await.unwrap_err();
+    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    assert!(!error.is_busy());
+    let text = repository.with_err(7).await.unwrap_err();
+    assert!(
+        text.starts_with("could not get a connection from the pool: "),
+        "{text}"
+    );
+    assert_eq!(repository.bodies.load(Ordering::Relaxed), 0);
+    drop(taken);
+    // The next call gets it.
+    assert_eq!(repository.with_own_error(7).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_pool_without_a_connection_is_an_error_of_the_lock() {
+    let db = database().await;
+    fails(impatient_bb8(&db).await).await;
+    fails(Primary(impatient_bb8(&db).await)).await;
+    db.until_quiet().await;
+}
+
+struct BlockingRepository<P> {
+    pool: P,
+}
+
+impl<P: blocking::Pool> BlockingRepository<P> {
+    #[advisory_lock(key = "pooled:<room>", name = "pooled", pool = self.pool, wait = "5s", on_held = Ok(false))]
+    fn with_diesels_error(&self, room: i64) -> QueryResult<bool> {
+        crate::blocking::book_unlocked(blocking::Connection::pg(conn), room, "Ada")
+    }
+
+    #[advisory_lock(key = "pooled:<room>", name = "pooled", scope = "session", pool = &self.pool, queue = 8, poll = "1ms")]
+    fn with_own_error(&self, room: i64) -> Result<bool, OwnError> {
+        let booked = crate::blocking::book_unlocked(blocking::Connection::pg(conn), room, "Ada");
+        booked.map_err(|error| OwnError(error.into()))
+    }
+}
+
+/// A pool of one's own.
+struct BlockingPrimary(R2d2);
+
+impl blocking::Pool for BlockingPrimary {
+    type Connection = r2d2::PooledConnection<ConnectionManager<PgConnection>>;
+
+    fn connection(&self) -> Result<Self::Connection, Error> {
+        blocking::Pool::connection(&self.0)
+    }
+}
+
+/// On a pool of one connection.
+fn blocking_runs_and_fails<P: blocking::Pool>(pool: P, room: i64) {
+    let repository = BlockingRepository { pool };
+    assert!(repository.with_diesels_error(room).unwrap());
+    assert!(!repository.with_own_error(room).unwrap());
+    let taken = repository.pool.connection().unwrap();
+    let error = repository.with_diesels_error(room).unwrap_err();
+    let found = Error::find(&error).unwrap();
+    assert!(matches!(*found, Error::Pool(_)), "{error:?}");
+    let OwnError(error) = repository.with_own_error(room).unwrap_err();
+    assert!(matches!(error, Error::Pool(_)), "{error:?}");
+    drop(taken);
+    assert!(!repository.with_diesels_error(room).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocking_pool_gives_the_connection_or_its_error() {
+    let db = database().await;
+    let pool = || {
+        let pool = r2d2::Pool::builder().max_size(1).connection_timeout(LIMIT);
+        pool.build(ConnectionManager::new(db.url())).unwrap()
+    };
+    let (r2d2, own): (R2d2, _) = (pool(), Arc::new(BlockingPrimary(pool())));
+    let calls = spawn_blocking(move || {
+        blocking_runs_and_fails(r2d2, 7);
+        blocking_runs_and_fails(own, 8);
+    });
+    calls.await.unwrap();
+    for room in [7, 8] {
+        assert_eq!(committed(&db, room).await, 1);
+    }
+    db.until_quiet().await;
+}

@@ -1,0 +1,119 @@
+//! A runtime of one thread that nobody drives: a call that was dropped on it leaves the server's queue all the same.
+
+use crate::bookings::database;
+use crate::dropped_call::{SOON, is_ready_within, until_ended};
+use advisory_runtime::{Error, session, xact};
+use advisory_tests::{Database, Proxy, debug_checks_are_on, pid_of};
+use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+/// Drives connections only inside `block_on`.
+fn idle_runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Runs the future until the state is reached, and drops it.
+async fn dropped(future: impl Future, reached: impl Future<Output = ()>) {
+    let (mut future, mut reached) = (pin!(future), pin!(reached));
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(_) => panic!("it ended"),
+        Poll::Pending => reached.as_mut().poll(context),
+    })
+    .await;
+}
+
+fn holds_seven(runtime: &Runtime) -> (Database, AsyncPgConnection) {
+    runtime.block_on(async {
+        let db = database().await;
+        let mut holder = db.connect().await;
+        holder
+            .batch_execute("SELECT pg_advisory_lock(7)")
+            .await
+            .unwrap();
+        (db, holder)
+    })
+}
+
+#[test]
+fn a_waiter_dropped_on_a_runtime_at_rest_leaves_the_queue() {
+    let (observing, idle) = (Runtime::new().unwrap(), idle_runtime());
+    let (db, _holder) = holds_seven(&observing);
+    for is_session in [false, true] {
+        let conn = idle.block_on(async {
+            let mut conn = db.connect().await;
+            if is_session {
+                dropped(session::acquire(&mut conn, 7), db.until_waiting(7)).await;
+            } else {
+                dropped(xact::begin(&mut conn, 7), db.until_waiting(7)).await;
+            }
+            conn
+        });
+        // Nobody drives the connection.
+        observing.block_on(db.until_no_waiters(7));
+        drop(conn);
+    }
+}
+
+/// The lock's message is written when the runtime runs again, after every request of the drop.
+#[test]
+fn a_waiter_whose_message_comes_late_leaves_the_queue() {
+    let (observing, idle) = (Runtime::new().unwrap(), idle_runtime());
+    let (db, _holder) = holds_seven(&observing);
+    let proxy = observing.block_on(Proxy::start(&db));
+    let (mut conn, pid) = idle.block_on(async {
+        let mut conn = AsyncPgConnection::establish(proxy.url()).await.unwrap();
+        let pid = pid_of(&mut conn).await;
+        (conn, pid)
+    });
+    // The first poll sends a check of debug builds.
+    let polls = if debug_checks_are_on() { 2 } else { 1 };
+    let is_ready = idle.block_on(is_ready_within(polls, xact::begin(&mut conn, 7)));
+    assert!(!is_ready);
+    let all_sent = async {
+        while proxy.cancel_requests() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    observing.block_on(async { timeout(SOON, all_sent).await.unwrap() });
+    idle.block_on(until_ended(&db, pid, "a late message"));
+}
+
+/// A statement of the body is cancelled, and its transaction with it. What an idle session holds is free when the runtime runs again, or
+/// ends.
+#[test]
+fn what_a_runtime_at_rest_holds_is_free_when_it_runs_or_ends() {
+    let observing = Runtime::new().unwrap();
+    let db = observing.block_on(database());
+    for ends in [false, true] {
+        let idle = idle_runtime();
+        let mut conn = idle.block_on(db.connect());
+        idle.block_on(async {
+            let mut held = xact::begin(&mut conn, 7).await.unwrap();
+            let long = "SELECT pg_sleep(600)";
+            dropped(held.conn().batch_execute(long), db.until_active(long)).await;
+        });
+        observing.block_on(db.until_no_locks());
+        let mut conn = idle.block_on(db.connect());
+        idle.block_on(async { drop(session::acquire(&mut conn, 8).await.unwrap()) });
+        observing.block_on(async {
+            // The guard's messages cannot be written.
+            assert_eq!(db.locks().await.len(), 1);
+        });
+        if ends {
+            drop(idle);
+            observing.block_on(db.until_no_locks());
+        } else {
+            let none = "SELECT 'held' FROM pg_locks WHERE locktype = 'advisory'";
+            idle.block_on(db.until_empty(SOON, "no locks", none));
+        }
+        let refused = observing.block_on(xact::begin(&mut conn, 7)).map(drop);
+        assert!(
+            matches!(refused, Err(Error::BrokenConnection { .. })),
+            "{refused:?}"
+        );
+    }
+}
