@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use advisory_runtime::lease::Table;
 use advisory_tests::Database;
 use diesel::dsl::now;
@@ -45,9 +45,8 @@ impl Instance {
     /// A session-level lock would be free again as soon as this returns, and an instance whose timer is late would clean up once more.
     /// The lease has the tick in its key, and keeps the key when the work is done. If the instance dies, the next tick cleans up, so
     /// `on_held` may return the same as `on_done`.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "idempotency-cleanup:<tick>",
-        scope = "lease",
         pool = self.pool,
         keep = "1h",
         wait = "never",

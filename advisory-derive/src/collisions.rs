@@ -4,7 +4,7 @@
 //! complete. An editor's process outlives edits, and merged doctests are many programs in one crate: there nothing is compared, to
 //! avoid false errors. This is early feedback; the complete check reads the artifact.
 
-use crate::args::Args;
+use crate::args::SiteArgs;
 use crate::errors::Errors;
 use crate::site_facts::SiteFacts;
 use advisory_pattern::{Guess, Lock, LockForm, LockedKey, Part, Side, advice};
@@ -42,8 +42,8 @@ struct Place {
 
 static SITE_LOCKS: Mutex<Vec<SiteLock>> = Mutex::new(Vec::new());
 
-/// Reports the site's locks that can collide with those of an earlier site, and adds them to the table.
-pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
+/// Reports the site's locks, each with this many permits, that can collide with those of an earlier site, and adds them to the table.
+pub(crate) fn check(site: &SiteFacts, args: &SiteArgs, permits: u32, errors: &mut Errors) {
     let Some(place) = Place::of(site.span(), site.item()) else {
         return;
     };
@@ -58,7 +58,7 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
         let prefix = prefix(&key);
         let lock = Lock::new(key, site.derivation, name.clone(), args.allowed_overlaps())
             .within(site.key_space())
-            .with_permits(args.permits().unwrap_or(1));
+            .with_permits(permits);
         let mut site_lock = SiteLock {
             place: place.clone(),
             lock,

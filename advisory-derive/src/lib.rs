@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod attribute;
 mod back_end;
 mod claim;
 mod collisions;
@@ -30,10 +31,13 @@ mod site;
 mod site_facts;
 mod tokens;
 
-use args::Args;
+use attribute::Attribute;
 use errors::Errors;
+use function::Function;
 use proc_macro::TokenStream;
 use quote::quote;
+use site::lease::{LeaseSite, scope};
+use site::lock::LockSite;
 
 /// Runs the function while it holds an advisory lock.
 ///
@@ -186,12 +190,40 @@ use quote::quote;
 /// connection, write `wait` and `max_hold`. After a drop during the commit it is not known whether the commit happened.
 #[proc_macro_attribute]
 pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
+    attribute(Attribute::Lock, args, item)
+}
+
+/// LEASEDOC
+#[proc_macro_attribute]
+pub fn advisory_lease(args: TokenStream, item: TokenStream) -> TokenStream {
+    attribute(Attribute::Lease, args, item)
+}
+
+/// Runs an attribute. With errors the function is emitted without its lock, so that its callers do not fail too.
+fn attribute(attribute: Attribute, args: TokenStream, item: TokenStream) -> TokenStream {
     let item = proc_macro2::TokenStream::from(item);
     let args = proc_macro2::TokenStream::from(args);
-    lock(args.clone(), item.clone())
+    let moved = scope::find(&args).filter(|_| attribute == Attribute::Lock);
+    let attribute = moved.map_or(attribute, |_| Attribute::Lease);
+    let mut errors = Errors::default();
+    let function = function::parse(item.clone(), attribute, &mut errors);
+    if let Some(function) = &function {
+        back_end::check(function, attribute, &mut errors);
+    }
+    let expanded = match (moved, attribute) {
+        (Some(span), _) => {
+            if let Some(function) = &function {
+                scope::report(span, &args, function, &mut errors);
+            }
+            errors.finish(None)
+        }
+        (None, Attribute::Lock) => lock(args.clone(), function, errors),
+        (None, Attribute::Lease) => lease(args.clone(), function, errors),
+    };
+    expanded
         .unwrap_or_else(|errors| {
             let errors = errors.into_compile_errors();
-            let function = fallback::unlocked(args, item);
+            let function = fallback::unlocked(attribute, args, item);
             quote!(#errors #function)
         })
         .into()
@@ -199,16 +231,22 @@ pub fn advisory_lock(args: TokenStream, item: TokenStream) -> TokenStream {
 
 fn lock(
     args: proc_macro2::TokenStream,
-    item: proc_macro2::TokenStream,
+    function: Option<Function>,
+    mut errors: Errors,
 ) -> Result<proc_macro2::TokenStream, Errors> {
-    let mut errors = Errors::default();
-    let args = Args::parse(args, &args::ADVISORY_LOCK, &mut errors);
-    let function = function::parse(item, &mut errors);
-    if let Some(function) = &function {
-        back_end::check(function, &mut errors);
-    }
-    let site = site::Site::new(args, function, &mut errors);
-    errors.finish(site).map(|site| expand::expand(&site))
+    let args = args::lock::parse(args, &mut errors);
+    let site = LockSite::new(args, function, &mut errors);
+    errors.finish(site).map(|site| expand::lock::expand(&site))
+}
+
+fn lease(
+    args: proc_macro2::TokenStream,
+    function: Option<Function>,
+    mut errors: Errors,
+) -> Result<proc_macro2::TokenStream, Errors> {
+    let args = args::lease::parse(args, &mut errors);
+    let site = LeaseSite::new(args, function, &mut errors);
+    errors.finish(site).map(|site| expand::lease::expand(&site))
 }
 
 /// Declares a lock once, as a type that several sites use.

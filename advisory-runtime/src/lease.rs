@@ -2,7 +2,7 @@
 //!
 //! A lease is a row of a table. No connection or transaction holds it; it lasts until it is released or its ttl is over. Use it for
 //! work that outlives a transaction, such as a payout run or a report, and [`xact`](crate::xact) for a single transaction. Without
-//! the attribute's `scope = "lease"`, [`Leases::acquire`] renews in the background and releases on drop, [`lead`] elects a leader,
+//! [`advisory_lease`](macro@crate::advisory_lease), [`Leases::acquire`] renews in the background and releases on drop, [`lead`] elects a leader,
 //! and [`Table`] has each step as one round trip.
 //!
 //! The guide explains [leases](crate::guide::leases), what they promise and their table, and
@@ -11,11 +11,11 @@
 //! ```
 //! # #[cfg(feature = "deadpool")]
 //! # mod reports {
-//! use advisory_runtime::{Error, advisory_lock};
+//! use advisory_runtime::{Error, advisory_lease};
 //! use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
 //!
 //! /// Sends the month's report. Instances that start during the day after it do nothing.
-//! #[advisory_lock(key = "report:<month>", scope = "lease", pool = pool, keep = "24h", on_done = Ok(()))]
+//! #[advisory_lease(key = "report:<month>", pool = pool, keep = "24h", on_done = Ok(()))]
 //! async fn send_report(pool: &Pool<AsyncPgConnection>, month: &str) -> Result<(), Error> {
 //!     // After `Ok` the key is done for a day; after an error it is free for the next try.
 //!     Ok(())

@@ -127,7 +127,7 @@ pub mod testing;
 #[cfg(feature = "diesel-async")]
 pub mod xact;
 
-pub use advisory_derive::{KeyPart, LockKey, advisory_lock, lock_key};
+pub use advisory_derive::{KeyPart, LockKey, advisory_lease, advisory_lock, lock_key};
 pub use holding::{DeclaredLock, DeclaredLocks, Holding, Shared};
 pub use key::{Key, KeyPart, KeyText, LockKey, shape, well_known};
 

@@ -4,7 +4,7 @@ use crate::clock::pass;
 use crate::history::{Claim, Log};
 use crate::visit::{connection, tick};
 use advisory_runtime::lease::{Lease, Leases};
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::{Error, advisory_lease};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::PoolableConnection;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
@@ -103,7 +103,7 @@ impl Job<'_> {
     }
 }
 
-#[advisory_lock(key = "job:<number>", name = "job", scope = "lease", pool = leases, ttl = TTL, wait = "never", handle = lease)]
+#[advisory_lease(key = "job:<number>", name = "job", pool = leases, ttl = TTL, wait = "never", handle = lease)]
 pub(crate) async fn never_wait(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
@@ -113,7 +113,7 @@ pub(crate) async fn never_wait(
     job.work(pool, &lease).await
 }
 
-#[advisory_lock(key = "job:<number>", name = "job", scope = "lease", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
+#[advisory_lease(key = "job:<number>", name = "job", pool = leases, ttl = TTL, wait = "2s", handle = lease)]
 pub(crate) async fn wait(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,
@@ -124,7 +124,7 @@ pub(crate) async fn wait(
 }
 
 /// Work that is done once, whatever dies: its mark and the lease's end are in one commit.
-#[advisory_lock(key = "once:<number>", name = "once", scope = "lease", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
+#[advisory_lease(key = "once:<number>", name = "once", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
 pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,

@@ -1,52 +1,126 @@
 //! One argument `name = value`, whichever macro it belongs to.
 
 use super::value::listed;
+use crate::attribute::Attribute;
 use crate::errors::Errors;
 use crate::tokens::{is_punct, span_of, spelled};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
-/// The name of an argument, one of `known`; `value` is what follows its `=`.
+/// The names of a macro's arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) names: &'a [&'a str],
+    /// The attribute that has them, if the other one can be meant.
+    attribute: Option<Attribute>,
+}
+
+impl Known<'static> {
+    pub(crate) const fn of(attribute: Attribute) -> Self {
+        Self {
+            names: attribute.arguments(),
+            attribute: Some(attribute),
+        }
+    }
+}
+
+impl<'a> Known<'a> {
+    /// Of a macro that is not an attribute of a function.
+    pub(crate) const fn only(names: &'a [&'a str]) -> Self {
+        Self {
+            names,
+            attribute: None,
+        }
+    }
+}
+
+/// The name of an argument, one of the known ones; `value` is what follows its `=`.
 pub(crate) fn name_of(
     first: Option<TokenTree>,
     value: &TokenStream,
-    known: &[&str],
+    known: Known<'_>,
     errors: &mut Errors,
 ) -> Option<Ident> {
     let Some(TokenTree::Ident(name)) = first else {
         errors.at(
             span_of(first.as_ref()),
-            format_args!("expected an argument: {}", listed(known)),
+            format_args!("expected an argument: {}", listed(known.names)),
         );
         return None;
     };
     let word = name.to_string();
-    if known.contains(&word.as_str()) {
+    if known.names.contains(&word.as_str()) {
         return Some(name);
     }
-    if word == "_conn" {
-        let hint = "to leave the connection unused, write `_ = conn;` in the body";
-        errors.at(
-            name.span(),
-            format_args!("unknown argument `{word}`: {hint}"),
-        );
+    // The site reports it, because it knows the function's pool.
+    if known.attribute == Some(Attribute::Lease) && word == "conn" {
         return None;
     }
-    let hint = match suggestion(&word).filter(|meant| known.contains(&first_word(meant))) {
-        // `shared = false` is not `mode = "shared"`.
-        Some(meant) if meant.contains(' ') && value.to_string() != "false" => {
-            format!("write `{meant}`")
-        }
-        Some(meant) => format!("did you mean `{}`?", first_word(meant)),
-        None => advisory_pattern::closest(&word, known.iter().copied()).map_or_else(
-            || format!("expected {}", listed(known)),
-            |close| format!("did you mean `{close}`?"),
-        ),
-    };
+    let hint = hint(&word, value, known);
     errors.at(
         name.span(),
         format_args!("unknown argument `{word}`: {hint}"),
     );
     None
+}
+
+/// What to write instead of an unknown argument.
+fn hint(word: &str, value: &TokenStream, known: Known<'_>) -> String {
+    if let Some(attribute) = known.attribute {
+        if let Some(hint) = instead(attribute, word, value) {
+            return hint.to_owned();
+        }
+        let other = attribute.other();
+        if other.arguments().contains(&word) {
+            return format!(
+                "it is an argument of {}, not of {}: leave it out, or write that attribute",
+                other.name(),
+                attribute.name()
+            );
+        }
+    }
+    let meant = suggestion(word);
+    match meant.filter(|meant| known.names.contains(&first_word(meant))) {
+        // `shared = false` is not `mode = "shared"`.
+        Some(meant) if meant.contains(' ') && value.to_string() != "false" => {
+            return format!("write `{meant}`");
+        }
+        Some(meant) => return format!("did you mean `{}`?", first_word(meant)),
+        None => {}
+    }
+    if let (Some(meant), Some(attribute)) = (meant.map(first_word), known.attribute) {
+        let other = attribute.other();
+        if other.arguments().contains(&meant) {
+            return format!(
+                "did you mean `{meant}`, which is an argument of {}?",
+                other.name()
+            );
+        }
+    }
+    advisory_pattern::closest(word, known.names.iter().copied()).map_or_else(
+        || format!("expected {}", listed(known.names)),
+        |close| format!("did you mean `{close}`?"),
+    )
+}
+
+/// What a word that an attribute lacks is written for, and what to write.
+fn instead(attribute: Attribute, word: &str, value: &TokenStream) -> Option<&'static str> {
+    Some(match (attribute, word) {
+        (Attribute::Lock, "_conn") => {
+            "to leave the connection unused, write `_ = conn;` in the body"
+        }
+        (Attribute::Lock, "lease") => "for a lease, write `#[advisory_lease(key = …, pool = …)]`",
+        (Attribute::Lease, "keys") => "a lease has one key: write `key = …`",
+        (Attribute::Lease, "mode") if value.to_string().contains("shared") => {
+            "a lease has one holder: leave `mode` out, or write `#[advisory_lock]` for a lock that readers share"
+        }
+        (Attribute::Lease, "mode" | "permits") => "a lease has one holder: leave it out",
+        (Attribute::Lease, "max_hold") => {
+            "a lease is renewed until its body ends: limit the work in the body, as with `tokio::time::timeout`; `ttl` is how long \
+             the lease outlives a process that dies"
+        }
+        (Attribute::Lease, "scope") => "a lease has no scope: leave it out",
+        _ => return None,
+    })
 }
 
 /// The argument that corresponds to a word of another library or of PostgreSQL, with its value if the word implies one.
@@ -62,7 +136,6 @@ pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
         "exclusive" | "write" | "writer" => "mode = \"exclusive\"",
         "xact" | "transaction" | "tx" | "transactional" => "scope = \"xact\"",
         "session" => "scope = \"session\"",
-        "lease" => "scope = \"lease\"",
         "level" | "kind" | "lifetime" => "scope",
         "connection" | "db" | "database" => "conn",
         "id" | "lock" | "lock_id" | "lock_key" | "pattern" | "on" => "key",

@@ -1,6 +1,6 @@
 //! The arguments of `#[claim(…)]`.
 
-use crate::args::argument::{name_of, not_implemented, set, value_of};
+use crate::args::argument::{Known, name_of, not_implemented, set, value_of};
 use crate::args::duration::{self, Duration};
 use crate::args::value::quoted_ident;
 use crate::errors::Errors;
@@ -62,7 +62,7 @@ impl ClaimArgs {
             let mut tokens = argument.into_iter();
             let (name, equals) = (tokens.next(), tokens.next());
             let value = tokens.collect();
-            if let Some(name) = name_of(name, &value, &CLAIM, errors)
+            if let Some(name) = name_of(name, &value, Known::only(&CLAIM), errors)
                 && let Some(value) = value_of(&name, equals.as_ref(), value, errors)
             {
                 args.value(&name, value, errors);

@@ -1,5 +1,6 @@
 //! Tokens that the expansions of a lock and of a lease share.
 
+use super::captures::Captures;
 use super::handle::handle;
 use super::return_type::without_impl_trait;
 use crate::site::Site;
@@ -24,13 +25,19 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    pub(crate) fn new(site: &Site, borrow: TokenStream) -> Self {
+    /// With `has_refusals` an error from before the body does not leave the function where it happens.
+    pub(crate) fn new(
+        site: &Site,
+        is_shared: bool,
+        has_refusals: bool,
+        captures: &Captures,
+    ) -> Self {
         let here = Span::mixed_site();
         let krate = site.args.runtime();
         let private = quote_spanned!(here=> #krate::__private);
         let output = without_impl_trait(&site.function.output);
         let at_output = site.function.output.span().resolved_at(here);
-        let converted = if let Some(err) = &site.args.err {
+        let converted = if let Some(err) = &site.call.err {
             quote_spanned!(at_output=> #private::returns::<#output>().convert_by(error, #err))
         } else {
             quote_spanned!(at_output=> #private::returns::<#output>().convert(error))
@@ -38,13 +45,13 @@ impl Parts {
         Self {
             ok: quote_spanned!(here=> #private::Ok),
             err: quote_spanned!(here=> #private::Err),
-            refused: if site.args.on_held.is_some() || site.args.on_done.is_some() {
+            refused: if has_refusals {
                 quote_spanned!(here=> break 'held error)
             } else {
                 quote_spanned!(here=> return #converted)
             },
-            handle: handle(site),
-            borrow,
+            handle: handle(site, is_shared),
+            borrow: captures.borrow.clone(),
             private,
             output,
             converted,

@@ -1,6 +1,8 @@
 //! Where a lock site's connection comes from, and what to write if it has none.
 
-use crate::args::Args;
+use crate::args::SiteArgs;
+use crate::args::call::CallArgs;
+use crate::args::lock::LockArgs;
 use crate::errors::Errors;
 use crate::function::params::{Param, Receiver};
 use crate::function::{Function, mentions};
@@ -19,8 +21,6 @@ pub(crate) enum Connection {
     Expression(TokenStream),
     /// A pool. The function takes a connection from it, bound as `conn`.
     Pool(TokenStream),
-    /// A lease's pool, from which each statement of the lease takes a connection; the body gets none.
-    Lease(TokenStream),
 }
 
 impl Connection {
@@ -28,7 +28,7 @@ impl Connection {
     pub(crate) fn source(&self) -> Option<&TokenStream> {
         match self {
             Self::Expression(source) | Self::Pool(source) => Some(source),
-            Self::Place { .. } | Self::Lease(_) => None,
+            Self::Place { .. } => None,
         }
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn pool_of(taken: &str) -> Option<String> {
 }
 
 /// The pool that `pool` gives.
-fn pool(given: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
+pub(crate) fn pool(given: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     let mut tokens = given.clone().into_iter();
     let wanted = match (tokens.next(), tokens.next()) {
         (Some(TokenTree::Literal(literal)), None) => {
@@ -100,13 +100,16 @@ fn pool(given: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
 }
 
 /// The pool or the connection that the arguments give, or else the parameter `conn`.
-pub(crate) fn find(args: &Args, function: &Function, errors: &mut Errors) -> Option<Connection> {
-    if args.is_lease() {
-        return pool(args.pool.clone()?, errors).map(Connection::Lease);
-    }
-    if let Some(given) = args.pool.clone() {
+pub(crate) fn find(
+    site: &SiteArgs,
+    call: &CallArgs,
+    args: &LockArgs,
+    function: &Function,
+    errors: &mut Errors,
+) -> Option<Connection> {
+    if let Some(given) = call.pool.clone() {
         let pool = pool(given, errors);
-        if let Some(span) = args.span("conn") {
+        if let Some(span) = site.span("conn") {
             let wanted = "`pool` and `conn` both give the connection: leave one of them out";
             errors.at(span, wanted);
             return None;

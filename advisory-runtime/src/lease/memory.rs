@@ -70,7 +70,7 @@ impl Leases<InMemory> {
     /// }
     ///
     /// impl<S: Source> Reports<S> {
-    ///     #[advisory_lock(key = "report:<month>", scope = "lease", pool = self.leases, keep = "24h", on_done = Ok(false))]
+    ///     #[advisory_lease(key = "report:<month>", pool = self.leases, keep = "24h", on_done = Ok(false))]
     ///     async fn send(&self, month: &str) -> Result<bool, Error> {
     ///         Ok(true)
     ///     }

@@ -5,7 +5,7 @@ use crate::clock::pass;
 use crate::job::{Job, TTL};
 use crate::visit::connection;
 use advisory_runtime::lease::{Lease, Leases, Request, Table};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_runtime::{Error, Wait, advisory_lease};
 use diesel::prelude::*;
 use diesel::result::Error as DieselError;
 use diesel::sql_types::{BigInt, Bool};
@@ -88,7 +88,7 @@ pub(crate) async fn job(
 }
 
 /// Work that must be done once: it is committed, and marked as done by a later commit. Now and then the call is dropped in between.
-#[advisory_lock(key = "once:<number>", name = "once", scope = "lease", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
+#[advisory_lease(key = "once:<number>", name = "once", pool = leases, ttl = TTL, keep = "1h", wait = "never", handle = lease)]
 pub(crate) async fn once(
     leases: &Leases<Pool<AsyncPgConnection>>,
     pool: &Pool<AsyncPgConnection>,

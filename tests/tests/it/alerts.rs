@@ -3,7 +3,7 @@
 use crate::bookings::{database, execute, insert};
 use crate::lease;
 use advisory_runtime::lease::{Leases, Request as LeaseRequest, Store, Table};
-use advisory_runtime::{Error, LockKey, Pool as _, advisory_lock, lock_key};
+use advisory_runtime::{Error, LockKey, Pool as _, advisory_lease, advisory_lock, lock_key};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool;
 use metrics::{
@@ -90,7 +90,7 @@ async fn in_line(pool: &deadpool::Pool<AsyncPgConnection>, room: i64) -> Result<
     Ok(())
 }
 
-#[advisory_lock(key = "alert-lease:<room>", scope = "lease", ttl = "900ms", renew = "100ms", pool = leases)]
+#[advisory_lease(key = "alert-lease:<room>", ttl = "900ms", renew = "100ms", pool = leases)]
 async fn leased<P: Store>(leases: &Leases<P>, room: i64, started: &Notify) -> Result<(), Error> {
     started.notify_one();
     pending().await

@@ -4,7 +4,7 @@
 use crate::claims::{SyncJob, state_of};
 use crate::dropped_call::is_ready_within;
 use advisory_runtime::claim::{self, OnErr, State};
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::{Error, advisory_lease};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -28,7 +28,7 @@ async fn query(pool: &deadpool::Pool<AsyncPgConnection>) -> Result<(), Error> {
 }
 
 /// Its body is not `Send`, and returns early by a `?`.
-#[advisory_lock(key = "polled:<id>", scope = "lease", pool = pool.clone(), ttl = "1h", keep = "1ms", max_hold = "1h", handle = lease)]
+#[advisory_lease(key = "polled:<id>", pool = pool.clone(), ttl = "1h", keep = "1ms", max_hold = "1h", handle = lease)]
 async fn leased(
     pool: &deadpool::Pool<AsyncPgConnection>,
     id: i64,

@@ -3,7 +3,7 @@
 use crate::bookings::{bookings, database, insert};
 use advisory_runtime::lease::{InMemory, Leases};
 use advisory_runtime::{
-    Error, Holding, Key, LockKey, Request, Shared, advisory_lock, blocking, session, testing, xact,
+    Error, Holding, Key, LockKey, Request, Shared, advisory_lease, advisory_lock, blocking, session, testing, xact,
 };
 use advisory_tests::{Database, LockedKey};
 use diesel::QueryResult;
@@ -192,7 +192,7 @@ async fn a_lease_lends_a_witness_to_its_body() {
     fn room_of(slot: Holding<'_, SlotLock>) -> i64 {
         slot.key().room
     }
-    #[advisory_lock(key = SlotLock { room }, scope = "lease", pool = leases, handle = lease)]
+    #[advisory_lease(key = SlotLock { room }, pool = leases, handle = lease)]
     async fn leased(leases: &Leases<InMemory>, room: i64) -> Result<(i64, bool), Error> {
         Ok((room_of(lease.holding()), lease.is_held()))
     }

@@ -2,7 +2,7 @@
 
 use crate::lease::{database, expire};
 use advisory_runtime::lease::{FencingToken, Leases, Table};
-use advisory_runtime::{Error, LockKey, advisory_lock};
+use advisory_runtime::{Error, LockKey, advisory_lease};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
@@ -39,9 +39,8 @@ impl Service {
     }
 
     /// Handles each webhook once.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "webhook:<id>",
-        scope = "lease",
         pool = self.pool,
         ttl = "30s",
         keep = "24h",
@@ -61,14 +60,14 @@ impl Service {
         Ok(true)
     }
 
-    #[advisory_lock(key = "token:<id>", scope = "lease", pool = &self.pool, handle = lease)]
+    #[advisory_lease(key = "token:<id>", pool = &self.pool, handle = lease)]
     async fn token(&mut self, id: i64) -> Result<(FencingToken, bool), Error> {
         self.calls = Arc::default();
         Ok((lease.token(), lease.is_held()))
     }
 }
 
-#[advisory_lock(key = AccountLease { id }, scope = "lease", pool = leases, wait = wait)]
+#[advisory_lease(key = AccountLease { id }, pool = leases, wait = wait)]
 async fn declared<P: advisory_runtime::lease::Store>(
     leases: &Leases<P>,
     id: i64,
@@ -77,7 +76,7 @@ async fn declared<P: advisory_runtime::lease::Store>(
     Ok(id)
 }
 
-#[advisory_lock(key = 77, scope = "lease", pool = pool, ttl = Duration::from_secs(60), renew = "20ms")]
+#[advisory_lease(key = 77, pool = pool, ttl = Duration::from_secs(60), renew = "20ms")]
 async fn stays(
     pool: &bb8::Pool<AsyncPgConnection>,
     started: &tokio::sync::Notify,
@@ -86,7 +85,7 @@ async fn stays(
     pending().await
 }
 
-#[advisory_lock(key = "bounded", scope = "lease", pool = pool, max_hold = "30ms")]
+#[advisory_lease(key = "bounded", pool = pool, max_hold = "30ms")]
 async fn bounded(pool: Pool) -> Result<(), Error> {
     pending().await
 }

@@ -4,7 +4,7 @@
 use crate::bookings::execute;
 use crate::lease::database;
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::{Error, Pool as _, advisory_lease, advisory_lock};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -47,9 +47,8 @@ impl Webhooks {
         Ok(())
     }
 
-    #[advisory_lock(
+    #[advisory_lease(
         key = "delivered-webhook:<id>",
-        scope = "lease",
         pool = self.pool,
         keep = "24h",
         wait = "never",

@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::lease::{database, key, until_refused};
 use advisory_runtime::lease::{Event, Leases, Request, Table, lead_until};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_runtime::{Error, Wait, advisory_lease};
 use diesel::QueryResult;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -83,10 +83,9 @@ async fn a_call_that_waits_is_done_when_the_holder_completes() {
     assert_eq!(*events.lock().unwrap(), ["done"]);
 }
 
-#[advisory_lock(
+#[advisory_lease(
     key = "done-job:<id>",
     name = "done-job",
-    scope = "lease",
     pool = pool,
     keep = "1h",
     wait = "never",
@@ -98,7 +97,7 @@ async fn job(pool: &Pool<AsyncPgConnection>, id: i64, answer: String) -> QueryRe
 }
 
 /// As one of an older release, which says nothing of work that is done.
-#[advisory_lock(key = "done-job:<id>", name = "done-job", scope = "lease", pool = pool, wait = "never", on_held = Ok(0))]
+#[advisory_lease(key = "done-job:<id>", name = "done-job", pool = pool, wait = "never", on_held = Ok(0))]
 async fn older(pool: &Pool<AsyncPgConnection>, id: i64) -> QueryResult<i64> {
     Ok(id)
 }

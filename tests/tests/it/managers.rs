@@ -1,7 +1,7 @@
 //! Pools whose connections a manager of the program's own opens.
 
 use crate::bookings::{book, committed, database, key_of};
-use advisory_runtime::{Connection as _, Error, Pool, advisory_lock, blocking, testing, xact};
+use advisory_runtime::{Connection as _, Error, Pool, advisory_lease, advisory_lock, blocking, testing, xact};
 use advisory_tests::Database;
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use diesel::r2d2;
@@ -162,11 +162,11 @@ async fn an_r2d2_that_keeps_closed_connections_is_found() {
 /// A lease takes connections of such a pool, and opens one beside it.
 #[tokio::test]
 async fn a_lease_is_held_through_one() {
-    #[advisory_lock(key = "leased-by-manager:<id>", name = "leased-by-manager", scope = "lease", pool = pool)]
+    #[advisory_lease(key = "leased-by-manager:<id>", name = "leased-by-manager", pool = pool)]
     async fn leased(pool: &managed::Pool<Own>, id: i64) -> Result<i64, Error> {
         Ok(id)
     }
-    #[advisory_lock(key = "leased-by-manager:<id>", name = "leased-by-manager", scope = "lease", pool = pool)]
+    #[advisory_lease(key = "leased-by-manager:<id>", name = "leased-by-manager", pool = pool)]
     async fn leased_by_bb8(pool: &bb8::Pool<Own>, id: i64) -> Result<i64, Error> {
         Ok(id)
     }

@@ -4,12 +4,12 @@
 use crate::lease::database;
 use crate::order::{edges, order};
 use advisory_runtime::lease::{Leases, Request, Table};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_runtime::{Error, Wait, advisory_lease, advisory_lock};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 use std::time::Duration;
 
-#[advisory_lock(key = "mixed-lease:<id>", scope = "lease", pool = pool, name = "mixed-lease")]
+#[advisory_lease(key = "mixed-lease:<id>", pool = pool, name = "mixed-lease")]
 async fn leased_then_locked(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     locked(pool, id).await
 }
@@ -26,7 +26,7 @@ async fn locked_then_leased(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(
     leased(pool, id).await
 }
 
-#[advisory_lock(key = "mixed-lease:<id>", scope = "lease", pool = pool, name = "mixed-lease")]
+#[advisory_lease(key = "mixed-lease:<id>", pool = pool, name = "mixed-lease")]
 async fn leased(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     Ok(())
 }
@@ -56,7 +56,7 @@ async fn a_lease_and_a_lock_have_an_order() {
     }
 }
 
-#[advisory_lock(key = "own-lease:<id>", scope = "lease", pool = first, name = "own-lease")]
+#[advisory_lease(key = "own-lease:<id>", pool = first, name = "own-lease")]
 async fn twice(
     first: &Leases<Pool<AsyncPgConnection>>,
     second: &Leases<Pool<AsyncPgConnection>>,

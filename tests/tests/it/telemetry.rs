@@ -6,7 +6,7 @@ use crate::observers::{Counted, Heard, each_alone, is_alone};
 use crate::written_migrations::Written;
 use advisory_runtime::lease::Leases;
 use advisory_runtime::migrations::{KEY, Migrator, Step};
-use advisory_runtime::{Error, advisory_lock, xact};
+use advisory_runtime::{Error, advisory_lease, advisory_lock, xact};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::{AsyncConnection, AsyncPgConnection};
@@ -32,7 +32,7 @@ async fn watched(
     Ok(())
 }
 
-#[advisory_lock(key = "leased-watch:<room>", scope = "lease", pool = leases)]
+#[advisory_lease(key = "leased-watch:<room>", pool = leases)]
 async fn leased<P: advisory_runtime::lease::Store>(
     leases: &Leases<P>,
     room: i64,

@@ -1,7 +1,7 @@
 //! Leases in memory: what a function under a lease does without a database is what it does with one.
 
 use advisory_runtime::lease::{InMemory, Leases, Request, Source};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_runtime::{Error, Wait, advisory_lease};
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,9 +13,8 @@ struct Webhooks<S> {
 }
 
 impl<S: Source + Sync> Webhooks<S> {
-    #[advisory_lock(
+    #[advisory_lease(
         key = "memory-webhook:<id>",
-        scope = "lease",
         pool = self.leases,
         ttl = "30s",
         keep = "24h",
@@ -31,7 +30,7 @@ impl<S: Source + Sync> Webhooks<S> {
         Ok(lease.token().get())
     }
 
-    #[advisory_lock(key = "memory-report", scope = "lease", pool = self.leases, ttl = "30s")]
+    #[advisory_lease(key = "memory-report", pool = self.leases, ttl = "30s")]
     async fn report(&self, takes: Duration) -> Result<(), Error> {
         let done = Instant::now() + takes;
         tokio::time::sleep_until(done).await;

@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 
 use advisory_runtime::lease::{self, Leases};
-use advisory_runtime::{Error, Holding, LockKey, Pool, Request, Shared, advisory_lock, blocking, session, testing, xact};
+use advisory_runtime::{Error, Holding, LockKey, Pool, Request, Shared, advisory_lease, advisory_lock, blocking, session, testing, xact};
 use diesel::{PgConnection, QueryResult};
 use diesel_async::pooled_connection::bb8;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -91,7 +91,7 @@ impl Slots {
     }
 
     /// Of a lease the body has the lease too.
-    #[advisory_lock(key = SlotLock { room }, scope = "lease", pool = self.pool, handle = lock)]
+    #[advisory_lease(key = SlotLock { room }, pool = self.pool, handle = lock)]
     async fn leased(&self, room: i64) -> Result<i64, Error> {
         let lease: lease::Lease = lock.clone();
         assert!(lease.is_held());

@@ -1,12 +1,12 @@
 use advisory_runtime::lease::{self, Lease};
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::{Error, Pool as _, advisory_lease};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::bb8::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};
 
 crate::guide::runs_the_page!("leases", "leases.rs");
 
-#[advisory_lock(key = "payout:<id>", scope = "lease", pool = pool, ttl = "60s", handle = lease)]
+#[advisory_lease(key = "payout:<id>", pool = pool, ttl = "60s", handle = lease)]
 async fn pay_out(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
     let receipt = call_the_bank(id, &lease).await?; // slow, in no transaction
     let mut conn = pool.connection().await?;
@@ -28,7 +28,7 @@ async fn call_the_bank(id: i64, lease: &Lease) -> Result<String, Error> {
 }
 
 /// Credits the account once, however often the webhook is delivered.
-#[advisory_lock(key = "webhook:<id>", scope = "lease", pool = pool, keep = "24h", wait = "never", on_done = Ok(()), handle = lease)]
+#[advisory_lease(key = "webhook:<id>", pool = pool, keep = "24h", wait = "never", on_done = Ok(()), handle = lease)]
 async fn handle(pool: &Pool<AsyncPgConnection>, id: &str) -> Result<(), Error> {
     let mut conn = pool.connection().await?;
     conn.transaction(async |conn| {
@@ -41,7 +41,7 @@ async fn handle(pool: &Pool<AsyncPgConnection>, id: &str) -> Result<(), Error> {
 }
 
 /// Sends the reports of a day once, whichever instance comes first or last.
-#[advisory_lock(key = "reports:<day>", scope = "lease", pool = pool, keep = "48h", on_done = Ok(()))]
+#[advisory_lease(key = "reports:<day>", pool = pool, keep = "48h", on_done = Ok(()))]
 async fn send_reports(pool: &Pool<AsyncPgConnection>, day: &str) -> Result<(), Error> {
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::provider::Provider;
 use crate::statements;
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use lets_domain::OwnerId;
 use lets_store::{Pool, Refusal, Result};
 use std::time::Duration;
@@ -16,9 +16,8 @@ pub struct Payouts<P> {
 
 impl<P: Provider> Payouts<P> {
     /// Pays an owner's month once: while it is being paid, and for a month after it was.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "payout:<owner: int>:<month>",
-        scope = "lease",
         pool = self.pool,
         ttl = "60s",
         renew = "15s",

@@ -1,6 +1,6 @@
 //! What the provider tells us, at least once.
 
-use advisory_runtime::advisory_lock;
+use advisory_runtime::advisory_lease;
 use advisory_runtime::lease::{Leases, Store};
 use async_trait::async_trait;
 use diesel::prelude::*;
@@ -31,9 +31,8 @@ impl<P: Store, E: Effect> Webhooks<P, E> {
     /// Handles each webhook once, also when it is delivered twice.
     ///
     /// The provider delivers again while another instance handles it.
-    #[advisory_lock(
+    #[advisory_lease(
         key = "webhook:<webhook.id>",
-        scope = "lease",
         pool = self.leases,
         ttl = "60s",
         keep = "24h",
