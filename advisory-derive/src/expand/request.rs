@@ -147,7 +147,10 @@ fn keys(lock: &LockSite, parts: &Parts) -> TokenStream {
         // Each with its pattern, which for a declared lock only its type knows.
         let keys = site.keys.list.iter().map(|key| match key {
             SiteKey::Pattern(pattern) => {
-                let (key, text) = (pattern.expression(&names, derivation, &krate), pattern.text());
+                let (key, text) = (
+                    pattern.expression(&names, derivation, &krate),
+                    pattern.text(),
+                );
                 quote_spanned!(here=> (#key, #text))
             }
             SiteKey::Expression(key) | SiteKey::Each(key) => {

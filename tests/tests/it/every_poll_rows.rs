@@ -28,7 +28,7 @@ async fn query(pool: &deadpool::Pool<AsyncPgConnection>) -> Result<(), Error> {
 }
 
 /// Its body is not `Send`, and returns early by a `?`.
-#[advisory_lease(key = "polled:<id>", pool = pool.clone(), ttl = "1h", keep = "1ms", max_hold = "1h", handle = lease)]
+#[advisory_lease(key = "polled:<id>", pool = pool.clone(), ttl = "1h", keep = "1ms", handle = lease)]
 async fn leased(
     pool: &deadpool::Pool<AsyncPgConnection>,
     id: i64,

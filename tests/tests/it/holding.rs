@@ -3,7 +3,8 @@
 use crate::bookings::{bookings, database, insert};
 use advisory_runtime::lease::{InMemory, Leases};
 use advisory_runtime::{
-    Error, Holding, Key, LockKey, Request, Shared, advisory_lease, advisory_lock, blocking, session, testing, xact,
+    Error, Holding, Key, LockKey, Request, Shared, advisory_lease, advisory_lock, blocking,
+    session, testing, xact,
 };
 use advisory_tests::{Database, LockedKey};
 use diesel::QueryResult;

@@ -1,4 +1,4 @@
-//! `scope = "lease"`: what the attribute generates for a lease.
+//! `#[advisory_lease]`: what the attribute generates.
 
 use crate::lease::{database, expire};
 use advisory_runtime::lease::{FencingToken, Leases, Table};
@@ -85,11 +85,6 @@ async fn stays(
     pending().await
 }
 
-#[advisory_lease(key = "bounded", pool = pool, max_hold = "30ms")]
-async fn bounded(pool: Pool) -> Result<(), Error> {
-    pending().await
-}
-
 #[tokio::test]
 async fn a_webhook_that_is_delivered_twice_is_handled_once() {
     let db = database().await;
@@ -157,7 +152,5 @@ async fn a_lost_lease_drops_the_body_and_says_so() {
     });
     let error = result.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-    let error = bounded(db.deadpool(1)).await.unwrap_err();
-    assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
     assert_eq!(Leases::new(pool).list().await.unwrap(), []);
 }

@@ -4,7 +4,7 @@ use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use crate::stopped::{Player, ROLE, URL};
 use advisory_runtime::lease::{Lease, Leases, Request, Table};
-use advisory_runtime::{Error, Pool as _, advisory_lease, advisory_lock};
+use advisory_runtime::{Error, Pool as _, advisory_lease};
 use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;

@@ -4,7 +4,7 @@
 use crate::bookings::execute;
 use crate::lease::database;
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::{Error, Pool as _, advisory_lease, advisory_lock};
+use advisory_runtime::{Error, Pool as _, advisory_lease};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;

@@ -1,7 +1,9 @@
 //! Pools whose connections a manager of the program's own opens.
 
 use crate::bookings::{book, committed, database, key_of};
-use advisory_runtime::{Connection as _, Error, Pool, advisory_lease, advisory_lock, blocking, testing, xact};
+use advisory_runtime::{
+    Connection as _, Error, Pool, advisory_lease, advisory_lock, blocking, testing, xact,
+};
 use advisory_tests::Database;
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use diesel::r2d2;

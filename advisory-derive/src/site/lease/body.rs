@@ -7,7 +7,7 @@ use crate::args::call::CallArgs;
 use crate::errors::Errors;
 use crate::function::{Function, mentions};
 use crate::site::connection::without_borrow;
-use crate::tokens::{is_punct, is_word, spelled};
+use crate::tokens::{first_span, is_punct, is_word, spelled, split_at_commas};
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 
 /// The name that most bodies give to their connection, and the one that messages suggest for the handle.
@@ -26,7 +26,7 @@ const HANDLE: [&str; 9] = [
     "waited",
 ];
 
-/// Methods whose only argument is a connection.
+/// Functions of Diesel and of a lease that take a connection.
 const QUERIES: [&str; 10] = [
     "complete",
     "execute",
@@ -132,7 +132,7 @@ fn used(tokens: &TokenStream, name: &str, methods: Option<&[&str]>) -> Option<Sp
     for (index, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(group) => {
-                let is_query = calls(index, -1, &QUERIES) && punct(index, -2, '.');
+                let is_query = calls(index, -1, &QUERIES);
                 if let Some(argument) = argument(group, name, is_query)
                     && methods.is_none()
                 {
@@ -165,19 +165,22 @@ fn used(tokens: &TokenStream, name: &str, methods: Option<&[&str]>) -> Option<Sp
     None
 }
 
-/// The name as the argument of a query, or as the first of several of another function.
+/// The name as an argument of a query, or as the first of several of another function.
 fn argument(group: &Group, name: &str, is_query: bool) -> Option<Span> {
     if group.delimiter() != Delimiter::Parenthesis {
         return None;
     }
-    let mut tokens = group.stream().into_iter();
-    let first = tokens.next().filter(|first| is_word(first, name))?;
-    let (next, more) = (tokens.next(), tokens.next());
-    let fits = match &next {
-        None => is_query,
-        Some(comma) => is_punct(comma, ',') && (is_query || more.is_some()),
+    let arguments = split_at_commas(group.stream());
+    let is_name = |argument: &&TokenStream| argument.to_string() == name;
+    let argument = if is_query {
+        arguments.iter().find(is_name)
+    } else {
+        arguments
+            .first()
+            .filter(|_| arguments.len() > 1)
+            .filter(is_name)
     };
-    fits.then(|| first.span())
+    argument.map(first_span)
 }
 
 /// Where the tokens call the method of this variable.

@@ -14,7 +14,6 @@ use lets_store::{Error, Pool, Result};
     ttl = "30s",
     renew = "10s",
     wait = "2s",
-    max_hold = "1h",
     handle = lease,
     component = "exports"
 )]

@@ -4,8 +4,8 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
-#[advisory_lease(key = "job", pool = pool, max_keys = 8)]
-async fn run(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
+#[advisory_lease(key = "job:<name><suffix>", pool = pool)]
+async fn run(pool: &Pool<AsyncPgConnection>, name: &str, suffix: &str) -> QueryResult<()> {
     Ok(())
 }
 

@@ -4,8 +4,8 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
-#[advisory_lease(key = "job", pool = pool, queue = 8)]
-async fn run(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
+#[advisory_lease(key = (7, "job:<id>"), pool = pool)]
+async fn run(pool: &Pool<AsyncPgConnection>, id: i64) -> QueryResult<()> {
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
-#[advisory_lease(key = "job", pool = pool, isolation = "serializable")]
+#[advisory_lease(key = "job", pool = pool, max_hold = "5m")]
 async fn run(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
     Ok(())
 }

@@ -4,7 +4,7 @@ use diesel::QueryResult;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::bb8::Pool;
 
-#[advisory_lease(key = 42, pool = pool, derivation = "md5")]
+#[advisory_lease(key = "job", scope = "lease", pool = pool)]
 async fn run(pool: &Pool<AsyncPgConnection>) -> QueryResult<()> {
     Ok(())
 }
