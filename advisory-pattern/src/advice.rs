@@ -92,7 +92,7 @@ pub fn advice<'a>(
             Advice::of("a name is one lock: write the same `permits` at both, or at neither")
         }
         Collision::Scopes(_) => Advice::of(
-            "a name is one lock: write `scope = \"lease\"` at both or at neither, or another name",
+            "a name is one lock: write `#[advisory_lease]` at both or at neither, or another name",
         ),
     }
 }

@@ -1,9 +1,9 @@
 //! Leases: locks that expire, with fencing tokens.
 //!
 //! A lease is a row of a table. No connection or transaction holds it; it lasts until it is released or its ttl is over. Use it for
-//! work that outlives a transaction, such as a payout run or a report, and [`xact`](crate::xact) for a single transaction. Without
-//! [`advisory_lease`](macro@crate::advisory_lease), [`Leases::acquire`] renews in the background and releases on drop, [`lead`] elects a leader,
-//! and [`Table`] has each step as one round trip.
+//! work that outlives a transaction, such as a payout run or a report, and [`xact`](crate::xact) for a single transaction. Without the
+//! attribute [`advisory_lease`](macro@crate::advisory_lease), [`Leases::acquire`] renews in the background and releases on drop,
+//! [`lead`] elects a leader, and [`Table`] has each step as one round trip.
 //!
 //! The guide explains [leases](crate::guide::leases), what they promise and their table, and
 //! [leader election](crate::guide::leadership).

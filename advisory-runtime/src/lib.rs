@@ -31,7 +31,7 @@
 //! | lock a function | [`macro@advisory_lock`]: on `async fn` with diesel-async, on a plain `fn` with Diesel's own connections |
 //! | lock without the attribute | [`xact`], [`session`], and the same in [`blocking`], with a [`Request`] |
 //! | store a lock, or move it to a task | [`session::acquire_owned`] |
-//! | hold a key without a connection | [`lease`]: expires unless it is renewed, and has a fencing token |
+//! | hold a key without a connection, or do work once | [`macro@advisory_lease`], and [`lease`] without the attribute: expires unless it is renewed, and has a fencing token |
 //! | require the lock in a function that writes | [`Holding`]: without the lock the call does not compile; see [`guide::holding`] |
 //! | share the rows of a job table between workers | [`claim`]: one worker at a time has a row, for a time |
 //! | run Diesel's migrations in one process at a time | [`migrations`] |

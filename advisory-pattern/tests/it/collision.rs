@@ -234,7 +234,7 @@ fn one_name_is_no_lease_and_an_advisory_lock() {
     let found = held.collision(&leased).unwrap();
     let (held, leased) = (side(&held, "job"), side(&leased, "job"));
     let advice = advice(&found, &held, &leased, std::iter::empty());
-    assert!(advice.text.contains("`scope = \"lease\"`"));
+    assert!(advice.text.contains("`#[advisory_lease]`"));
 }
 
 #[test]

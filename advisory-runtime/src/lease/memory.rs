@@ -63,7 +63,7 @@ impl Leases<InMemory> {
     ///
     /// ```
     /// use advisory_runtime::lease::{Leases, Source};
-    /// use advisory_runtime::{Error, advisory_lock};
+    /// use advisory_runtime::{Error, advisory_lease};
     ///
     /// struct Reports<S> {
     ///     leases: S, // a pool in the program

@@ -114,7 +114,7 @@ impl Telemetry {
             parent: &self.span,
             pattern,
             "idle under a lock: {place} held a lock, a connection and a transaction for {idle:.1?} without a statement; do slow work \
-             before the lock, or use `scope = \"lease\"`, `queue`, or a separate pool for locks (reported once for each place)"
+             before the lock, or use `#[advisory_lease]`, `queue`, or a separate pool for locks (reported once for each place)"
         );
     }
 

@@ -194,7 +194,7 @@ pub(super) fn judge(facts: &Facts, pooler: Pooler) -> Finding {
         Pooler::LocksKeepNobodyOut => {
             let message = "this server accepts advisory locks but excludes nobody";
             return Finding::new(name, Level::Problem, message)
-                .fix("Use leases (`scope = \"lease\"`), which are rows.");
+                .fix("Use leases (`#[advisory_lease]`), which are rows.");
         }
         Pooler::Unknown(why) => {
             return Finding::new(name, Level::Unknown, format!("cannot be determined: {why}"));

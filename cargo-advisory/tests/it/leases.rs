@@ -167,7 +167,7 @@ fn one_name_for_a_lease_and_an_advisory_lock_is_a_finding() {
     for part in [
         "advisory lock `invoice` is two locks",
         "`invoice` names a lease and an advisory lock",
-        "write `scope = \"lease\"` at both or at neither",
+        "write `#[advisory_lease]` at both or at neither",
     ] {
         assert!(said.out.contains(part), "{part}: {}", said.out);
     }
