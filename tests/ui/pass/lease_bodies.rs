@@ -64,12 +64,13 @@ pub async fn by_for(pool: &Pool) -> Result<usize, Error> {
 #[advisory_lease(key = "closure", pool = pool, keep = "24h", handle = lease)]
 pub async fn by_closure(pool: &Pool) -> Result<usize, Error> {
     let mut taken = pool.connection().await?;
-    let work = async |conn: &mut AsyncPgConnection| {
-        let updated = update(conn).await?;
-        lease.complete(conn).await?;
-        Ok::<_, Error>(updated)
-    };
-    taken.transaction(work).await
+    taken
+        .transaction(async |conn| {
+            let updated = update(conn).await?;
+            lease.complete(conn).await?;
+            Ok::<_, Error>(updated)
+        })
+        .await
 }
 
 #[advisory_lease(key = "function", pool = pool)]

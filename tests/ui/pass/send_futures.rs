@@ -232,7 +232,7 @@ table!(of_bb8: #[advisory_lock(key = "send", name = "send", queue = 8, wait = "5
 table!(of_deadpool: #[advisory_lock(key = "send", name = "send", poll = "50ms", pool = pool)] (pool: &Deadpool));
 table!(pool: #[advisory_lock(key = "send", name = "send", conn = pool.get().await?)] (pool: &Bb8));
 table!(poll: #[advisory_lock(key = "send", name = "send", poll = "50ms", conn = pool.get().await?)] (pool: &Bb8));
-table!(lease: #[advisory_lease(key = "send", name = "sent", pool = pool, keep = "5s", max_hold = "9s")] (pool: &Bb8));
+table!(lease: #[advisory_lease(key = "send", name = "sent", pool = pool, keep = "5s")] (pool: &Bb8));
 
 impl Actor {
     #[advisory_lock(key = "send", name = "send")]

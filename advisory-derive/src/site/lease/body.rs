@@ -87,7 +87,8 @@ pub(crate) fn check(site: &SiteArgs, call: &CallArgs, function: &Function, error
     if !site.has("handle")
         && let Some(span) = unbound(&body, "lease", function, None)
     {
-        let wanted = "the body has no `lease` without a name for it: write `handle = lease` in the attribute";
+        let wanted =
+            "nothing in the body is named `lease`: write `handle = lease` in the attribute";
         errors.at(span, wanted);
     }
     if let Some(handle) = &call.handle

@@ -78,8 +78,7 @@ pub(crate) fn is_async(function: &Function, errors: &mut Errors) {
 pub(crate) fn needs_async(function: &Function) -> String {
     let name = &function.name;
     format!(
-        "a lease needs an `async fn`, because a blocking body can neither be renewed beside nor dropped when its lease is lost: write \
-         `async fn {name}`; a blocking program can hold a session-level lock, `#[advisory_lock(key = …, scope = \"session\")]`, or \
+        "a lease needs an `async fn`, because a blocking body cannot be dropped when its lease is lost: write `async fn {name}`; a blocking program can hold a session-level lock, `#[advisory_lock(key = …, scope = \"session\")]`, or \
          claim rows with `advisory_runtime::claim`"
     )
 }
@@ -102,7 +101,7 @@ pub(crate) fn pool(site: &SiteArgs, call: &CallArgs, function: &Function, errors
             |pool| format!("write `pool = {pool}`"),
         );
         let wanted = format_args!("a lease needs a `pool` for its connections: {wanted}");
-        errors.at(Span::call_site(), wanted);
+        errors.at(site.span("key").unwrap_or_else(Span::call_site), wanted);
     }
 }
 
