@@ -116,7 +116,7 @@ fn instead(attribute: Attribute, word: &str, value: &TokenStream) -> Option<&'st
         (Attribute::Lease, "mode" | "permits") => "a lease has one holder: leave it out",
         (Attribute::Lease, "max_hold") => {
             "a lease is renewed until its body ends: limit the work in the body, as with `tokio::time::timeout`, or acquire \
-             the lease in the body with `lease::Request::max_hold`; `ttl` is how long a lease outlives a process that dies"
+             the lease without the attribute, by `lease::Request::max_hold`; `ttl` is how long a lease outlives a process that dies"
         }
         (Attribute::Lease, "scope") => "a lease has no scope: leave it out",
         _ => return None,
