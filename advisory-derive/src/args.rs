@@ -82,7 +82,7 @@ impl SiteArgs {
         self.given.iter().find(|given| given.name == name)
     }
 
-    fn note(&mut self, name: impl ToString, span: Span, value: &TokenStream) {
+    fn note(&mut self, name: &str, span: Span, value: &TokenStream) {
         self.given.push(Given {
             name: name.to_string(),
             span,
@@ -132,7 +132,7 @@ impl SiteArgs {
             let value: TokenStream = tokens.collect();
             if let Some(TokenTree::Ident(word)) = &name {
                 // Also one that the other attribute has: a check can say what to write instead.
-                args.note(word, word.span(), &value);
+                args.note(&word.to_string(), word.span(), &value);
             }
             let Some(name) = name_of(name, &value, known, errors) else {
                 continue;
@@ -140,8 +140,8 @@ impl SiteArgs {
             match name.to_string().as_str() {
                 "with" => set(&mut args.with, &name, with(equals, &name, errors), errors),
                 "allow_overlap" => {
-                    args.allow_overlap
-                        .extend(overlap(equals.as_ref(), &name, errors))
+                    let overlap = overlap(equals.as_ref(), &name, errors);
+                    args.allow_overlap.extend(overlap);
                 }
                 _ => {
                     if let Some(value) = value_of(&name, equals.as_ref(), value, errors) {

@@ -2,6 +2,7 @@
 
 use crate::args::SiteArgs;
 use crate::args::call::CallArgs;
+use crate::args::duration::Duration;
 use crate::args::lease::LeaseArgs;
 use crate::errors::Errors;
 use crate::function::Function;
@@ -47,7 +48,7 @@ pub(crate) fn outcomes(site: &SiteArgs, errors: &mut Errors) {
 
 /// Checks that the lease is renewed before it expires.
 pub(crate) fn times(site: &SiteArgs, args: &LeaseArgs, errors: &mut Errors) {
-    let Some((often, _)) = args.renew.as_ref().and_then(|renew| renew.milliseconds()) else {
+    let Some((often, _)) = args.renew.as_ref().and_then(Duration::milliseconds) else {
         return;
     };
     let (ttl, whose) = match &args.ttl {
