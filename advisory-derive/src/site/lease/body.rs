@@ -271,3 +271,96 @@ fn names(pattern: &[TokenTree], name: &str) -> bool {
 fn is_call(token: Option<&TokenTree>) -> bool {
     matches!(token, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{binds, method, unbound};
+    use crate::attribute::Attribute;
+    use crate::errors::Errors;
+    use crate::function;
+    use proc_macro2::{Ident, Span};
+
+    /// Whether the function uses a name that nothing binds.
+    fn is_reported(name: &str, written: &str) -> bool {
+        let mut errors = Errors::default();
+        let tokens = written.parse().expect("tokens");
+        let function = function::parse(tokens, Attribute::Lease, &mut errors).expect("a function");
+        unbound(&function.body.stream(), name, &function, None).is_some()
+    }
+
+    fn body(body: &str) -> String {
+        format!("async fn f(pool: &Pool) -> QueryResult<()> {{ {body} }}")
+    }
+
+    #[test]
+    fn a_connection_that_nothing_binds_is_found() {
+        for uses in [
+            "update.execute(conn).await",
+            "RunQueryDsl::execute(update, conn).await",
+            "update(&mut conn).await",
+            "book(conn, 7).await",
+            "conn.transaction(async |c| 7).await",
+            "if late { lease.complete(conn).await?; } Ok(())",
+            "info!(\"start\"); update.execute(&mut *conn).await; update(&mut conn).await",
+        ] {
+            assert!(is_reported("conn", &body(uses)), "{uses}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_can_be_bound_is_left_to_the_compiler() {
+        for uses in [
+            "let mut conn = pool.get().await?; update(&mut conn).await",
+            "let (a, mut conn) = two().await?; update(&mut conn).await",
+            "if let Ok(mut conn) = pool.get().await { update(&mut conn).await }",
+            "match pool.get().await { Ok(mut conn) => update(&mut conn).await, Err(e) => Err(e) }",
+            "for mut conn in all { update(&mut conn).await? }",
+            "db.transaction(async |conn| { update.execute(conn).await }).await",
+            "db.transaction(|conn| async move { update.execute(conn).await }.scope_boxed()).await",
+            "async fn g(conn: &mut C) { update.execute(conn).await } g(db).await",
+            "select! { conn = pool.get() => update.execute(conn).await }",
+            "take_connection!(); update.execute(conn).await",
+            "update(&mut conn().await?).await",
+            "update(&mut self.conn).await",
+            "use crate::db::conn; update(&mut conn).await",
+            "Ok(connect(Options { conn: 7 }))",
+            "pool.get().await.map(conn)",
+        ] {
+            assert!(!is_reported("conn", &body(uses)), "{uses}");
+        }
+        let parameter =
+            "async fn f(conn: &mut C) -> QueryResult<()> { update.execute(conn).await }";
+        assert!(!is_reported("conn", parameter));
+    }
+
+    #[test]
+    fn a_handle_that_has_no_name_is_found() {
+        assert!(is_reported("lease", &body("lease.complete(conn).await")));
+        assert!(is_reported(
+            "lease",
+            &body("post(lease.token().get()).await")
+        ));
+        for other in [
+            "let lease = table.acquire(conn, &request).await?; lease.fence(conn).await",
+            "lease::Request::text(\"k\"); lease::lead(pool).await",
+            "self.lease.token()",
+            "lease.rent()",
+        ] {
+            assert!(!is_reported("lease", &body(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_method_of_the_handle_is_found_unless_the_name_is_bound_again() {
+        let lease = Ident::new("lease", Span::call_site());
+        let completes = |body: &str| {
+            let body = body.parse().expect("tokens");
+            method(&body, &lease, "complete").is_some() && !binds(&body, "lease", false)
+        };
+        assert!(completes("if ok { lease.complete(conn).await? }"));
+        assert!(completes("take!(); lease.complete(conn).await"));
+        assert!(!completes("let lease = outer; lease.complete(conn).await"));
+        assert!(!completes("self.lease.complete(conn).await"));
+        assert!(!completes("lease.fence(conn).await"));
+    }
+}
