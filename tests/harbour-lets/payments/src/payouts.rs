@@ -5,13 +5,10 @@ use crate::statements;
 use advisory_runtime::advisory_lease;
 use lets_domain::OwnerId;
 use lets_store::{Pool, Refusal, Result};
-use std::time::Duration;
 
 pub struct Payouts<P> {
     pub pool: Pool,
     pub provider: P,
-    /// How long a call of the provider's may take.
-    pub patience: Duration,
 }
 
 impl<P: Provider> Payouts<P> {
@@ -25,7 +22,6 @@ impl<P: Provider> Payouts<P> {
         wait = "never",
         on_done = Err(Refusal::AlreadyDone.into()),
         on_held = Err(Refusal::Busy.into()),
-        max_hold = self.patience,
         handle = lease,
         component = "owners"
     )]

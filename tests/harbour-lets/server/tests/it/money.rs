@@ -11,7 +11,6 @@ use lets_server::payments::{
 };
 use lets_server::store::{Error, Refusal};
 use std::sync::Arc;
-use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn transfers_in_all_directions_neither_make_nor_lose_money() {
@@ -153,7 +152,6 @@ async fn an_owner_is_paid_once_a_month() {
     let payouts = payouts::Payouts {
         pool: lets.pool.clone(),
         provider: MockProvider::default(),
-        patience: Duration::from_secs(20),
     };
     let (receipt, token) = payouts.pay(OwnerId(1), "2027-06").await.unwrap();
     assert_eq!((&*receipt, token), ("0: 8.00 to 1", 1));
