@@ -10,8 +10,8 @@ use std::env;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use advisory_runtime::lease::Table;
-use advisory_runtime::{Error, Pool as _};
+use advisory_runtime::Pool as _;
+use advisory_runtime::lease::{Error, Table};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -109,10 +109,7 @@ async fn publish(pool: Pool<AsyncPgConnection>, author: &'static str) -> Outcome
 }
 
 fn is_lost(error: &anyhow::Error) -> bool {
-    matches!(
-        Error::find(&**error).as_deref(),
-        Some(Error::LockLost { .. })
-    )
+    matches!(Error::find(&**error).as_deref(), Some(Error::Lost { .. }))
 }
 
 /// Killed when it is dropped, also if it is stopped.

@@ -248,7 +248,10 @@ fn run(site: &Site, parts: &Parts, body: &TokenStream) -> TokenStream {
 /// can use parameters that the body moves.
 fn with_refusals(steps: TokenStream, site: &Site, parts: &Parts) -> TokenStream {
     let Parts {
-        output, converted, ..
+        output,
+        converted,
+        error,
+        ..
     } = parts;
     let Args {
         on_held, on_done, ..
@@ -257,10 +260,15 @@ fn with_refusals(steps: TokenStream, site: &Site, parts: &Parts) -> TokenStream 
         return steps;
     }
     let here = Span::mixed_site();
-    let krate = site.args.runtime();
+    let is_held = match &site.connection {
+        Connection::Lease(_) => quote_spanned!(here=> is_held),
+        Connection::Place { .. } | Connection::Expression(_) | Connection::Pool(_) => {
+            quote_spanned!(here=> is_busy)
+        }
+    };
     let on_held = on_held.as_ref().map(|on_held| {
         quote_spanned!(here=>
-            if #krate::Error::is_busy(&error) {
+            if #error::#is_held(&error) {
                 let instead: #output = #on_held;
                 return instead;
             }
@@ -268,7 +276,7 @@ fn with_refusals(steps: TokenStream, site: &Site, parts: &Parts) -> TokenStream 
     });
     let on_done = on_done.as_ref().map(|on_done| {
         quote_spanned!(here=>
-            if #krate::Error::is_done(&error) {
+            if #error::is_done(&error) {
                 let instead: #output = #on_done;
                 return instead;
             }

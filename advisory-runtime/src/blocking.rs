@@ -16,7 +16,7 @@ pub use pool::Pool;
 
 /// The live locks by name: see [`crate::monitor`].
 pub mod monitor {
-    pub use crate::monitor::blocking::{cancel, locks, terminate};
+    pub use crate::monitor::blocking::{cancel, holders, locks, terminate};
     #[cfg(feature = "diesel-async")]
     pub use crate::monitor::blocking::{claims, leases};
 }

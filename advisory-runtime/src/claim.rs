@@ -7,8 +7,8 @@
 //! ```no_run
 //! # #[cfg(feature = "bb8")]
 //! # mod jobs {
-//! use advisory_runtime::claim::{self, Claim, OnErr};
-//! use advisory_runtime::{Error, Pool as _};
+//! use advisory_runtime::Pool as _;
+//! use advisory_runtime::claim::{self, Claim, Error, OnErr};
 //! use diesel::prelude::*;
 //! use diesel_async::AsyncPgConnection;
 //! use diesel_async::pooled_connection::bb8::Pool;
@@ -52,6 +52,7 @@
 mod claimed;
 mod count;
 mod ending;
+mod error;
 mod finish;
 mod index;
 mod retry;
@@ -66,6 +67,7 @@ pub use claimed::Claimed;
 #[cfg(feature = "postgres")]
 pub(crate) use count::counts_blocking;
 pub use count::{Counts, counts};
+pub use error::Error;
 pub use finish::{complete, complete_with, fail, release, renew};
 pub use index::indexes;
 pub use run::{OnErr, keep, run};

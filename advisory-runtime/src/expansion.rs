@@ -88,7 +88,7 @@ pub mod blocking {
     pub fn connection<P: crate::blocking::Pool + ?Sized>(
         pool: &P,
     ) -> Result<P::Connection, crate::Error> {
-        pool.connection()
+        Ok(pool.connection()?)
     }
 }
 /// A free function, because an unmet bound is one error here, and several for a trait's method.
@@ -98,13 +98,19 @@ pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConne
 }
 /// As for [`pg`], a free function; the compiler reports at the expression of `pool` that it is not one.
 #[cfg(feature = "diesel-async")]
-pub fn connection<P: crate::Pool + ?Sized>(
+pub async fn connection<P: crate::Pool + ?Sized>(
     pool: &P,
-) -> impl Future<Output = Result<P::Connection<'_>, crate::Error>> + Send {
-    pool.connection()
+) -> Result<P::Connection<'_>, crate::Error> {
+    Ok(pool.connection().await?)
+}
+/// What the expansion for a lease calls.
+#[cfg(feature = "diesel-async")]
+pub mod lease {
+    pub use super::convert::returns_leased as returns;
+    pub use crate::lease::{Request, acquire_at, finish_at};
 }
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
-pub use crate::error::{Fallible, never};
+pub use crate::error::{Fallible, ProductError, never};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::holding::{Handle, OfDeclaredLock};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -113,7 +119,6 @@ pub use crate::lock::Tries;
 pub use crate::request::{Isolation, Request, Wait, keyed};
 #[cfg(feature = "diesel-async")]
 pub use crate::{
-    lease,
     lock::{pause, queue, try_at},
     session::acquire_at,
     xact::{begin_at, exceed},

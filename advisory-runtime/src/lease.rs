@@ -11,7 +11,7 @@
 //! ```
 //! # #[cfg(feature = "deadpool")]
 //! # mod reports {
-//! use advisory_runtime::{Error, advisory_lock};
+//! use advisory_runtime::{advisory_lock, lease::Error};
 //! use diesel_async::{AsyncPgConnection, pooled_connection::deadpool::Pool};
 //!
 //! /// Sends the month's report. Instances that start during the day after it do nothing.
@@ -28,6 +28,7 @@
 
 mod backoff;
 mod body_leases;
+mod error;
 mod event;
 mod fence;
 mod grant;
@@ -48,6 +49,7 @@ mod store;
 mod table;
 mod task;
 
+pub use error::{BusyKey, Error};
 pub use event::Event;
 pub use fence::IsCurrent;
 pub use grant::{FencingToken, Lease};

@@ -135,7 +135,7 @@ pub use key::{Key, KeyPart, KeyText, LockKey, shape, well_known};
 pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
-    error::{BusyLock, Error, ErrorRef},
+    error::{BusyLock, Error, ErrorRef, PoolError},
     lock::{Acquired, Held, OwnedLock, OwnedLockError},
     request::{Isolation, Mode, Request, Wait},
 };

@@ -83,7 +83,9 @@ pub use crate::claim::{Counts as Claims, counts as claims};
 pub use crate::query_comment::{Shown, show, shown};
 pub use backend::{Activity, Backend, State};
 pub use comment::{Comment, keys_of};
-pub use holders::{HeldBy, LockHolder};
+#[cfg(feature = "diesel-async")]
+pub use holders::holders;
+pub use holders::{HeldBy, LockHolder, Refused};
 pub use locks::{Holder, HolderId, Lock, Locks, Scope, Try, Waiter};
 pub use names::{Certainty, Name, Names};
 pub use signal::Signal;

@@ -16,11 +16,9 @@ pub(crate) use round_trip::{Borrowed, Dedicated, Step, UNANSWERED, round_trip};
 pub(crate) use task::{Renew, renew_until_lost};
 pub(crate) use watch::{Stop, watch};
 
-use crate::Error;
 use crate::driver::{Driver, depth};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::AsyncPgConnection;
-use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -54,14 +52,20 @@ pub(crate) const fn is_conflict(error: &DieselError) -> bool {
     )
 }
 
+/// Why a step is not sent on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// A transaction is open, which could undo the step.
+    InTransaction,
+    /// The connection is closed.
+    Broken,
+}
+
 /// Refuses a transaction, which could undo the step, unless it is a test's.
-pub(crate) fn require_no_transaction(
-    conn: &mut AsyncPgConnection,
-    lock: impl Fn() -> Cow<'static, str>,
-) -> Result<(), Error> {
+pub(crate) fn require_no_transaction(conn: &mut AsyncPgConnection) -> Result<(), Unusable> {
     match depth(conn) {
         Ok(None | Some(NonZeroU32::MIN)) if !conn.is_broken() => Ok(()),
-        Ok(Some(_)) => Err(Error::InTransaction { lock: lock() }),
-        _ => Err(Error::BrokenConnection { lock: lock() }),
+        Ok(Some(_)) => Err(Unusable::InTransaction),
+        _ => Err(Unusable::Broken),
     }
 }

@@ -19,8 +19,7 @@ use std::fmt::Write;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use advisory_runtime::Error;
-use advisory_runtime::lease::Table;
+use advisory_runtime::lease::{Error, Table};
 use advisory_runtime::monitor::{self, ClaimedRow, HolderId, LeaseSummary, Lock, Locks, Names};
 use clap::ArgMatches;
 use clap::parser::ValueSource;

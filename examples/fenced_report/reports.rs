@@ -1,7 +1,7 @@
 //! How is a report written under a lease, so that a process that has lost the lease cannot write it?
 
-use advisory_runtime::lease::Lease;
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::lease::{Error, Lease};
+use advisory_runtime::{Pool as _, advisory_lock};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};

@@ -3,8 +3,8 @@
 use crate::clock::pass;
 use crate::history::{Claim, Log};
 use crate::visit::{connection, tick};
-use advisory_runtime::lease::{Lease, Leases};
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::advisory_lock;
+use advisory_runtime::lease::{Error, Lease, Leases};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::PoolableConnection;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};

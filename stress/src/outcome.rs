@@ -1,6 +1,7 @@
 //! What did an operation come to, as its caller was told?
 
-use advisory_runtime::Error;
+use advisory_runtime::{Error, lease};
+use diesel::result::Error as DieselError;
 
 /// What the caller may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,19 +55,28 @@ impl Outcome {
 /// What an error tells the caller of a transaction-level lock.
 pub(crate) fn of_error(error: &Error) -> Outcome {
     match error {
-        error if error.is_busy() || error.is_done() => Outcome::Refused,
+        error if error.is_busy() => Outcome::Refused,
         Error::CommitUnknown { .. } => Outcome::Unknown,
         _ => Outcome::Failed,
     }
 }
 
+/// What an error tells the caller of a lease.
+pub(crate) fn of_lease_error(error: &lease::Error) -> Outcome {
+    match error {
+        error if error.is_held() || error.is_done() => Outcome::Refused,
+        lease::Error::CommitUnknown { .. } => Outcome::Unknown,
+        _ => Outcome::Failed,
+    }
+}
+
 /// The name of the error's variant, and of a statement's error the beginning of what the database said.
-pub(crate) fn name(error: &Error) -> String {
+pub(crate) fn name(error: &impl std::fmt::Debug, database: Option<&DieselError>) -> String {
     let name = format!("{error:?}");
     let end = name.find(|letter: char| !letter.is_alphanumeric());
     let name = &name[..end.unwrap_or(name.len())];
-    match error {
-        Error::Database(said) | Error::Cancelled { source: said, .. } => {
+    match database {
+        Some(said) if matches!(name, "Database" | "Cancelled") => {
             let said = said.to_string();
             let words = said
                 .split(' ')

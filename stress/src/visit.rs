@@ -5,7 +5,7 @@
 use crate::clock::pass;
 use crate::history::Log;
 use crate::schema::START;
-use advisory_runtime::{Error, LockKey, Request, advisory_lock, session};
+use advisory_runtime::{Error, LockKey, PoolError, Request, advisory_lock, session};
 use diesel::dsl::count_star;
 use diesel::prelude::*;
 use diesel::result::Error as DieselError;
@@ -260,8 +260,6 @@ pub(crate) async fn owned(
 
 pub(crate) async fn connection(
     pool: &Pool<AsyncPgConnection>,
-) -> Result<Object<AsyncPgConnection>, Error> {
-    pool.get()
-        .await
-        .map_err(|error| Error::Pool(Box::new(error)))
+) -> Result<Object<AsyncPgConnection>, PoolError> {
+    pool.get().await.map_err(PoolError::new)
 }

@@ -3,6 +3,7 @@
 use super::handle::handle;
 use super::return_type::without_impl_trait;
 use crate::site::Site;
+use crate::site::connection::Connection;
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
 use syn::{Type, spanned::Spanned};
@@ -13,6 +14,8 @@ pub(crate) struct Parts {
     pub(crate) output: Type,
     /// An expression: the local `error` as the function's result.
     pub(crate) converted: TokenStream,
+    /// The path of the type of `error`.
+    pub(crate) error: TokenStream,
     pub(crate) ok: TokenStream,
     pub(crate) err: TokenStream,
     /// Leaves the function with the local `error` from before the body: to `on_held` or `on_done`, if there is one.
@@ -30,12 +33,16 @@ impl Parts {
         let private = quote_spanned!(here=> #krate::__private);
         let output = without_impl_trait(&site.function.output);
         let at_output = site.function.output.span().resolved_at(here);
+        let is_lease = matches!(site.connection, Connection::Lease(_));
+        let product = is_lease.then(|| quote_spanned!(here=> lease::));
+        let returns = quote_spanned!(at_output=> #private::#product returns::<#output>());
         let converted = if let Some(err) = &site.args.err {
-            quote_spanned!(at_output=> #private::returns::<#output>().convert_by(error, #err))
+            quote_spanned!(at_output=> #returns.convert_by(error, #err))
         } else {
-            quote_spanned!(at_output=> #private::returns::<#output>().convert(error))
+            quote_spanned!(at_output=> #returns.convert(error))
         };
         Self {
+            error: quote_spanned!(here=> #krate::#product Error),
             ok: quote_spanned!(here=> #private::Ok),
             err: quote_spanned!(here=> #private::Err),
             refused: if site.args.on_held.is_some() || site.args.on_done.is_some() {

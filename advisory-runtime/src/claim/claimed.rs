@@ -1,7 +1,7 @@
 //! A claimed row, and how long this process may act on it.
 
+use super::Error;
 use super::table::{Claim, ttl};
-use crate::Error;
 use crate::renewal::{End, Expiry, Hold, Sent};
 use diesel::deserialize;
 use diesel::pg::Pg;
@@ -86,10 +86,7 @@ impl<T: Claim> Claimed<T> {
     }
 
     pub(super) fn lost(&self) -> Error {
-        Error::LockLost {
-            lock: self.name().into(),
-            source: None,
-        }
+        Error::Lost { claim: self.name() }
     }
 
     /// The error when the row is not this claim's any more: after a statement that got no answer, that one may have ended the claim.
@@ -103,7 +100,7 @@ impl<T: Claim> Claimed<T> {
     /// The error when the statement that ends the claim was not answered.
     pub(super) fn unknown(&self, source: DieselError) -> Error {
         Error::CommitUnknown {
-            lock: self.name().into(),
+            claim: self.name(),
             source,
         }
     }

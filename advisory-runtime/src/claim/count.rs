@@ -1,9 +1,10 @@
 //! How many rows of a table are in which state?
 
+use super::Error;
 use super::sql;
 use super::state::State;
 use super::table::Claim;
-use crate::{Connection, Error};
+use crate::Connection;
 use diesel::QueryResult;
 use diesel::query_builder::SqlQuery;
 use diesel::sql_types::{BigInt, Text};

@@ -1,12 +1,13 @@
 //! Ends a claim when its work is over, even if the server is slow to reach.
 
+use super::Error;
 use super::claimed::{Claimed, no_answer};
 use super::finish::{finish, is_open_on};
 use super::sql::How;
 use super::table::Claim;
 use crate::error::is_connection_lost;
 use crate::renewal::{Borrowed, End, UNANSWERED};
-use crate::{Error, Pool};
+use crate::{Pool, PoolError};
 use diesel_async::AsyncPgConnection;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout_at};
@@ -34,7 +35,7 @@ pub(super) async fn end<T: Claim, P: Pool>(
                 None
             }
             Err(error @ Error::Pool(_)) => Some(error),
-            Err(Error::LockLost { .. }) => return Err(unknown.unwrap_or_else(|| job.gone())),
+            Err(Error::Lost { .. }) => return Err(unknown.unwrap_or_else(|| job.gone())),
             done => return done,
         };
         let again = Instant::now() + PAUSE;
@@ -55,7 +56,7 @@ async fn attempt<T: Claim, P: Pool>(
         return Ok(());
     }
     let conn = timeout_at(until.into(), pool.connection()).await;
-    let mut borrowed = Borrowed::new(conn.map_err(|late| Error::Pool(Box::new(late)))??);
+    let mut borrowed = Borrowed::new(conn.map_err(PoolError::new)??);
     let sent = finish_unless_ended(borrowed.pg(), job, how);
     match timeout_at(until.into(), sent).await {
         Ok(ended) => {

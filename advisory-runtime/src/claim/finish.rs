@@ -1,13 +1,14 @@
 //! Renews a claim, and ends it: completed, failed or released.
 
+use super::Error;
 use super::claimed::{Claimed, Holder};
 use super::retry::{Retries, load};
 use super::sql::{Changes, How, Statement, text};
 use super::table::{Claim, Fails, KeyValue};
+use crate::Connection;
 use crate::driver::depth;
 use crate::error::is_connection_lost;
-use crate::renewal::{Sent, require_no_transaction};
-use crate::{Connection, Error};
+use crate::renewal::{Sent, Unusable, require_no_transaction};
 use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
@@ -25,7 +26,7 @@ use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
 /// # Errors
 ///
 /// [`Error::InTransaction`] inside a transaction of Diesel's, which could undo it, and [`Error::BrokenConnection`]: nothing was
-/// sent. [`Error::LockLost`] if the claim has expired or was finished. [`Error::Database`]: the claim may have been renewed.
+/// sent. [`Error::Lost`] if the claim has expired or was finished. [`Error::Database`]: the claim may have been renewed.
 ///
 /// # Cancel safety
 ///
@@ -46,7 +47,13 @@ pub(super) async fn renew_on<T: Claim>(
     conn: &mut AsyncPgConnection,
     job: &Claimed<T>,
 ) -> Result<bool, Error> {
-    require_no_transaction(conn, || job.name().into())?;
+    require_no_transaction(conn).map_err(|unusable| {
+        let claim = job.name();
+        match unusable {
+            Unusable::InTransaction => Error::InTransaction { claim },
+            Unusable::Broken => Error::BrokenConnection { claim },
+        }
+    })?;
     let statement = Statement::<T, _>::renew(job.locked_by(), (**job).key().bound());
     let sent = Sent::now();
     let is_held = change(conn, &statement).await?;
@@ -79,8 +86,8 @@ pub(super) async fn is_open_on<T: Claim>(
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] if the claim has expired or was finished: nothing was changed, and another worker may have the job.
-/// [`Error::Database`]: if the connection was lost, the job may be completed. Complete it again to find out: [`Error::LockLost`] then
+/// [`Error::Lost`] if the claim has expired or was finished: nothing was changed, and another worker may have the job.
+/// [`Error::Database`]: if the connection was lost, the job may be completed. Complete it again to find out: [`Error::Lost`] then
 /// can mean that the first call did it.
 ///
 /// # Cancel safety
@@ -90,7 +97,7 @@ pub(super) async fn is_open_on<T: Claim>(
 /// # Examples
 ///
 /// ```no_run
-/// # use advisory_runtime::{Error, claim::{self, Claim, Claimed}};
+/// # use advisory_runtime::claim::{self, Claim, Claimed, Error};
 /// # use diesel_async::{AsyncConnection, AsyncPgConnection};
 /// async fn store<Job: Claim>(conn: &mut AsyncPgConnection, job: &Claimed<Job>) -> Result<(), Error> {
 ///     conn.transaction(async |conn| {

@@ -1,8 +1,8 @@
 //! Which statements are sent again after a conflict?
 
+use super::Error;
 use super::sql::Statement;
 use super::table::Claim;
-use crate::Error;
 use crate::driver::depth;
 use crate::renewal::is_conflict;
 use diesel::deserialize::QueryableByName;

@@ -1,12 +1,13 @@
 //! Runs work under a claim, which is renewed meanwhile and ends with the work. The work is dropped before the claim expires.
 
+use super::Error;
 use super::claimed::{Claimed, no_answer};
 use super::ending::end;
 use super::finish::{is_open_on, renew_on};
 use super::sql::{How, text};
 use super::table::{Claim, MaybeColumn};
+use crate::Pool;
 use crate::renewal::{self, Dedicated, End, Hold, Renew, Step, Stop};
-use crate::{Error, Pool};
 use diesel_async::AsyncPgConnection;
 use std::fmt::Display;
 use std::time::Duration;
@@ -44,7 +45,7 @@ pub enum OnErr {
 /// # Errors
 ///
 /// The work's own error, even if failing or releasing the job did not work: then the claim expires. Otherwise
-/// [`Error::LockLost`] if the claim was lost and another worker may do the job: the work was dropped, or returned too late.
+/// [`Error::Lost`] if the claim was lost and another worker may do the job: the work was dropped, or returned too late.
 /// [`Error::CommitUnknown`] if the connection was lost, or did not answer in time, while the job was being completed, also where
 /// the work has tried that itself. [`Error::Pool`], [`Error::Database`].
 ///
@@ -102,7 +103,7 @@ where
 ///
 /// # Errors
 ///
-/// [`Error::LockLost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired. The same if a
+/// [`Error::Lost`] if the claim was lost: the work was dropped, or blocked its thread until the claim had expired. The same if a
 /// transaction that finished the job lasted longer than the claim and another worker has claimed the row since.
 /// [`Error::CommitUnknown`] if it was dropped while it waited for the statement that finishes the job, or if such a statement got no
 /// answer before. What the work returns is inside the `Ok`.
@@ -120,7 +121,7 @@ where
 /// ```no_run
 /// # #[cfg(feature = "bb8")]
 /// # mod jobs {
-/// # use advisory_runtime::{Error, Pool as _, claim::{self, Claim, Claimed}};
+/// # use advisory_runtime::{Pool as _, claim::{self, Claim, Claimed, Error}};
 /// # use diesel_async::{AsyncConnection, AsyncPgConnection, pooled_connection::bb8::Pool};
 /// async fn export<Job: Claim>(pool: &Pool<AsyncPgConnection>, job: &Claimed<Job>) -> Result<(), Error> {
 ///     claim::keep(pool, job, async {
@@ -182,6 +183,8 @@ struct Row<T, P> {
 }
 
 impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
+    type Error = Error;
+
     fn hold(&self) -> &Hold {
         self.job.hold()
     }
@@ -198,6 +201,8 @@ impl<T: Claim, P: Pool + Send + Sync> Renew for Row<T, P> {
 }
 
 impl<T: Claim, P: Pool + Send + Sync> Step for Row<T, P> {
+    type Error = Error;
+
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
         renew_on(conn, &self.job).await
     }
@@ -207,6 +212,8 @@ impl<T: Claim, P: Pool + Send + Sync> Step for Row<T, P> {
 struct IsOpen<'j, T>(&'j Claimed<T>);
 
 impl<T: Claim> Step for IsOpen<'_, T> {
+    type Error = Error;
+
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
         is_open_on(conn, self.0).await
     }

@@ -1,11 +1,12 @@
 //! How is a row claimed: the first one, or the one with a key?
 
+use super::Error;
 use super::claimed::{Claimed, Returned};
 use super::retry::load;
 use super::sql::Statement;
 use super::table::{Claim, KeyValue};
+use crate::Connection;
 use crate::renewal::Sent;
-use crate::{Connection, Error};
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel_async::AsyncPgConnection;

@@ -1,8 +1,8 @@
 //! Makes a transaction's writes conditional on a lease, and ends the lease in the same commit.
 
-use super::Lease;
+use super::{Error, Lease};
+use crate::Connection;
 use crate::driver::depth;
-use crate::{Connection, Error};
 use diesel::dsl::{AsExprOf, sql};
 use diesel::expression::{SqlLiteral, UncheckedBind};
 use diesel::result::Error as DieselError;
@@ -23,7 +23,7 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// Roll back after [`Error::LockLost`] (the token is not current) and [`Error::Database`], such as 40001 in a REPEATABLE READ
+    /// Roll back after [`Error::Lost`] (the token is not current) and [`Error::Database`], such as 40001 in a REPEATABLE READ
     /// transaction whose snapshot is older than a take-over. Under such a level, fence before anything else reads: the snapshot does
     /// not show later renewals. [`Error::NotInTransaction`].
     ///
@@ -64,7 +64,7 @@ impl Lease {
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if the token is not current: roll back. [`Error::InvalidLease`] without a `keep`;
+    /// [`Error::Lost`] if the token is not current: roll back. [`Error::Invalid`] without a `keep`;
     /// [`Error::NotInTransaction`]; [`Error::Database`].
     ///
     /// # Cancel safety
@@ -74,7 +74,7 @@ impl Lease {
         let conn = conn.pg();
         self.require_transaction(conn)?;
         let Some(keep) = self.keep else {
-            return Err(Error::InvalidLease {
+            return Err(Error::Invalid {
                 lock: self.name(),
                 reason: "`complete` needs `keep`: how long the key is done",
             });
@@ -101,7 +101,7 @@ impl Lease {
 
     pub(super) fn lost_because(&self, source: Option<DieselError>) -> Error {
         let lock = self.name();
-        Error::LockLost { lock, source }
+        Error::Lost { lock, source }
     }
 
     /// A condition for one statement, which changes nothing if the token is not current. For several statements use

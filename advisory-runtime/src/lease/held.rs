@@ -1,8 +1,8 @@
 //! Runs a body under a lease that is renewed in the background, and ends the lease.
 
 use super::task::Finish;
-use super::{Lease, body_leases};
-use crate::Error;
+use super::{Error, Lease, body_leases};
+use crate::PoolError;
 use crate::debug::LockSet;
 use crate::error::Fallible;
 use crate::observe::{Outcome, Telemetry};
@@ -46,7 +46,7 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// [`Error::LockLost`] if a renewal was refused, or the server could not be reached until a tenth of the ttl, at most a second,
+    /// [`Error::Lost`] if a renewal was refused, or the server could not be reached until a tenth of the ttl, at most a second,
     /// before the expiry. The body was dropped, or ended too late. [`Error::HoldExceeded`] after the request's `max_hold`: the body
     /// was dropped and the lease released. [`Error::CommitUnknown`] if the body did not return in time after [`Lease::complete`].
     ///
@@ -113,9 +113,9 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// The body's own error. For an `Ok`, [`Error::LockLost`] if the lease was lost before the body returned, or the key could not be
+    /// The body's own error. For an `Ok`, [`Error::Lost`] if the lease was lost before the body returned, or the key could not be
     /// kept. If the transaction of [`Lease::complete`] was rolled back, [`Error::RolledBack`], and the key is released; but
-    /// [`Error::LockLost`] if the key was no longer held. [`Error::CommitUnknown`] if the server cannot be reached to say whether that
+    /// [`Error::Lost`] if the key was no longer held. [`Error::CommitUnknown`] if the server cannot be reached to say whether that
     /// transaction was committed. Any other release that does not reach the server is not an error: the lease expires.
     ///
     /// # Cancel safety
@@ -175,7 +175,7 @@ impl Held {
         }
         ended
             .await
-            .unwrap_or_else(|gone| Err(Error::Pool(Box::new(gone))))
+            .unwrap_or_else(|gone| Err(PoolError::new(gone).into()))
     }
 
     fn lost(&self) -> Error {

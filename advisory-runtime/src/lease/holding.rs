@@ -1,9 +1,9 @@
 //! The witness that a lease is held.
 
-use super::{Held, Lease};
+use super::{Error, Held, Lease};
 use crate::error::never;
 use crate::holding::{Handle, OfDeclaredLock};
-use crate::{DeclaredLock, Error, Holding, LockKey};
+use crate::{DeclaredLock, Holding, LockKey};
 use advisory_pattern::sha256;
 
 impl Held {
@@ -22,8 +22,8 @@ impl Held {
     /// # Examples
     ///
     /// ```no_run
-    /// use advisory_runtime::lease::{Held, Leases};
-    /// use advisory_runtime::{Error, Holding, LockKey, Pool};
+    /// use advisory_runtime::lease::{Error, Held, Leases};
+    /// use advisory_runtime::{Holding, LockKey, Pool};
     ///
     /// #[derive(LockKey)]
     /// #[lock_key("report:<month>")]

@@ -1,9 +1,9 @@
 //! Acquires leases that are renewed and released in the background.
 
 use super::store::Store;
-use super::{Event, Held, Lease, Request, Row, Table, body_leases, task};
+use super::{Error, Event, Held, Lease, Request, Row, Table, body_leases, task};
+use crate::Wait;
 use crate::observe::Telemetry;
-use crate::{Error, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl<S: Store> Leases<S> {
     /// # Errors
     ///
     /// As [`Table::acquire`]. [`Error::Pool`] if the pool gives no connection or the server does not answer within the request's wait;
-    /// but [`Error::TimedOut`] once a try has found the key held. [`Error::Done`] at once, whatever the wait.
+    /// but [`Error::Held`] once a try has found the key held. [`Error::Done`] at once, whatever the wait.
     /// [`Error::NoRuntime`] outside of a tokio runtime with a timer.
     /// [`Error::SelfDeadlock`] in debug builds, if the call runs under the same lease.
     ///
@@ -81,7 +81,7 @@ impl<S: Store> Leases<S> {
     /// # Examples
     ///
     /// ```no_run
-    /// use advisory_runtime::{Error, lease::{Leases, Request, Store}};
+    /// use advisory_runtime::lease::{Error, Leases, Request, Store};
     ///
     /// # async fn f<S: Store>(leases: Leases<S>) -> Result<(), Error> {
     /// let mut held = leases.acquire(Request::text("report:2026-11")).await?;

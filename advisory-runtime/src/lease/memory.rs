@@ -2,8 +2,7 @@
 
 use super::backoff::Refusal;
 use super::store::{Acquisition, Step, Store};
-use super::{FencingToken, Lease, Leases, Row, Table};
-use crate::Error;
+use super::{Error, FencingToken, Lease, Leases, Row, Table};
 use crate::renewal::{Expiry, Sent};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,8 +61,8 @@ impl Leases<InMemory> {
     /// # Examples
     ///
     /// ```
-    /// use advisory_runtime::lease::{Leases, Source};
-    /// use advisory_runtime::{Error, advisory_lock};
+    /// use advisory_runtime::advisory_lock;
+    /// use advisory_runtime::lease::{Error, Leases, Source};
     ///
     /// struct Reports<S> {
     ///     leases: S, // a pool in the program

@@ -2,10 +2,10 @@
 
 use super::sql::{IS_STANDBY, SWEPT};
 use super::statement::{CountColumns, RowColumns, Statement, Value, count};
-use super::{Request, Row, Table};
+use super::{Error, Request, Row, Table};
+use crate::Connection;
 use crate::error::is_connection_lost;
 use crate::renewal::{is_conflict, require_no_transaction};
-use crate::{Connection, Error};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Bool, Nullable};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -132,7 +132,8 @@ impl Table {
     /// Cancel safe: some rows may be removed and others not.
     pub async fn sweep<C: Connection>(&self, conn: &mut C) -> Result<usize, Error> {
         let conn = conn.pg();
-        require_no_transaction(conn, || self.name().into())?;
+        require_no_transaction(conn)
+            .map_err(|unusable| Error::unusable(unusable, self.name().into()))?;
         let mut all = 0;
         loop {
             match count(conn, &self.named.texts.sweep, &[Value::Number(SWEPT)]).await {

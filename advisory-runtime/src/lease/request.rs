@@ -1,9 +1,9 @@
 //! A request for a lease: which key, how long, and how to wait for it.
 
-use crate::error::LEASE;
+use super::Error;
 use crate::renewal::{DEFAULT_TTL, SHORTEST_TTL};
 use crate::request::Origin;
-use crate::{Error, LockKey, Wait};
+use crate::{LockKey, Wait};
 use advisory_pattern::sha256;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -138,8 +138,8 @@ impl Request {
     /// The name in errors: the pattern, or the start of the key's hash. Never the text, which can be personal data.
     pub(super) fn name(&self) -> Cow<'static, str> {
         match self.lock {
-            "" => format!("{LEASE}{}…", hex(&self.key_hash()[..6])).into(),
-            pattern => format!("{LEASE}{pattern}").into(),
+            "" => format!("{}…", hex(&self.key_hash()[..6])).into(),
+            pattern => pattern.into(),
         }
     }
 
@@ -147,7 +147,7 @@ impl Request {
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = |reason| {
             let lock = self.name();
-            Err(Error::InvalidLease { lock, reason })
+            Err(Error::Invalid { lock, reason })
         };
         if self.key.len() > LONGEST_KEY {
             return Err(Error::KeyTooLong {
@@ -191,7 +191,7 @@ pub(super) fn lasts(time: Duration, lock: impl FnOnce() -> Cow<'static, str>) ->
     if time <= LONGEST {
         return Ok(());
     }
-    Err(Error::InvalidLease {
+    Err(Error::Invalid {
         lock: lock(),
         reason: "`ttl` and `keep` are at most 100 years",
     })

@@ -1,8 +1,7 @@
 //! The values that `pool = …` takes.
 
 use super::store::Store;
-use super::{Held, Leases, Request};
-use crate::Error;
+use super::{Error, Held, Leases, Request};
 use std::sync::Arc;
 
 /// What `pool = …` takes: [`Leases`], or a pool of bb8 or deadpool for leases in `public.advisory_lease`.

@@ -6,10 +6,10 @@ use super::request::{lasts, milliseconds};
 use super::row::micros;
 use super::sql::BEHIND;
 use super::statement::{GrantColumns, Statement, Value, count};
-use super::{FencingToken, Lease, Request, Table, body_leases};
+use super::{Error, FencingToken, Lease, Request, Table, body_leases};
+use crate::Connection;
 use crate::driver::depth;
 use crate::renewal::{Expiry, Sent, is_conflict, require_no_transaction};
-use crate::{Connection, Error};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::NotAvailable`], [`Error::TimedOut`], [`Error::Done`], at once whatever the wait; [`Error::KeyTooLong`],
-    /// [`Error::InvalidLease`]; [`Error::InTransaction`] inside a transaction of Diesel's;
+    /// [`Error::Held`]; [`Error::Done`], at once whatever the wait; [`Error::KeyTooLong`],
+    /// [`Error::Invalid`]; [`Error::InTransaction`] inside a transaction of Diesel's;
     /// [`Error::MissingTable`] (42P01), [`Error::MissingRights`] (42501), [`Error::Standby`], [`Error::BrokenConnection`],
     /// [`Error::Database`].
     ///
@@ -38,7 +38,7 @@ impl Table {
     /// # Examples
     ///
     /// ```no_run
-    /// use advisory_runtime::{Error, Wait, lease::{Request, Table}};
+    /// use advisory_runtime::{Wait, lease::{Error, Request, Table}};
     /// use diesel_async::AsyncPgConnection;
     /// use std::time::Duration;
     ///
@@ -78,7 +78,8 @@ impl Table {
         request: &Request,
         grant_id: i64,
     ) -> Result<Result<Lease, Refusal>, Error> {
-        require_no_transaction(conn, || request.name())?;
+        require_no_transaction(conn)
+            .map_err(|unusable| Error::unusable(unusable, request.name()))?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
         let key_hash = request.key_hash();
         // A test's transaction removes no expired rows: they would stay locked until it ends.
@@ -169,7 +170,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::InvalidLease`] for more than 100 years;
+    /// [`Error::InTransaction`] inside a transaction, which could undo it; [`Error::Invalid`] for more than 100 years;
     /// [`Error::MissingTable`] (42P01), [`Error::Standby`], [`Error::BrokenConnection`], [`Error::Database`].
     ///
     /// # Cancel safety
@@ -181,7 +182,8 @@ impl Table {
         lease: &Lease,
         ttl: Duration,
     ) -> Result<bool, Error> {
-        require_no_transaction(conn.pg(), || lease.name())?;
+        require_no_transaction(conn.pg())
+            .map_err(|unusable| Error::unusable(unusable, lease.name()))?;
         let sent = Sent::now();
         let text = &self.named.texts.renew;
         let is_held = self.change(conn.pg(), lease, text, ttl).await?;
@@ -209,7 +211,7 @@ impl Table {
     /// Not cancel safe: the lease may be released or not.
     pub async fn release<C: Connection>(&self, conn: &mut C, lease: &Lease) -> Result<bool, Error> {
         let conn = conn.pg();
-        require_no_transaction(conn, || lease.name())?;
+        require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, lease.name()))?;
         let (text, values) = (&self.named.texts.release, lease.values());
         let released = self.affects(conn, lease, text, &values).await;
         lease.hold.lose();
@@ -236,7 +238,8 @@ impl Table {
         lease: &Lease,
         keep: Duration,
     ) -> Result<bool, Error> {
-        require_no_transaction(conn.pg(), || lease.name())?;
+        require_no_transaction(conn.pg())
+            .map_err(|unusable| Error::unusable(unusable, lease.name()))?;
         lasts(keep, || lease.name())?;
         let text = &self.named.texts.keep;
         let kept = self.change(conn.pg(), lease, text, keep).await;

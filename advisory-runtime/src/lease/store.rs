@@ -1,8 +1,8 @@
 //! Where leases are: in a table that a pool reaches, or in memory.
 
 use super::backoff::{LAST_TRY, Refusal};
-use super::{Lease, Request, Row, Table};
-use crate::Error;
+use super::{Error, Lease, Request, Row, Table};
+use crate::PoolError;
 use crate::pool::Pool;
 use crate::renewal::{self, Borrowed, Dedicated, UNANSWERED};
 use diesel_async::AsyncPgConnection;
@@ -127,6 +127,8 @@ impl<P: Pool + Clone + Send + 'static> Store for P {
 }
 
 impl renewal::Step for (&Lease, Step) {
+    type Error = Error;
+
     async fn send(&self, conn: &mut AsyncPgConnection) -> Result<bool, Error> {
         let (lease, step) = *self;
         let table = &lease.table;
@@ -149,5 +151,5 @@ pub(super) fn is_unreachable(error: &Error) -> bool {
 }
 
 fn late(what: &str, within: Duration) -> Error {
-    Error::Pool(format!("{what} within {within:.1?}").into())
+    PoolError::new(format!("{what} within {within:.1?}")).into()
 }

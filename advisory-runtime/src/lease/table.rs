@@ -1,9 +1,11 @@
 //! The lease table: its name, its migration, and the name of this process in it.
 
+use super::Error;
 use super::request::hex;
 use super::sql::Texts;
 use super::statement::count;
-use crate::{Connection, Error, Request, xact};
+use crate::{Connection, Error as LockError, Request, xact};
+use diesel::QueryResult;
 use diesel_async::SimpleAsyncConnection;
 use std::sync::{Arc, LazyLock};
 
@@ -38,7 +40,7 @@ static THIS_PROCESS: LazyLock<Arc<str>> = LazyLock::new(this_process);
 ///
 /// let table = Table::new().named("locks.app_lease")?.held_by("worker-7")?;
 /// assert!(Table::new().named("Robert'); DROP TABLE").is_err());
-/// # Ok::<_, advisory_runtime::Error>(())
+/// # Ok::<_, advisory_runtime::lease::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Table {
@@ -178,21 +180,26 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::Database`], such as for a missing schema or a missing right; those of [`xact::begin`] and [`xact::finish`].
+    /// [`Error::Database`], such as for a missing schema or a missing right, and with the errors of [`xact::begin`] and
+    /// [`xact::finish`] inside.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: the table is created or not.
     pub async fn set_up<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let key = advisory_pattern::Derivation::Sha256.key(SET_UP);
-        let mut held = xact::begin(conn, Request::new(key)).await?;
-        let conn = held.conn().pg();
-        let created = match count(conn, &self.named.texts.is_missing, &[]).await {
-            Ok(0) => Ok(()),
-            Ok(_) => conn.batch_execute(&self.up()).await,
-            Err(error) => Err(error),
-        };
-        xact::finish(held, created.map_err(Error::Database)).await
+        let created: QueryResult<()> = async {
+            let mut held = xact::begin(conn, Request::new(key)).await?;
+            let conn = held.conn().pg();
+            let created = match count(conn, &self.named.texts.is_missing, &[]).await {
+                Ok(0) => Ok(()),
+                Ok(_) => conn.batch_execute(&self.up()).await,
+                Err(error) => Err(error),
+            };
+            Ok(xact::finish(held, created.map_err(LockError::Database)).await?)
+        }
+        .await;
+        created.map_err(Error::Database)
     }
 
     /// The advisory lock of a grant's statement: one for each key and table.

@@ -5,8 +5,7 @@
 use super::backoff::Backoff;
 use super::steps::random;
 use super::store::{Acquisition, Step, Store, is_unreachable};
-use super::{Event, FencingToken, Lease, Leases, Request};
-use crate::Error;
+use super::{Error, Event, FencingToken, Lease, Leases, Request};
 use crate::renewal::{End, Expiry, Hold, Renew, Sent, UNANSWERED, renew_until_lost};
 use diesel::result::Error as DieselError;
 use std::future::{pending, poll_fn};
@@ -41,18 +40,15 @@ pub(super) async fn run<S: Store>(
         Some(Ok(lease)) => lease,
         refused => {
             if let Some(Err(error)) = refused {
-                let waited = match &error {
-                    Error::TimedOut { waited, .. } => Some(*waited),
-                    Error::NotAvailable { .. } => Some(Duration::ZERO),
-                    _ => None,
-                };
-                if let Some(waited) = waited {
-                    let lock = &acquisition.request.name();
-                    leases.notify(Event::Busy { lock, waited });
-                }
-                if let Error::Done { lock, remaining } = &error {
-                    let remaining = *remaining;
-                    leases.notify(Event::Done { lock, remaining });
+                match &error {
+                    &Error::Held {
+                        ref lock, waited, ..
+                    } => leases.notify(Event::Busy { lock, waited }),
+                    &Error::Done {
+                        ref lock,
+                        remaining,
+                    } => leases.notify(Event::Done { lock, remaining }),
+                    _ => {}
                 }
                 drop(ready.send(Err(error)));
             }
@@ -169,6 +165,8 @@ struct Renewal<'r, S> {
 }
 
 impl<S: Store> Renew for Renewal<'_, S> {
+    type Error = Error;
+
     fn hold(&self) -> &Hold {
         &self.lease.hold
     }

@@ -198,7 +198,7 @@ impl<'o, O: ?Sized, D: Driver> Held<'o, O, D> {
 
     /// The keys that another session may hold: of a lock with permits, those of all permits.
     pub(super) fn busy(&self) -> BusyLock {
-        BusyLock::keys(match &self.permits[..] {
+        BusyLock::new(match &self.permits[..] {
             [] => &self.keys,
             permits => permits,
         })

@@ -10,7 +10,7 @@ use super::tries::Tries;
 use crate::debug;
 use crate::driver::Driver;
 use crate::request::POLL;
-use crate::{Error, Request};
+use crate::{Error, PoolError, Request};
 pub use error::OwnedLockError;
 use std::fmt;
 
@@ -57,7 +57,7 @@ pub(crate) async fn acquire_from<C, D, F>(
 ) -> Result<OwnedLock<C, D>, Error>
 where
     D: Driver,
-    F: Future<Output = Result<C, Error>>,
+    F: Future<Output = Result<C, PoolError>>,
 {
     request.poll = request.poll.or(Some(POLL));
     let mut tries = Tries::session(request);

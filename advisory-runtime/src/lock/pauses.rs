@@ -84,7 +84,7 @@ mod tests {
     fn held() -> Error {
         Error::NotAvailable {
             lock: "a".into(),
-            busy: BusyLock::default(),
+            busy: BusyLock::new(&[]),
         }
     }
 

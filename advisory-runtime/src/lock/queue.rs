@@ -180,7 +180,7 @@ async fn enter(request: &Request, limit: usize) -> Result<Turn, Error> {
 
 fn given_up(request: &Request, started: Instant) -> Error {
     let lock = LockName::new(request.pattern, &request.keys).text();
-    let busy = BusyLock::keys(&request.keys);
+    let busy = BusyLock::new(&request.keys);
     match request.budget() {
         Wait::Never => Error::NotAvailable { lock, busy },
         _ => Error::TimedOut {

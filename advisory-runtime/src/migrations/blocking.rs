@@ -53,7 +53,7 @@ impl Migrator {
         let open =
             || PgConnection::establish(url).map_err(|error| Error::of_connecting(error, url));
         let (mut conn, mut second) = (open()?, open()?);
-        answered(lock::verify(&mut conn, &mut second))?;
+        answered(lock::verify(&mut conn, &mut second)).map_err(Error::of_lock)?;
         drop(second);
         self.run_blocking_on(&mut conn)
     }

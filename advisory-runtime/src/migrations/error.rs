@@ -2,6 +2,7 @@
 
 use super::Report;
 use super::step::{Holder, joined, took};
+use crate::error::printed;
 use diesel::ConnectionError;
 use diesel::result::Error as DieselError;
 use std::fmt;
@@ -96,16 +97,14 @@ impl Error {
     }
 }
 
-impl From<crate::Error> for Error {
-    fn from(error: crate::Error) -> Self {
+impl Error {
+    pub(super) fn of_lock(error: crate::Error) -> Self {
         match error {
             crate::Error::PooledSession { .. } => Self::Pooler,
             error => Self::Lock(error),
         }
     }
-}
 
-impl Error {
     /// A connection that could not be opened to this URL.
     ///
     /// diesel-async sets up a connection with prepared statements, which a pooler in transaction mode may send to two sessions. The
@@ -194,11 +193,11 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::ConnectionLost { source, .. } => Some(&**source),
-            Self::Connect(error) => error.source(),
-            Self::Lock(error) => error.source(),
-            Self::Source(error) | Self::Before(error) => error.source(),
+            Self::Connect(error) => printed(error),
+            Self::Lock(error) => printed(error),
+            Self::Source(error) | Self::Before(error) => printed(&**error),
             // Its message is part of this one.
-            Self::Migration { source, .. } | Self::Revert { source, .. } => source.source(),
+            Self::Migration { source, .. } | Self::Revert { source, .. } => printed(&**source),
             Self::Pooler | Self::TimedOut { .. } | Self::LockLost { .. } => None,
         }
     }

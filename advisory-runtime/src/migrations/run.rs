@@ -25,9 +25,11 @@ pub(super) async fn connect(url: &str) -> Result<diesel_async::AsyncPgConnection
 
     let refused = |error| Error::of_connecting(error, url);
     let mut conn = AsyncPgConnection::establish(url).await.map_err(refused)?;
-    if !lock::is_direct(&mut conn).await? {
+    if !lock::is_direct(&mut conn).await.map_err(Error::of_lock)? {
         let mut second = AsyncPgConnection::establish(url).await.map_err(refused)?;
-        lock::verify(&mut conn, &mut second).await?;
+        lock::verify(&mut conn, &mut second)
+            .await
+            .map_err(Error::of_lock)?;
     }
     Ok(conn)
 }
@@ -39,7 +41,7 @@ pub(super) async fn migrate<S: Session>(
     if let Err(error) = lock::check_pooler(conn.driver()).await {
         return Err(match Marker::of(&error) {
             Some(Marker::PooledSession) => Error::Pooler,
-            _ => LockError::Database(error).into(),
+            _ => Error::of_lock(LockError::Database(error)),
         });
     }
     let present = match applied(conn.driver()).await {
@@ -114,7 +116,7 @@ async fn acquire<S: Session>(
             }
         };
         match ended {
-            Some(error) if !error.is_busy() => return Err(error.into()),
+            Some(error) if !error.is_busy() => return Err(Error::of_lock(error)),
             Some(_) => {
                 let holders = holders(&mut conn, &request, &mut seen).await?;
                 let waited = started.elapsed();
@@ -137,7 +139,7 @@ async fn holders<S: Session>(
     request: &Request,
     seen: &mut HashMap<i32, Instant>,
 ) -> Result<Vec<Holder>, Error> {
-    let locks = conn.locks().await?;
+    let locks = conn.locks().await.map_err(Error::of_lock)?;
     let now = Instant::now();
     let mut holders = Vec::new();
     let of_key = locks.locks.iter();

@@ -1,6 +1,7 @@
 //! The claimed rows of a table that is known by its name alone.
 
-use crate::{Connection, Error};
+use crate::Connection;
+use crate::claim::Error;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use diesel_async::RunQueryDsl;
 use std::time::Duration;

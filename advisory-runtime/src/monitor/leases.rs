@@ -1,8 +1,8 @@
 //! The leases that are held and the keys whose work is done.
 
 use super::names::{Name, Names};
-use crate::lease::{Row, Table};
-use crate::{Connection, Error};
+use crate::Connection;
+use crate::lease::{Error, Row, Table};
 
 /// A lease that somebody holds, or a key whose work is done.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,14 +2,11 @@
 
 use super::sql;
 use crate::driver::Driver;
+#[cfg(feature = "diesel-async")]
+use crate::lease::{self, Table};
 use diesel::QueryResult;
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Oid, SmallInt, Text};
 use std::time::Duration;
-#[cfg(feature = "diesel-async")]
-use {
-    crate::Error,
-    crate::lease::{self, Table},
-};
 
 /// A lock and its backend, either of which can be missing.
 #[derive(Clone, Debug, Default, diesel::QueryableByName)]
@@ -89,7 +86,7 @@ pub(crate) trait ReadRows: Driver {
         &mut self,
         table: &Table,
         key_hash: [u8; 32],
-    ) -> impl Future<Output = Result<Option<lease::Row>, Error>> + Send;
+    ) -> impl Future<Output = Result<Option<lease::Row>, lease::Error>> + Send;
 }
 
 #[cfg(feature = "diesel-async")]
@@ -102,7 +99,7 @@ impl ReadRows for diesel_async::AsyncPgConnection {
         &mut self,
         table: &Table,
         key_hash: [u8; 32],
-    ) -> Result<Option<lease::Row>, Error> {
+    ) -> Result<Option<lease::Row>, lease::Error> {
         table.find_hash(self, key_hash).await
     }
 }
@@ -118,7 +115,7 @@ impl ReadRows for diesel::PgConnection {
         &mut self,
         table: &Table,
         key_hash: [u8; 32],
-    ) -> Result<Option<lease::Row>, Error> {
+    ) -> Result<Option<lease::Row>, lease::Error> {
         table.find_hash_blocking(self, key_hash)
     }
 }

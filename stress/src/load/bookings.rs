@@ -182,8 +182,13 @@ impl Load {
             Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
             Some(Ok(false)) => (Outcome::Taken, "-".to_owned()),
             Some(Err(_)) if is_taken => (Outcome::Taken, "-".to_owned()),
-            Some(Err(error)) if is_unknown => (Outcome::Unknown, outcome::name(error)),
-            Some(Err(error)) => (outcome::of_error(error), outcome::name(error)),
+            Some(Err(error)) if is_unknown => {
+                (Outcome::Unknown, outcome::name(error, error.database()))
+            }
+            Some(Err(error)) => (
+                outcome::of_error(error),
+                outcome::name(error, error.database()),
+            ),
             None if has_ended => (Outcome::Unknown, "Dropped".to_owned()),
             None => (Outcome::Dropped, "Dropped".to_owned()),
         };

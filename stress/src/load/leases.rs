@@ -9,8 +9,7 @@ use crate::job::{self, Job};
 use crate::outcome::{self, Outcome};
 use crate::rival;
 use crate::way::Way;
-use advisory_runtime::Error;
-use advisory_runtime::lease::{self, Lease, Request};
+use advisory_runtime::lease::{self, Error, Lease, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -77,9 +76,14 @@ impl Load {
         let has_ended = job.has_ended.load(Ordering::Relaxed);
         let (outcome, why) = match ended {
             Some(Ok(true)) => (Outcome::Confirmed, "-".to_owned()),
-            Some(Ok(false)) => (Outcome::Refused, "NotAvailable".to_owned()),
-            Some(Err(error)) if has_ended => (Outcome::Unknown, outcome::name(error)),
-            Some(Err(error)) => (outcome::of_error(error), outcome::name(error)),
+            Some(Ok(false)) => (Outcome::Refused, "Held".to_owned()),
+            Some(Err(error)) if has_ended => {
+                (Outcome::Unknown, outcome::name(error, error.database()))
+            }
+            Some(Err(error)) => (
+                outcome::of_lease_error(error),
+                outcome::name(error, error.database()),
+            ),
             None if has_ended => (Outcome::Unknown, "Dropped".to_owned()),
             None => (Outcome::Dropped, "Dropped".to_owned()),
         };
@@ -92,7 +96,7 @@ impl Load {
         match lease::sweep(&self.leases).await {
             Ok(_) => self.end(Way::Sweep, op, Outcome::Confirmed, 0, "-"),
             Err(error) => {
-                let why = outcome::name(&error);
+                let why = outcome::name(&error, error.database());
                 self.end(Way::Sweep, op, Outcome::Failed, 0, &why);
             }
         }
@@ -128,7 +132,7 @@ impl Load {
         let ended: Result<(), Error> = Box::pin(ended).await;
         if let Err(error) = ended {
             let op = self.begin(Way::Lead, LEADER);
-            let why = outcome::name(&error);
+            let why = outcome::name(&error, error.database());
             self.end(Way::Lead, op, Outcome::Failed, 0, &why);
         }
     }

@@ -44,7 +44,10 @@ impl Load {
         let versions: Vec<i64> = ((newest - KNOWN).max(0)..=newest).collect();
         if is_rival {
             let ran = rival::migrate(&self.pool, op, &versions).await;
-            let why = ran.map_or_else(|error| outcome::name(&error), |()| "-".to_owned());
+            let why = ran.map_or_else(
+                |error| outcome::name(&error, error.database()),
+                |()| "-".to_owned(),
+            );
             self.end(Way::Migrate, op, Outcome::Unknown, 0, &why);
             return true;
         }

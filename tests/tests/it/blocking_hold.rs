@@ -53,7 +53,7 @@ async fn a_body_that_took_too_long_is_rolled_back() {
     });
     let error = error.unwrap_err();
     assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::HoldExceeded { lock, max_hold })
+        matches!(Error::find(&error).as_deref(), Some(Error::HoldExceeded { lock, max_hold, .. })
             if lock == "room:<room>" && *max_hold == NOTHING),
         "{error:?}"
     );

@@ -3,7 +3,7 @@
 use crate::blocking::insert;
 use crate::bookings::{committed, database, key_of};
 use advisory_runtime::blocking::xact;
-use advisory_runtime::{Error, advisory_lock};
+use advisory_runtime::{Error, PoolError, advisory_lock};
 use diesel::PgConnection;
 use diesel::r2d2::{ConnectionManager, Pool};
 use std::sync::mpsc;
@@ -16,7 +16,7 @@ type Connections = Pool<ConnectionManager<PgConnection>>;
 #[advisory_lock(
     key = "room:<room>",
     name = "room",
-    conn = pool.get().map_err(|error| Error::Pool(error.into()))?,
+    conn = pool.get().map_err(PoolError::new)?,
 )]
 fn book_when_told(
     pool: &Connections,

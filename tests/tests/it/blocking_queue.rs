@@ -158,7 +158,7 @@ async fn a_call_that_would_wait_for_its_own_thread_without_end_is_told() {
     let (mut conn, mut other) = (db.establish(), db.establish());
     let error = on_two_connections(&mut conn, &mut other, 7).unwrap_err();
     assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::SelfDeadlock { lock }) if lock == "room:<room>"),
+        matches!(Error::find(&error).as_deref(), Some(Error::SelfDeadlock { lock, .. }) if lock == "room:<room>"),
         "{error:?}"
     );
     assert_eq!(db.locks().await, []);

@@ -1,8 +1,8 @@
 //! Claims on rows of users' tables: what can be done with one, and the states that follow from the columns.
 
 use crate::bookings::in_transaction;
-use advisory_runtime::claim::{self, Claim, Claimed, State};
-use advisory_runtime::{Error, xact};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, State};
+use advisory_runtime::xact;
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -80,7 +80,7 @@ pub(crate) async fn row(conn: &mut AsyncPgConnection, id: i64) -> String {
 pub(crate) fn assert_lost(result: Result<(), Error>) {
     let error = result.unwrap_err();
     assert!(
-        matches!(&error, Error::LockLost { lock, .. } if lock.starts_with("sync_jobs (worker#")),
+        matches!(&error, Error::Lost { claim, .. } if claim.starts_with("sync_jobs (worker#")),
         "{error:?}"
     );
 }
@@ -255,7 +255,9 @@ async fn a_job_is_completed_in_the_transaction_of_its_results_or_not_at_all() {
     expire_by(&mut other).await;
     let taken = claim::next::<SyncJob, _>(&mut other, "other").await;
     assert!(taken.unwrap().is_none());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
     assert_eq!(state_of(&mut conn, 1).await, State::Completed);
 }
 
@@ -268,7 +270,7 @@ async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
     let before = row(&mut conn, 1).await;
     let refused = |error: Error| {
         assert!(
-            matches!(&error, Error::InTransaction { lock } if lock.starts_with("sync_jobs (worker#")),
+            matches!(&error, Error::InTransaction { claim, .. } if claim.starts_with("sync_jobs (worker#")),
             "{error:?}"
         );
         error
@@ -283,7 +285,9 @@ async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
     refused(undone.unwrap_err());
     let mut held = xact::begin(&mut conn, 42).await.unwrap();
     refused(claim::renew(held.conn(), &job).await.unwrap_err());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+        .await
+        .unwrap();
     assert_eq!(job.deadline(), deadline);
     assert_eq!(row(&mut conn, 1).await, before);
     claim::renew(&mut conn, &job).await.unwrap();

@@ -2,8 +2,8 @@
 //! lost, and nobody goes on with a claim that was let go.
 
 use crate::claims::{database, state_of};
-use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
-use advisory_runtime::{Error, Pool};
+use advisory_runtime::Pool;
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
@@ -136,7 +136,7 @@ async fn renewals_that_get_no_answer_leave_no_session_waiting() {
     let result: Result<(), Error> =
         claim::run(&pool, &job, OnErr::Fail, async { pending().await }).await;
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let waiting = "SELECT query FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
          AND datname = current_database()";
     db.until_empty(
@@ -199,7 +199,7 @@ async fn work_whose_completion_was_rolled_back_is_dropped_when_its_claim_is_take
         tokio::join!(work, taken_over)
     });
     let (kept, ()) = ended.await.expect("the work continues forever");
-    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ async fn what_work_returns_that_has_kept_its_thread_until_the_claim_expired_is_r
         7
     })
     .await;
-    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
 }
 
 #[tokio::test]

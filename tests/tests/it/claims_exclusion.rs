@@ -1,8 +1,7 @@
 //! Two workers never have one job: at the same time, after waits, and under whatever a role or a `search_path` says.
 
 use crate::claims::{SyncJob, assert_lost, database, expire, next, row, state_of};
-use advisory_runtime::Error;
-use advisory_runtime::claim::{self, Claim, State};
+use advisory_runtime::claim::{self, Claim, Error, State};
 use advisory_tests::{Database, pid_of};
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};

@@ -1,8 +1,8 @@
 //! Claims behind a pooler in transaction mode: one that tracks prepared statements, as Diesel's own queries need it.
 
 use crate::claims::{SyncJob, database, next, state_of};
-use advisory_runtime::claim::{self, OnErr, State};
-use advisory_runtime::{Error, Pool as _};
+use advisory_runtime::Pool as _;
+use advisory_runtime::claim::{self, Error, OnErr, State};
 use advisory_tests::{Bouncer, left_out};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;

@@ -1,8 +1,7 @@
 //! Which transaction has ended a claim, if it lasts for longer than the claim: one that was committed, or one that was rolled back?
 
 use crate::claims::{SyncJob, database, state_of};
-use advisory_runtime::Error;
-use advisory_runtime::claim::{self, Claim, Claimed, State};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, State};
 use advisory_tests::{Database, Proxy};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, bb8};
@@ -67,7 +66,7 @@ async fn work_whose_completion_is_rolled_back_past_the_expiry_is_dropped() {
             kept.unwrap();
             assert_eq!(state_of(&mut conn, 1).await, State::Completed);
         } else {
-            assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+            assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
             assert_eq!(state_of(&mut conn, 1).await, State::Expired);
         }
     }
@@ -97,7 +96,7 @@ async fn work_whose_completion_is_rolled_back_is_dropped_also_if_another_claim_i
     });
     let kept = timeout(GENEROUS, work).await;
     let kept = kept.expect("the work continues under another worker's claim");
-    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    assert!(matches!(kept, Err(Error::Lost { .. })), "{kept:?}");
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use crate::cancel::caught;
 use crate::claims::{SyncJob, database, row, state_of};
-use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
-use advisory_runtime::{Error, Pool};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
+use advisory_runtime::{Pool, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::pooled_connection::bb8;
@@ -81,7 +81,7 @@ async fn an_err_fails_the_job_with_its_text_or_gives_it_back() {
     ] {
         let job = brief(&mut conn).await;
         let result: Result<(), Error> = claim::run(&pool, &job, on_err, async {
-            Err(Error::Pool("no more".into()))
+            Err(Error::Pool(PoolError::new("no more")))
         })
         .await;
         assert_eq!(
@@ -110,7 +110,7 @@ async fn what_was_taken_over_is_dropped_and_the_next_one_is_left_alone() {
             db.run("UPDATE sync_jobs SET locked_by = 'another', locked_until = clock_timestamp() + interval '1 hour'")
         );
         let error = result.unwrap_err();
-        assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+        assert!(matches!(error, Error::Lost { .. }), "{error:?}");
         assert!(dropped.get().is_some());
         until(
             &db,
@@ -134,7 +134,7 @@ async fn work_that_returns_after_its_claim_was_lost_is_told_so() {
     })
     .await;
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     until(
         &db,
         "the other's claim",
@@ -150,7 +150,7 @@ struct Counted(bb8::Pool<AsyncPgConnection>);
 impl Pool for Counted {
     type Connection<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
         self.0.connection().await
     }
 }
@@ -173,7 +173,7 @@ async fn what_cannot_be_renewed_is_dropped_before_it_expires() {
     let work = claim::run(&pool, &job, OnErr::Fail, never(Dropped(&dropped)));
     let (result, rung) = tokio::join!(work, rings);
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let held = *dropped.get().unwrap() - claimed;
     assert!(held > Duration::from_millis(3500), "{held:?}, too soon");
     // Nothing is dropped while the machine stalls: how late another alarm of this thread rings tells for how long.
@@ -329,13 +329,13 @@ async fn work_that_ends_its_job_itself_decides_how_it_ends() {
                     if is_ok {
                         Ok(job.id)
                     } else {
-                        Err(Error::Pool("its own".into()))
+                        Err(Error::Pool(PoolError::new("its own")))
                     }
                 })
                 .await;
                 match result {
                     Ok(id) => assert!(is_ok && id == 1, "{case}"),
-                    Err(Error::Pool(own)) if !is_ok && own.to_string() == "its own" => {}
+                    Err(Error::Pool(own)) if !is_ok && own.get_ref().to_string() == "its own" => {}
                     Err(other) => panic!("{case}: {other:?}"),
                 }
                 assert_eq!(state_of(&mut conn, 1).await, state, "{case}");
@@ -362,7 +362,7 @@ async fn a_job_that_its_work_released_is_left_to_the_next_worker() {
                 if is_ok {
                     Ok(())
                 } else {
-                    Err(Error::Pool("its own".into()))
+                    Err(Error::Pool(PoolError::new("its own")))
                 }
             })
             .await;
@@ -388,7 +388,7 @@ async fn work_whose_own_end_was_rolled_back_ends_as_it_returns() {
             let undone: Result<(), Error> = own
                 .transaction(async |conn| {
                     claim::complete(conn, &job).await?;
-                    Err(Error::Pool("its own".into()))
+                    Err(Error::Pool(PoolError::new("its own")))
                 })
                 .await;
             if is_ok { Ok(()) } else { undone }

@@ -1,8 +1,7 @@
 //! A claim that has waited for its row counts from the end of the wait.
 
 use crate::claims::{database, state_of};
-use advisory_runtime::Error;
-use advisory_runtime::claim::{self, Claim, Claimed, OnErr, State};
+use advisory_runtime::claim::{self, Claim, Claimed, Error, OnErr, State};
 use diesel::prelude::*;
 use diesel_async::SimpleAsyncConnection;
 use std::time::{Duration, Instant};

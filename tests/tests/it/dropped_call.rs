@@ -195,7 +195,7 @@ pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
     }
     let error = book(conn, 7, "Ada").await.unwrap_err();
     assert!(
-        matches!(Error::find(&error).as_deref(), Some(Error::BrokenConnection { lock }) if lock == "room:<room>"),
+        matches!(Error::find(&error).as_deref(), Some(Error::BrokenConnection { lock, .. }) if lock == "room:<room>"),
         "{after}: {error:?}"
     );
     let error = execute(conn, "SELECT 1").await.unwrap_err();

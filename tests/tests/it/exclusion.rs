@@ -94,7 +94,7 @@ async fn a_second_begin_on_a_broken_connection_is_refused() {
     let refused = book(&mut conn, 7, "Ada").await.unwrap_err();
     let found = advisory_runtime::Error::find(&refused);
     assert!(
-        matches!(found.as_deref(), Some(advisory_runtime::Error::BrokenConnection { lock }) if lock == "room:<room>"),
+        matches!(found.as_deref(), Some(advisory_runtime::Error::BrokenConnection { lock, .. }) if lock == "room:<room>"),
         "{refused:?}"
     );
     assert!(matches!(refused, Error::QueryBuilderError(_)));

@@ -4,6 +4,7 @@ use crate::bookings::{book, database, execute, insert, key_of};
 use crate::lease;
 use advisory_runtime::lease::Table;
 use advisory_runtime::migrations::{KEY, Migrator};
+use advisory_runtime::monitor;
 use advisory_runtime::testing::Observer;
 use advisory_runtime::{Error, Key, LockKey, Request, Wait, lock_key, session, xact};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
@@ -73,7 +74,7 @@ async fn the_line_about_a_holder() {
     insert(held.conn(), 7, "Ada").await.unwrap();
     let missed = xact::begin(&mut conn, Request::new(Room(7)).wait(Wait::Never)).await;
     let error = missed.err().unwrap();
-    let holders = error.holders(&mut conn).await.unwrap();
+    let holders = monitor::holders(&mut conn, &error).await.unwrap();
     let shown = block(page!("errors"), "is held by process");
     assert_eq!(shape(&holders[0].to_string()), shape(&shown));
     xact::finish(held, Ok::<_, Error>(())).await.unwrap();

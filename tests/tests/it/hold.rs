@@ -97,7 +97,7 @@ impl Site {
 
 fn is_exceeded(end: &QueryResult<()>, bound: Duration) -> bool {
     let error = end.as_ref().err().and_then(|error| Error::find(error));
-    matches!(error.as_deref(), Some(Error::HoldExceeded { lock, max_hold }) if lock == "room:<room>" && *max_hold == bound)
+    matches!(error.as_deref(), Some(Error::HoldExceeded { lock, max_hold, .. }) if lock == "room:<room>" && *max_hold == bound)
 }
 
 /// Runs rounds until one is in time. Where this process was stopped until the server's bound was over, the server has ended the

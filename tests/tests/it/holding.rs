@@ -1,7 +1,7 @@
 //! Witnesses of locks: each is of the values that are locked, and while a body has one the server holds its lock.
 
 use crate::bookings::{bookings, database, insert};
-use advisory_runtime::lease::{InMemory, Leases};
+use advisory_runtime::lease::{self, InMemory, Leases};
 use advisory_runtime::{
     Error, Holding, Key, LockKey, Request, Shared, advisory_lock, blocking, session, testing, xact,
 };
@@ -131,7 +131,7 @@ async fn a_guard_lends_the_witnesses_of_its_own_keys_alone() {
         held.holding(&[slot, other]).err(),
     ] {
         assert!(
-            matches!(&refused, Some(Error::NotHeld { lock }) if lock == "witness-slot:<room>"),
+            matches!(&refused, Some(Error::NotHeld { lock, .. }) if lock == "witness-slot:<room>"),
             "{refused:?}"
         );
     }
@@ -210,13 +210,16 @@ async fn a_lease_by_hand_lends_a_witness_of_its_own_key_alone() {
     let refused = held
         .run_holding(&other, |_| async { ran.store(true, Ordering::Relaxed) })
         .await;
-    assert!(matches!(refused, Err(Error::NotHeld { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(lease::Error::NotHeld { .. })),
+        "{refused:?}"
+    );
     assert!(!ran.load(Ordering::Relaxed));
     let room = held
         .run_holding(&slot, |slot| async move { slot.key().room })
         .await;
     assert_eq!(room.unwrap(), 7);
-    held.finish(Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, lease::Error>(())).await.unwrap();
 }
 
 #[test]

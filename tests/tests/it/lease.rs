@@ -1,8 +1,8 @@
 //! The lease table, a connection and a statement at a time: who is granted a key, and what only the holder may do.
 
 use crate::bookings::in_transaction;
-use advisory_runtime::lease::{Request, Table};
-use advisory_runtime::{Error, LockKey, Wait};
+use advisory_runtime::lease::{Error, Request, Table};
+use advisory_runtime::{LockKey, Wait};
 use advisory_tests::{Database, Proxy, pid_of};
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -63,7 +63,7 @@ async fn a_free_key_is_granted_and_a_held_one_is_not() {
     let lease = table.acquire(&mut a, key("k")).await.unwrap();
     assert!(lease.is_held());
     let error = table.acquire(&mut b, key("k")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
+    assert!(error.is_held(), "{error:?}");
     assert!(error.to_string().contains("lease "), "{error}");
     assert!(
         !error.to_string().contains("`k`"),
@@ -183,14 +183,14 @@ async fn a_wait_ends_with_its_budget() {
     let _lease = table.acquire(&mut a, key("k")).await.unwrap();
     let request = Request::text("k").wait(Duration::from_millis(60));
     let error = table.acquire(&mut b, request).await.unwrap_err();
-    let Error::TimedOut { waited, .. } = &error else {
+    let Error::Held { waited, .. } = &error else {
         panic!("{error:?}");
     };
     assert!(*waited >= Duration::from_millis(60), "{waited:?}");
     // Without a wait of its own it is the session's.
     b.batch_execute("SET lock_timeout = '50ms'").await.unwrap();
     let error = table.acquire(&mut b, Request::text("k")).await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert!(matches!(error, Error::Held { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -365,7 +365,7 @@ async fn no_time_is_too_long_for_a_clear_answer() {
         let renewed = table.renew(&mut conn, &lease, time).await.unwrap_err();
         let kept = table.keep(&mut conn, &lease, time).await.unwrap_err();
         for error in [renewed, kept] {
-            assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+            assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         }
     }
     // It is as it was, here and there.

@@ -1,8 +1,8 @@
 //! `scope = "lease"`: what the attribute generates for a lease.
 
 use crate::lease::{database, expire};
-use advisory_runtime::lease::{FencingToken, Leases, Table};
-use advisory_runtime::{Error, LockKey, advisory_lock};
+use advisory_runtime::lease::{Error, FencingToken, Leases, Table};
+use advisory_runtime::{LockKey, advisory_lock};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel_async::pooled_connection::{bb8, deadpool};
@@ -139,7 +139,7 @@ async fn a_declared_lock_is_leased_by_its_text_in_the_table_that_is_given() {
     let short = Duration::from_millis(20);
     let error = declared(&leases, 3, short).await.unwrap_err();
     let error = Error::find(&*error).unwrap();
-    assert!(matches!(*error, Error::TimedOut { .. }), "{error:?}");
+    assert!(matches!(*error, Error::Held { .. }), "{error:?}");
     assert!(error.to_string().contains("leased-account:<id>"), "{error}");
     assert_eq!(declared(&leases, 4, long).await.unwrap(), 4);
     held.finish(Ok::<_, Error>(())).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_lost_lease_drops_the_body_and_says_so() {
         expire(&db).await;
     });
     let error = result.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let error = bounded(db.deadpool(1)).await.unwrap_err();
     assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
     assert_eq!(Leases::new(pool).list().await.unwrap(), []);

@@ -1,8 +1,8 @@
 //! Busy means that somebody holds the key: not that a pool is exhausted, a server does not answer, or a runtime is missing.
 
 use crate::lease::{database, expire, key};
-use advisory_runtime::lease::{Leases, Request, Store, Table};
-use advisory_runtime::{Error, Wait};
+use advisory_runtime::Wait;
+use advisory_runtime::lease::{Error, Leases, Request, Store, Table};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -21,7 +21,7 @@ async fn is_pools_failure<S: Store>(leases: Leases<S>, wait: Wait) {
     let error = leases.acquire(Request::text("k").wait(wait)).await;
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Pool(_)), "{error:?}");
-    assert!(!error.is_busy());
+    assert!(!error.is_held());
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn a_grant_whose_answer_was_lost_is_found_by_the_next_try_or_released() {
     let leases = Leases::new(Pool::builder(manager).max_size(2).build().unwrap());
     proxy.cut_after_forwarding("WITH free AS");
     let error = leases.acquire(waits(GENEROUS)).await.unwrap_err();
-    assert!(!error.is_busy(), "{error:?}");
+    assert!(!error.is_held(), "{error:?}");
     let held = "SELECT 1 FROM advisory_lease WHERE expires_at > clock_timestamp()";
     db.until_empty(Duration::from_secs(30), "a release", held)
         .await;
@@ -94,7 +94,7 @@ async fn a_lease_that_was_lost_is_not_ok_because_its_release_failed_at_first() {
         proxy.cut_before("LEAST");
         let ended = held.finish(Ok::<_, Error>(())).await;
         assert!(
-            matches!(ended, Err(Error::LockLost { .. })),
+            matches!(ended, Err(Error::Lost { .. })),
             "{forgets}: {ended:?}"
         );
         db.run("DELETE FROM advisory_lease").await;
@@ -173,7 +173,7 @@ async fn a_busy_lease_is_called_a_lease() {
     let refused = table.acquire(&mut b, key("k")).await.unwrap_err();
     let late = table.acquire(&mut b, waits(SHORT)).await.unwrap_err();
     for error in [refused, late] {
-        assert!(error.is_busy(), "{error:?}");
+        assert!(error.is_held(), "{error:?}");
         let text = error.to_string();
         assert!(text.starts_with("lease `"), "{text}");
     }

@@ -3,8 +3,8 @@
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::lease::{Lease, Leases, Request, Table};
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
+use advisory_runtime::{Pool as _, advisory_lock};
 use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -157,7 +157,7 @@ async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_mor
         // Others are kept out, also past the expiry, and wait for nobody.
         db.run("SELECT 1").await;
         let error = table.acquire(&mut other, key("k")).await.unwrap_err();
-        assert!(error.is_busy(), "{error:?}");
+        assert!(error.is_held(), "{error:?}");
         Ok::<_, Error>(())
     });
     completed.await.unwrap();
@@ -171,9 +171,9 @@ async fn a_completed_key_is_kept_from_the_commit_on_and_its_holder_can_do_no_mor
     assert!(!table.holds(&mut conn, &lease).await.unwrap());
     assert!(!table.release(&mut conn, &lease).await.unwrap());
     let fenced = conn.transaction(async |conn| lease.fence(conn).await);
-    assert!(matches!(fenced.await, Err(Error::LockLost { .. })));
+    assert!(matches!(fenced.await, Err(Error::Lost { .. })));
     let error = table.acquire(&mut other, key("k")).await.unwrap_err();
-    assert!(error.is_done() && !error.is_busy(), "{error:?}");
+    assert!(error.is_done() && !error.is_held(), "{error:?}");
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn complete_is_refused_without_a_keep_outside_a_transaction_and_after_a_ta
     };
     let lease = table.acquire(&mut conn, key("k")).await.unwrap();
     let error = complete(&mut conn, &lease).await;
-    assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
     assert!(lease.is_held() && table.release(&mut conn, &lease).await.unwrap());
     let lease = table.acquire(&mut conn, key("k").keep(GENEROUS)).await;
     let lease = lease.unwrap();
@@ -197,7 +197,7 @@ async fn complete_is_refused_without_a_keep_outside_a_transaction_and_after_a_ta
     expire(&db).await;
     table.acquire(&mut other, key("k")).await.unwrap();
     let error = complete(&mut conn, &lease).await;
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(!lease.is_held());
 }
 
@@ -290,7 +290,7 @@ async fn an_ok_is_refused_when_the_completed_transaction_was_rolled_back_and_the
     };
     let other = held.run(body).await.unwrap();
     let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(Table::new().holds(&mut conn, &other).await.unwrap());
 }
 
@@ -412,7 +412,7 @@ async fn a_body_whose_completed_transaction_is_rolled_back_past_the_expiry_is_dr
                             "SELECT 'left' FROM advisory_lease WHERE expires_at > clock_timestamp()";
                         db.until_empty(GENEROUS, "the expiry", left).await;
                         let error = Table::new().acquire(&mut other, key("k")).await;
-                        assert!(error.unwrap_err().is_busy());
+                        assert!(error.unwrap_err().is_held());
                         execute(&mut other, "SELECT pg_advisory_unlock(8)").await
                     };
                     let (busy, taken) = tokio::join!(outlives, others);

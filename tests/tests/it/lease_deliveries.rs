@@ -4,7 +4,8 @@
 use crate::bookings::execute;
 use crate::lease::database;
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::lease::Error;
+use advisory_runtime::{Pool as _, advisory_lock};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -107,7 +108,7 @@ async fn redeliver(db: &Database, webhooks: &Webhooks) -> usize {
                 assert_eq!(balance(db).await, 1, "answered {answer:?}");
                 return usize::from(answer == Answer::Handled);
             }
-            Err(error) => assert!(error.is_busy(), "{error:?}"),
+            Err(error) => assert!(error.is_held(), "{error:?}"),
         }
     }
 }
@@ -117,7 +118,7 @@ async fn answers(webhooks: &Webhooks) -> Option<Answer> {
     let deliver = async || match webhooks.deliver("evt").await {
         Ok(answer) => Some(answer),
         Err(error) => {
-            assert!(error.is_busy(), "{error:?}");
+            assert!(error.is_held(), "{error:?}");
             None
         }
     };

@@ -2,8 +2,7 @@
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Lease, Table};
+use advisory_runtime::lease::{Error, Lease, Table};
 use advisory_tests::Database;
 use diesel::dsl::sql;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
@@ -67,7 +66,7 @@ async fn a_condition_among_others_lets_the_holder_write_and_nobody_else() {
     assert_eq!(publish(&mut b, &new, "second").await, 1);
     assert_eq!(state(&db).await, "second");
     let error = fenced(&mut a, &old).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(!old.is_held());
     fenced(&mut b, &new).await.unwrap();
     let error = new.fence(&mut b).await.unwrap_err();
@@ -129,7 +128,7 @@ async fn a_key_is_refused_at_once_while_a_fenced_transaction_is_open_and_free_be
             }
             for _ in 0..3 {
                 let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-                assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+                assert!(matches!(error, Error::Held { .. }), "{error:?}");
             }
             Ok::<_, DieselError>(())
         });
@@ -152,7 +151,7 @@ async fn a_done_key_is_not_renewed_released_or_written_under_by_who_held_it() {
     assert!(!table.release(&mut conn, &lease).await.unwrap());
     assert_eq!(publish(&mut conn, &lease, "late").await, 0);
     let error = fenced(&mut conn, &lease).await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
     assert!(error.is_done(), "{error:?}");
     // Who has not heard that it is done asks again.

@@ -2,8 +2,7 @@
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Event, Held, Lease, Leases, Request};
+use advisory_runtime::lease::{Error, Event, Held, Lease, Leases, Request};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -174,10 +173,10 @@ async fn a_lease_that_was_taken_away_drops_its_body() {
             expire(&db).await;
         }
     );
-    assert!(matches!(result, Err(Error::LockLost { .. })), "{result:?}");
+    assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
     assert!(!held.lease().is_held());
     let ended = held.finish(Ok::<_, Error>(())).await;
-    assert!(matches!(ended, Err(Error::LockLost { .. })), "{ended:?}");
+    assert!(matches!(ended, Err(Error::Lost { .. })), "{ended:?}");
     assert_eq!(events.lock().unwrap().last().unwrap(), "Lost");
 }
 
@@ -202,7 +201,7 @@ async fn a_body_is_dropped_before_the_expiry_when_the_server_is_not_reached() {
             run_while_held(&db, &lease).await;
         })
         .await;
-    assert!(matches!(result, Err(Error::LockLost { .. })), "{result:?}");
+    assert!(matches!(result, Err(Error::Lost { .. })), "{result:?}");
     proxy.resume_forwarding();
 }
 
@@ -294,7 +293,7 @@ async fn errors_say_what_to_do() {
         (key("\0"), "NUL"),
     ] {
         let error = leases.acquire(wrong).await.unwrap_err();
-        assert!(matches!(error, Error::InvalidLease { .. }), "{error:?}");
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         assert!(error.to_string().contains(why), "{error}");
     }
     let nowhere = "postgres://nobody@/nothing?host=/nowhere";

@@ -2,8 +2,9 @@
 
 use crate::bookings::in_transaction;
 use crate::lease::database;
-use advisory_runtime::lease::{Lease, Request, Table};
-use advisory_runtime::{Error, Wait};
+use advisory_runtime::Wait;
+use advisory_runtime::lease::{Error, Lease, Request, Table};
+use advisory_runtime::monitor;
 use diesel_async::AsyncPgConnection;
 use std::time::Duration;
 
@@ -31,15 +32,12 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
         let error = acquire(&mut conn, "forever", Wait::Never)
             .await
             .unwrap_err();
-        assert!(
-            matches!(error, Error::NotAvailable { .. }),
-            "{far}: {error:?}"
-        );
-        let holders = error.holders(&mut conn).await.unwrap();
+        assert!(matches!(error, Error::Held { .. }), "{far}: {error:?}");
+        let holders = monitor::holders(&mut conn, &error).await.unwrap();
         assert_eq!(holders.len(), 1, "{far}");
         let wait = Wait::For(Duration::from_millis(30));
         let error = acquire(&mut conn, "forever", wait).await.unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{far}: {error:?}");
+        assert!(matches!(error, Error::Held { .. }), "{far}: {error:?}");
 
         let rows = table.list(&mut conn).await.unwrap();
         let seen: Vec<_> = rows
@@ -59,7 +57,7 @@ async fn a_lease_that_never_expires_is_held_like_any_other() {
         let blocking = advisory_runtime::blocking::monitor::leases(
             &mut db.establish(),
             &table,
-            &advisory_runtime::monitor::Names::none(),
+            &monitor::Names::none(),
         );
         assert_eq!(blocking.unwrap().len(), 2, "{far}");
 

@@ -1,8 +1,8 @@
 //! Leaders: one at a time, the next one in time, and a leadership that is given up at once. `examples/leader.rs` does it with processes.
 
 use crate::lease::{database, expire};
-use advisory_runtime::lease::{self, Held, Lease, Leases, Request, Source, Table};
-use advisory_runtime::{Error, Wait};
+use advisory_runtime::Wait;
+use advisory_runtime::lease::{self, Error, Held, Lease, Leases, Request, Source, Table};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -87,7 +87,7 @@ async fn the_next_one_leads_when_the_leader_is_lost_or_shuts_down() {
     }
     let mut conn = db.connect().await;
     let late = conn.transaction(async |conn| old.fence(conn).await);
-    assert!(matches!(late.await, Err(Error::LockLost { .. })));
+    assert!(matches!(late.await, Err(Error::Lost { .. })));
     // The leader gives it up, and says so when it is free.
     first.stop().await;
     second.stop().await;

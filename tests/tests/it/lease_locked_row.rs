@@ -2,8 +2,7 @@
 
 use crate::lease::{database, expire, key};
 use crate::lease_held::run_while_held;
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::pid_of;
 use diesel_async::SimpleAsyncConnection;
 use std::time::Duration;
@@ -22,7 +21,7 @@ async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant(
     let lease = table.acquire(&mut holder, key("k")).await.unwrap();
     db.run("BEGIN; SELECT FROM advisory_lease FOR UPDATE").await;
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Held { .. }), "{error:?}");
     table.acquire(&mut conn, key("other")).await.unwrap();
     let pid = pid_of(&mut holder).await;
     let renewing = tokio::spawn({
@@ -42,7 +41,7 @@ async fn a_row_locked_by_hand_holds_nobody_up_but_renewals_and_is_nobodys_grant(
     // It expires while the lock is held: taken over by nobody, and its renewal finds out.
     expire(&db).await;
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Held { .. }), "{error:?}");
     db.run("COMMIT").await;
     let (renewed, _) = renewing.await.unwrap();
     assert!(!renewed.unwrap(), "what had expired was renewed");
@@ -66,11 +65,11 @@ async fn a_body_whose_row_is_locked_by_hand_is_dropped_before_the_expiry_and_the
         run_while_held(&db, &lease).await;
     });
     let lost = lost.await;
-    assert!(matches!(lost, Err(Error::LockLost { .. })), "{lost:?}");
+    assert!(matches!(lost, Err(Error::Lost { .. })), "{lost:?}");
     drop(held);
     let table = Table::new();
     let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(error.is_busy(), "{error:?}");
+    assert!(error.is_held(), "{error:?}");
     db.run("COMMIT").await;
     // A renewal that waited for the row may still come through: nobody asked for its answer. The rest is for a machine with
     // much to do.

@@ -1,8 +1,8 @@
 //! Leases behind a pooler in transaction mode that tracks prepared statements, while each message goes to another backend.
 
 use crate::lease::{database, expire, key};
-use advisory_runtime::lease::{self, Leases, Request, Table};
-use advisory_runtime::{Error, Pool as _, Wait, xact};
+use advisory_runtime::lease::{self, Error, Leases, Request, Table};
+use advisory_runtime::{Pool as _, Wait, xact};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::prelude::*;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -62,7 +62,7 @@ async fn leases_behind_a_pooler_exclude_fence_complete_and_are_renewed() {
     let new = table.acquire(&mut b, key("k").keep(TTL)).await.unwrap();
     assert!(new.token() > old.token());
     let late = a.transaction(async |a| old.fence(a).await);
-    assert!(matches!(late.await, Err(Error::LockLost { .. })));
+    assert!(matches!(late.await, Err(Error::Lost { .. })));
     let done = b.transaction(async |b| {
         new.fence(b).await?;
         new.complete(b).await
@@ -109,14 +109,14 @@ async fn leaders_and_locks_of_a_transaction_work_behind_a_pooler() {
                             .set(counter::n.eq(n + 1))
                             .execute(conn)
                             .await?;
-                        Ok::<_, Error>(())
+                        QueryResult::Ok(())
                     };
                     let added = added.await;
                     xact::finish(held, added).await?;
                     drop(conn);
                     done.notify_one();
                     // Until the shutdown drops it.
-                    std::future::pending::<Result<(), Error>>().await
+                    std::future::pending::<QueryResult<()>>().await
                 },
             )
             .await
@@ -144,7 +144,7 @@ async fn a_pooler_that_does_not_track_statements_is_an_error_and_no_lease() {
         match leases.acquire(Request::text("k").wait(Wait::Never)).await {
             // Its first statement was prepared where it was executed: the next one is elsewhere.
             Ok(held) => drop(held),
-            Err(error) if error.is_busy() => {}
+            Err(error) if error.is_held() => {}
             Err(error) => refusals.push(error),
         }
     }

@@ -2,8 +2,7 @@
 
 use crate::lease::{database, key};
 use crate::lease_held::NEAR;
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Event, FencingToken, Leases, Request, Table};
+use advisory_runtime::lease::{Error, Event, FencingToken, Leases, Request, Table};
 use advisory_tests::{OwnServer, Proxy, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -174,7 +173,7 @@ async fn a_body_goes_on_over_a_restart_that_its_ttl_outlasts_and_is_dropped_befo
     });
     // Not in the body: it would be dropped with a shutdown half done.
     let (lost, ()): (Result<(), Error>, ()) = tokio::join!(body, server.stop("immediate"));
-    let Err(Error::LockLost { source, .. }) = lost else {
+    let Err(Error::Lost { source, .. }) = lost else {
         panic!("{lost:?}");
     };
     assert!(source.is_some(), "why the server was not reached");

@@ -2,8 +2,7 @@
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::{BACKSLASH_ESCAPES, Database, OwnServer, left_out, owns_server};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -19,7 +18,7 @@ async fn everything(conn: &mut AsyncPgConnection) {
     for round in 0..2 {
         let lease = table.acquire(conn, key("k")).await.unwrap();
         let error = table.acquire(conn, key("k")).await.unwrap_err();
-        assert!(error.is_busy(), "{error:?}");
+        assert!(error.is_held(), "{error:?}");
         assert!(table.renew(conn, &lease, TTL).await.unwrap());
         assert!(table.holds(conn, &lease).await.unwrap());
         let row = table.find(conn, Request::text("k")).await.unwrap().unwrap();
@@ -227,7 +226,7 @@ async fn a_wait_counts_for_the_pool_too_also_at_its_end() {
     let conn = pool.get().await.unwrap();
     let error = tokio::time::timeout(Duration::from_secs(30), asked).await;
     let error = error.expect("it waits for the pool forever").unwrap();
-    let Err(Error::TimedOut { waited, .. }) = error else {
+    let Err(Error::Held { waited, .. }) = error else {
         panic!("{error:?}");
     };
     assert!(waited >= wait, "{waited:?}");

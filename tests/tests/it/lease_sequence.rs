@@ -2,8 +2,7 @@
 
 use crate::bookings::execute;
 use crate::lease::{database, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::Table;
+use advisory_runtime::lease::{Error, Table};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -109,7 +108,7 @@ async fn tokens_grow_for_all_while_the_sequence_is_set_back() {
                             db.run("SELECT setval('advisory_lease_token', 1)").await;
                         }
                     }
-                    Err(error) => assert!(error.is_busy(), "{error:?}"),
+                    Err(error) => assert!(error.is_held(), "{error:?}"),
                 }
             }
         });

@@ -5,8 +5,7 @@
 use crate::bookings::execute;
 use crate::lease::{database, key};
 use crate::stopped::{Player, ROLE, URL};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Lease, Leases, Table};
+use advisory_runtime::lease::{Error, Lease, Leases, Table};
 use advisory_tests::Database;
 use diesel::ExpressionMethods;
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -227,7 +226,7 @@ async fn a_holder_that_is_stopped_in_a_fenced_transaction_keeps_others_out_until
         match Table::new().acquire(&mut conn, key("k")).await {
             Ok(next) => break next,
             // At once: a wait for its row would be ended by `lock_timeout`, and be another error.
-            Err(Error::NotAvailable { .. }) => refused += 1,
+            Err(Error::Held { .. }) => refused += 1,
             Err(error) => panic!("{error:?}"),
         }
         slowest = slowest.max(tried.elapsed());

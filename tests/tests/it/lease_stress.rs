@@ -1,8 +1,7 @@
 //! Many acquirers of one key: one is granted it each round, its token is the next one, and who is refused writes nothing.
 
 use crate::lease::{database, expire, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Lease, Leases, Request, Table};
+use advisory_runtime::lease::{Error, Lease, Leases, Request, Table};
 use advisory_tests::Database;
 use diesel::dsl::sql;
 use diesel::sql_types::{BigInt, Bool};
@@ -57,7 +56,7 @@ async fn rounds(level: &str) {
                     assert!(table.holds(&mut conn, &lease).await.unwrap());
                     winner = Some(lease);
                 }
-                Err(error) => assert!(error.is_busy(), "round {number}: {error:?}"),
+                Err(error) => assert!(error.is_held(), "round {number}: {error:?}"),
             }
             conns.push(conn);
         }
@@ -106,7 +105,7 @@ async fn who_is_refused_writes_nothing() {
     conn.begin_test_transaction().await.unwrap();
     for _ in 0..200 {
         let error = table.acquire(&mut conn, key("k")).await.unwrap_err();
-        assert!(error.is_busy(), "{error:?}");
+        assert!(error.is_held(), "{error:?}");
     }
     assert!(!has_written(&mut conn).await, "a refusal wrote");
     assert_eq!(db.count(version).await, before);

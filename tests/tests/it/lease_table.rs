@@ -2,8 +2,7 @@
 
 use crate::bookings::execute;
 use crate::lease::{database, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Request, Table};
+use advisory_runtime::lease::{ADVISORY_LEASE_DOWN, ADVISORY_LEASE_UP, Error, Request, Table};
 use advisory_tests::Database;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use std::time::Duration;
@@ -54,7 +53,7 @@ async fn its_own(db: &Database, conn: &mut AsyncPgConnection, name: &str) {
     assert!(matches!(missing, Error::MissingTable { .. }), "{missing:?}");
     conn.batch_execute(&table.up()).await.unwrap();
     let lease = table.acquire(conn, key("k")).await.unwrap();
-    assert!(table.acquire(conn, key("k")).await.unwrap_err().is_busy());
+    assert!(table.acquire(conn, key("k")).await.unwrap_err().is_held());
     assert_eq!(
         Table::new().find(conn, Request::text("k")).await.unwrap(),
         None
@@ -173,7 +172,7 @@ const HOSTILE: &str = "
 async fn all_but_a_wait(conn: &mut AsyncPgConnection, table: &Table) {
     let request = || key("k").ttl(TTL);
     let lease = table.acquire(conn, request()).await.unwrap();
-    assert!(table.acquire(conn, request()).await.unwrap_err().is_busy());
+    assert!(table.acquire(conn, request()).await.unwrap_err().is_held());
     assert!(table.renew(conn, &lease, TTL * 2).await.unwrap());
     assert!(table.holds(conn, &lease).await.unwrap());
     let row = table.find(conn, Request::text("k")).await.unwrap().unwrap();
@@ -193,7 +192,7 @@ async fn all_but_a_wait(conn: &mut AsyncPgConnection, table: &Table) {
         .transaction(async |conn| lease.fence(conn).await)
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
 }
 
 #[tokio::test]

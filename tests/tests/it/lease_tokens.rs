@@ -2,8 +2,8 @@
 
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
-use advisory_runtime::lease::Table;
-use advisory_runtime::{Error, lease};
+use advisory_runtime::lease;
+use advisory_runtime::lease::{Error, Table};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel::dsl::sql;
 use diesel::sql_types::{BigInt, Text};
@@ -33,7 +33,7 @@ async fn an_insertion_that_is_held_up_behind_its_number_keeps_later_ones_out() {
     db.until_waiting(7).await;
     let table = Table::new();
     let refused = table.acquire(&mut conn, key("k")).await.unwrap_err();
-    assert!(refused.is_busy(), "{refused:?}");
+    assert!(refused.is_held(), "{refused:?}");
     // Another key is none of its business.
     table.acquire(&mut conn, key("other")).await.unwrap();
     db.run("SELECT pg_advisory_unlock(7)").await;
@@ -79,7 +79,7 @@ async fn come_and_go(db: &Database, task: usize, grants: &AtomicUsize) {
                 execute(&mut conn, &note).await.unwrap();
                 assert!(table.release(&mut conn, &lease).await.unwrap());
             }
-            Err(error) => assert!(error.is_busy(), "{error:?}"),
+            Err(error) => assert!(error.is_held(), "{error:?}"),
         }
         if (round + task).is_multiple_of(4) {
             table.sweep(&mut conn).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_holder_whose_row_is_gone_is_refused() {
     let fenced =
         diesel_async::AsyncConnection::transaction(&mut conn, async |conn| old.fence(conn).await);
     let error = fenced.await.unwrap_err();
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(!table.renew(&mut conn, &old, old.remaining()).await.unwrap());
     assert!(!table.release(&mut conn, &old).await.unwrap());
     let new = table.acquire(&mut conn, key("k")).await.unwrap();

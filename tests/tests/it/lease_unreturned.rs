@@ -2,8 +2,7 @@
 
 use crate::bookings::execute;
 use crate::lease::{database, key};
-use advisory_runtime::Error;
-use advisory_runtime::lease::{Leases, Request, Table};
+use advisory_runtime::lease::{Error, Leases, Request, Table};
 use advisory_tests::{Database, Proxy};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -91,7 +90,7 @@ async fn a_call_ends_and_its_key_is_free_if_its_commit_is_dropped() {
     let proxy = Proxy::start(&db).await;
     let leases = leases(db.url());
     let error = frozen(&db, &leases, proxy.url(), || proxy.stop_forwarding()).await;
-    assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
+    assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     assert!(is_free(&db).await);
 }
 

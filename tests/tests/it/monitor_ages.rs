@@ -2,7 +2,9 @@
 
 use crate::bookings::execute;
 use crate::monitor::{backend, lock, look};
-use advisory_runtime::monitor::{Activity, Holder, HolderId, LockHolder, Locks, Scope, State};
+use advisory_runtime::monitor::{
+    self, Activity, Holder, HolderId, LockHolder, Locks, Scope, State,
+};
 use advisory_runtime::{Request, Wait, session};
 use advisory_tests::{Database, pid_of};
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
@@ -22,7 +24,8 @@ fn holder(seen: &Locks, key: i64) -> &Holder {
 /// Who holds the lock, as a call is told that does not get it.
 async fn told(conn: &mut AsyncPgConnection, key: i64) -> LockHolder {
     let missed = session::acquire(conn, Request::new(key).wait(Wait::Never)).await;
-    let mut holders = missed.unwrap_err().holders(conn).await.unwrap();
+    let error = missed.unwrap_err();
+    let mut holders = monitor::holders(conn, &error).await.unwrap();
     assert_eq!(holders.len(), 1, "{holders:?}");
     holders.remove(0)
 }

@@ -3,8 +3,8 @@
 
 use crate::lease::database;
 use crate::order::{edges, order};
-use advisory_runtime::lease::{Leases, Request, Table};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_runtime::lease::{Error, Leases, Request, Table};
+use advisory_runtime::{PoolError, Wait, advisory_lock};
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn lent(
 ) -> Result<diesel_async::pooled_connection::deadpool::Object<AsyncPgConnection>, Error> {
     pool.get()
         .await
-        .map_err(|error| Error::Pool(Box::new(error)))
+        .map_err(|error| PoolError::new(error).into())
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn what_is_not_waited_for_or_is_another_tables_is_not_told_so() {
     let db = database().await;
     let leases = Leases::new(db.deadpool(2));
     let error = twice(&leases, &leases, 1, Wait::Never).await.unwrap_err();
-    assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Held { .. }), "{error:?}");
     let other = Table::new().named("other_lease").unwrap();
     other.set_up(&mut db.connect().await).await.unwrap();
     let other = Leases::new(db.deadpool(2)).table(other);
@@ -96,6 +96,6 @@ async fn what_is_not_waited_for_or_is_another_tables_is_not_told_so() {
     // Nor a lock that the body does not run under.
     let held = leases.acquire(Request::text("own-lease:2")).await.unwrap();
     let error = leases.acquire(Request::text("own-lease:2").wait(Duration::from_millis(30)));
-    assert!(matches!(error.await, Err(Error::TimedOut { .. })));
+    assert!(matches!(error.await, Err(Error::Held { .. })));
     drop(held);
 }

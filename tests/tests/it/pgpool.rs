@@ -76,8 +76,13 @@ async fn a_lease_is_granted_renewed_and_released() {
     for _ in 0..2 {
         let held = leases.acquire(lease::key("k")).await.unwrap();
         let missed = leases.acquire(lease::key("k").wait(Wait::Never)).await;
-        assert!(matches!(missed, Err(Error::NotAvailable { .. })));
-        held.finish(Ok::<_, Error>(())).await.unwrap();
+        assert!(matches!(
+            missed,
+            Err(advisory_runtime::lease::Error::Held { .. })
+        ));
+        held.finish(Ok::<_, advisory_runtime::lease::Error>(()))
+            .await
+            .unwrap();
     }
 }
 

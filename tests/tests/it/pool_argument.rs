@@ -1,7 +1,7 @@
 //! `pool = <expression>`: the call takes its connection from a pool, and its error is one of the lock's.
 
 use crate::bookings::{committed, database, insert};
-use advisory_runtime::{Connection as _, Error, Pool, advisory_lock, blocking};
+use advisory_runtime::{Connection as _, Error, Pool, PoolError, advisory_lock, blocking};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;
@@ -80,7 +80,7 @@ struct Primary(Bb8);
 impl Pool for Primary {
     type Connection<'p> = bb8::PooledConnection<'p, AsyncPgConnection>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
         self.0.connection().await
     }
 }
@@ -169,7 +169,7 @@ struct BlockingPrimary(R2d2);
 impl blocking::Pool for BlockingPrimary {
     type Connection = r2d2::PooledConnection<ConnectionManager<PgConnection>>;
 
-    fn connection(&self) -> Result<Self::Connection, Error> {
+    fn connection(&self) -> Result<Self::Connection, PoolError> {
         blocking::Pool::connection(&self.0)
     }
 }

@@ -148,7 +148,7 @@ async fn as_many_declared_locks_are_taken_as_there_are() {
     );
     let many = each_declared(conn, &db, &[1, 2, 3, 4]).await.unwrap_err();
     assert!(
-        matches!(Error::find(&many).as_deref(), Some(Error::TooManyKeys { lock, keys: 4, max: 3 }) if lock == "account:<id>"),
+        matches!(Error::find(&many).as_deref(), Some(Error::TooManyKeys { lock, keys: 4, max: 3, .. }) if lock == "account:<id>"),
         "{many}"
     );
 }

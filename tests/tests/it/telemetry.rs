@@ -4,7 +4,7 @@ use crate::bookings::{database, insert};
 use crate::lease;
 use crate::observers::{Counted, Heard, each_alone, is_alone};
 use crate::written_migrations::Written;
-use advisory_runtime::lease::Leases;
+use advisory_runtime::lease::{Error as LeaseError, Leases};
 use advisory_runtime::migrations::{KEY, Migrator, Step};
 use advisory_runtime::{Error, advisory_lock, xact};
 use advisory_tests::Database;
@@ -210,9 +210,9 @@ async fn work_that_is_done_is_told_apart_and_no_warning() {
     let done = leases
         .acquire(lease::key("leased-watch:6").keep(keep))
         .await;
-    done.unwrap().finish(Ok::<_, Error>(())).await.unwrap();
+    done.unwrap().finish(Ok::<_, LeaseError>(())).await.unwrap();
     let error = leased(&leases, 6).await.unwrap_err();
-    assert!(Error::find(&error).is_some_and(|found| found.is_done()));
+    assert!(LeaseError::find(&error).is_some_and(|found| found.is_done()));
     assert!(heard.has("record outcome=\"already_done\""));
     assert!(!heard.has("WARN"), "{:#?}", heard.lines.lock().unwrap());
     assert_eq!(

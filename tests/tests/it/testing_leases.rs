@@ -1,7 +1,7 @@
 //! Leases in memory: what a function under a lease does without a database is what it does with one.
 
-use advisory_runtime::lease::{InMemory, Leases, Request, Source};
-use advisory_runtime::{Error, Wait, advisory_lock};
+use advisory_runtime::lease::{Error, InMemory, Leases, Request, Source};
+use advisory_runtime::{Wait, advisory_lock};
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn a_body_is_renewed_for_as_long_as_it_runs() {
         let mut seen = 0;
         while started.elapsed() + Duration::from_secs(60) < hours {
             let busy = other.acquire(Request::text("memory-report").wait(Wait::Never));
-            assert!(busy.await.unwrap_err().is_busy());
+            assert!(busy.await.unwrap_err().is_held());
             let row = other.list().await.unwrap().remove(0);
             assert!(row.remaining <= Duration::from_secs(30), "{row:?}");
             seen += 1;
@@ -93,7 +93,7 @@ async fn who_waits_gets_it_when_it_is_released_or_dropped_or_gives_up() {
     let key = || Request::text("k").ttl(Duration::from_secs(30));
     let held = leases.acquire(key()).await.unwrap();
     let waited = leases.acquire(key().wait(Duration::from_secs(5))).await;
-    assert!(matches!(waited, Err(Error::TimedOut { .. })), "{waited:?}");
+    assert!(matches!(waited, Err(Error::Held { .. })), "{waited:?}");
     let (second, ()) = tokio::join!(leases.acquire(key()), async {
         tokio::time::sleep_until(Instant::now() + Duration::from_secs(60)).await;
         drop(held);

@@ -1,7 +1,6 @@
 //! A session that did not answer a renewal in time ends, so no later statement on it is cancelled, whatever its pool does with it.
 
 use crate::claims::database;
-use advisory_runtime::Error;
 use advisory_runtime::claim::{self, Claim, Claimed};
 use advisory_tests::pid_of;
 use diesel::prelude::*;
@@ -50,7 +49,7 @@ async fn a_session_that_has_not_answered_ends_also_if_its_pool_keeps_the_connect
         .await
         .unwrap();
     let kept = claim::keep(&pool, &job, pending::<()>()).await;
-    assert!(matches!(kept, Err(Error::LockLost { .. })), "{kept:?}");
+    assert!(matches!(kept, Err(claim::Error::Lost { .. })), "{kept:?}");
     let session = format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}");
     db.until_empty(Duration::from_secs(15), "the session's end", &session)
         .await;

@@ -1,5 +1,5 @@
-use advisory_runtime::claim::{self, Claim, OnErr};
-use advisory_runtime::{Error, Pool as _};
+use advisory_runtime::claim::{self, Claim, Error, OnErr};
+use advisory_runtime::{Pool as _, PoolError};
 use advisory_tests::Database;
 use diesel::prelude::*;
 use diesel_async::{AsyncPgConnection, pooled_connection::bb8::Pool};
@@ -40,7 +40,7 @@ async fn work(pool: &Pool<AsyncPgConnection>, worker: &str) -> Result<(), Error>
 
 /// The third fails.
 async fn export(id: i64) -> Result<(), Error> {
-    let failed = Error::Pool("no such account".into());
+    let failed = PoolError::new("no such account").into();
     if id == 3 { Err(failed) } else { Ok(()) }
 }
 

@@ -1,5 +1,5 @@
-use advisory_runtime::lease::{self, Lease, Request, Table};
-use advisory_runtime::{Error, Pool as _, Wait};
+use advisory_runtime::lease::{self, Error, Lease, Request, Table};
+use advisory_runtime::{Pool as _, Wait};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::bb8::Pool;
@@ -81,7 +81,7 @@ async fn one_cleans_up_until_its_shutdown_and_then_another() {
     let second = Process::start(&db).await;
     let campaign = Request::text("cleanup").wait(Wait::Never);
     let refused = Table::new().acquire(&mut conn, campaign).await;
-    assert!(refused.unwrap_err().is_busy(), "there is a leader");
+    assert!(refused.unwrap_err().is_held(), "there is a leader");
     expire_a_session(&db).await;
     let token = "SELECT token FROM advisory_lease";
     let term = db.count(token).await;

@@ -1,5 +1,5 @@
-use advisory_runtime::lease::{self, Lease};
-use advisory_runtime::{Error, Pool as _, advisory_lock};
+use advisory_runtime::lease::{self, Error, Lease};
+use advisory_runtime::{Pool as _, advisory_lock};
 use advisory_tests::Database;
 use diesel_async::pooled_connection::bb8::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl};

@@ -27,7 +27,7 @@ async fn reindex(conn: &mut AsyncPgConnection) -> Result<(), Error> {
 
 /// Holds no connection while it runs.
 #[advisory_lock(key = "refund:<id>", scope = "lease", pool = pool, ttl = "60s")]
-async fn refund(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), Error> {
+async fn refund(pool: &Pool<AsyncPgConnection>, id: i64) -> Result<(), lease::Error> {
     // … call the bank …
     Ok(())
 }
