@@ -71,7 +71,7 @@ use quote::quote;
 /// | `permits` | `1`; `3` | how many calls can hold the lock at once. Needs one key, and `wait = "never"` or `poll`; not with `queue`, `guards`, `mode = "shared"` or scope `"lease"` |
 /// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | what to return without running the body when the wait is over. Needs a `wait` that ends, and with `keep` an `on_done` |
 /// | `on_done` | none: an error; an expression of the return type, `Ok(())` | what to return without running the body when its work is already done, such as to a webhook that is delivered again. Needs a `keep`. Scope `"lease"` |
-/// | `err` | the error's `From`; `\|error\| AppError::Lock(error)`, a function | converts `advisory_runtime::Error` to the function's error; for error types of other crates, which cannot implement `From` |
+/// | `err` | the error's `From`; `\|error\| AppError::Lock(error)`, a function | converts `advisory_runtime::Error`, or of a lease `advisory_runtime::lease::Error`, to the function's error; for error types of other crates, which cannot implement `From` |
 /// | `max_hold` | none; `"30s"`, a `Duration` | how long the body can run |
 /// | `isolation` | `"read committed"`, `"repeatable read"`, `"serializable"` | the isolation level of the transaction, whose snapshot is taken after the lock. Scope `"xact"`, and not inside an open transaction |
 /// | `nested` | `"allow"`, `"refuse"` | whether the function can run inside an open transaction. Scope `"xact"`; `"session"` always refuses |

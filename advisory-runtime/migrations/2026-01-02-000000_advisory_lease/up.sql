@@ -26,6 +26,8 @@ CREATE TABLE public.advisory_lease (
     pattern pg_catalog.text,
     holder pg_catalog.text NOT NULL CHECK (pg_catalog.octet_length(holder) OPERATOR(pg_catalog.<=) 255),
     key pg_catalog.text CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.<=) 512),
+    -- What the holder tells those who read the table, such as a leader's address.
+    data pg_catalog.text CHECK (pg_catalog.octet_length(data) OPERATOR(pg_catalog.<=) 1024),
     -- The work is done, and the key stays taken until it expires.
     is_kept pg_catalog.bool NOT NULL DEFAULT false,
     acquired_at pg_catalog.timestamptz NOT NULL,

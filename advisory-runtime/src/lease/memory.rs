@@ -26,6 +26,7 @@ struct Entry {
     token: i64,
     pattern: &'static str,
     holder: Arc<str>,
+    data: Option<String>,
     since: SystemTime,
     until: Instant,
 }
@@ -43,6 +44,7 @@ impl Entry {
             pattern: Some(self.pattern.to_owned()).filter(|pattern| !pattern.is_empty()),
             key: None,
             holder: self.holder.to_string(),
+            data: self.data.clone(),
             is_done: self.is_kept,
             acquired_at: self.since,
             expires_at: SystemTime::now() + remaining,
@@ -130,6 +132,7 @@ impl Store for InMemory {
             token: rows.last_token,
             pattern: request.lock,
             holder: Arc::clone(&table.holder),
+            data: request.data.clone(),
             since: SystemTime::now(),
             until: until.steady(),
         };

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// The longest rendered key, in bytes.
 const LONGEST_KEY: usize = 512;
 
+/// The longest data of a holder, in bytes.
+const LONGEST_DATA: usize = 1024;
+
 /// The longest ttl: PostgreSQL's timestamps are bounded.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
@@ -43,6 +46,7 @@ pub struct Request {
     pub(super) keep: Option<Duration>,
     pub(super) wait: Wait,
     pub(super) max_hold: Option<Duration>,
+    pub(super) data: Option<String>,
     pub(super) origin: Origin,
 }
 
@@ -76,6 +80,7 @@ impl Request {
             keep: None,
             wait: Wait::Session,
             max_hold: None,
+            data: None,
             origin: Origin::here(),
         }
     }
@@ -111,6 +116,13 @@ impl Request {
     /// Bounds how long the body may run under the lease, without the wait.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// A text of up to 1,024 bytes for those who read the table, such as a leader's address; see [`Row::data`](super::Row::data). It is
+    /// erased with the release, and stays with a key that is done. [`Table::set_data`](super::Table::set_data) changes it.
+    pub fn data(mut self, data: impl Into<String>) -> Self {
+        self.data = Some(data.into());
         self
     }
 
@@ -159,6 +171,9 @@ impl Request {
         if self.key.contains('\0') {
             return wrong("its key has a NUL character, which PostgreSQL's texts can't contain");
         }
+        if let Some(reason) = self.data.as_deref().and_then(wrong_data) {
+            return wrong(reason);
+        }
         if self.ttl < SHORTEST_TTL {
             return wrong(
                 "`ttl` is too short to be renewed in time: write at least 100 milliseconds",
@@ -174,6 +189,15 @@ impl Request {
         }
         Ok(())
     }
+}
+
+/// What is wrong with a holder's data.
+pub(super) fn wrong_data(data: &str) -> Option<&'static str> {
+    if data.len() > LONGEST_DATA {
+        return Some("its data has more than 1,024 bytes: store it elsewhere, and its place here");
+    }
+    let has_nul = data.contains('\0');
+    has_nul.then_some("its data has a NUL character, which PostgreSQL's texts can't contain")
 }
 
 impl<K: LockKey> From<K> for Request {

@@ -68,6 +68,8 @@ fn left() -> String {
 /// The statements of one table.
 pub(super) struct Texts {
     pub(super) acquire: String,
+    pub(super) take_over: String,
+    pub(super) set_data: String,
     pub(super) move_sequence: String,
     pub(super) renew: String,
     pub(super) release: String,
@@ -98,7 +100,7 @@ impl Texts {
         let table = &format!("\"{schema}\".\"{name}\"");
         let sequence = &format!("\"{schema}\".\"{name}_token\"");
         let row = format!(
-            "SELECT key_hash,token,pattern,key,holder,is_kept,{},{},{} FROM {table}",
+            "SELECT key_hash,token,pattern,key,holder,data,is_kept,{},{},{} FROM {table}",
             micros(&bounded("acquired_at")),
             micros(&bounded("expires_at")),
             left()
@@ -110,6 +112,8 @@ impl Texts {
         );
         Self {
             acquire: acquire(table, sequence),
+            take_over: take_over(table, sequence),
+            set_data: update(table, GRANT, "data=CAST($3 AS pg_catalog.text)"),
             move_sequence: move_sequence(table, sequence),
             renew: update(
                 table,
@@ -118,7 +122,7 @@ impl Texts {
             ),
             // A second release gives the same answer, since the first may have been lost.
             release: format!(
-                "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL WHERE {GRANT} \
+                "UPDATE {table} SET expires_at=LEAST(expires_at,pg_catalog.clock_timestamp()),key=NULL,data=NULL WHERE {GRANT} \
                  RETURNING {FORGETTABLE}"
             ),
             complete: format!(
@@ -174,36 +178,32 @@ impl Texts {
 /// zero, or -1 if the sequence is behind; and the session's `lock_timeout`. Without a token, a time left below zero is that of a kept
 /// key. The token and the time left of an earlier try's grant come from one reading of its row.
 ///
-/// An insertion also looks at eight rows from a random place of the index (`$8`) and removes those that have expired. If every key is
+/// An insertion also looks at eight rows from a random place of the index (`$9`) and removes those that have expired. If every key is
 /// used once, expired rows settle at a seventh of the others: then each insertion removes one on average. A row with a larger token
 /// than the new one stays, because it shows that the sequence is behind.
 fn acquire(table: &str, sequence: &str) -> String {
     let token = format!("pg_catalog.nextval('{sequence}')");
     let expires = after("$6");
     let zero = "CAST(0 AS pg_catalog.int8)";
-    let behind = format!("CAST({BEHIND} AS pg_catalog.int8)");
-    // An unused column would not be evaluated, so the setting is made part of the token's expression.
-    let granted = format!(
-        "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
-    );
+    let granted = granted();
+    let (set, is_behind) = (regrant(sequence), is_behind(sequence));
     format!(
         // `CASE` guarantees the order: a try that is refused anyway does not take the lock.
         "WITH free AS MATERIALIZED (SELECT 1 WHERE CASE WHEN EXISTS (SELECT 1 FROM {table} WHERE {KEY} AND {VALID}) THEN false \
-         ELSE pg_catalog.pg_try_advisory_xact_lock(CAST($7 AS pg_catalog.int8)) END),\
-         taken AS (UPDATE {table} SET token=GREATEST({token},token OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)),grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),\
-         key=CAST($4 AS pg_catalog.text),pattern=CAST($5 AS pg_catalog.text),is_kept=false,\
-         acquired_at=pg_catalog.clock_timestamp(),expires_at={expires} WHERE {KEY} AND {EXPIRED} \
+         ELSE pg_catalog.pg_try_advisory_xact_lock(CAST($8 AS pg_catalog.int8)) END),\
+         taken AS (UPDATE {table} SET {set} WHERE {KEY} AND {EXPIRED} \
          AND EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} AND {EXPIRED} FOR UPDATE OF l SKIP LOCKED) \
-         RETURNING {granted},CASE WHEN token OPERATOR(pg_catalog.<>) pg_catalog.currval('{sequence}') THEN {behind} ELSE {zero} END AS behind),\
-         made AS (INSERT INTO {table} (key_hash,token,grant_id,holder,key,pattern,acquired_at,expires_at) \
+         RETURNING {granted},{is_behind} AS behind),\
+         made AS (INSERT INTO {table} (key_hash,token,grant_id,holder,key,pattern,data,acquired_at,expires_at) \
          SELECT CAST($1 AS pg_catalog.bytea),{token},CAST($2 AS pg_catalog.int8),CAST($3 AS pg_catalog.text),\
-         CAST($4 AS pg_catalog.text),CAST($5 AS pg_catalog.text),pg_catalog.clock_timestamp(),{expires} FROM free \
+         CAST($4 AS pg_catalog.text),CAST($5 AS pg_catalog.text),CAST($7 AS pg_catalog.text),pg_catalog.clock_timestamp(),{expires} \
+         FROM free \
          WHERE NOT EXISTS (SELECT 1 FROM taken) \
          AND NOT EXISTS (SELECT 1 FROM {table} AS l,free WHERE {KEY} FOR KEY SHARE OF l SKIP LOCKED) \
          ON CONFLICT DO NOTHING RETURNING {granted}),\
          swept AS (DELETE FROM {table} WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT ctid FROM {table} \
          WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT near.ctid FROM made,LATERAL (SELECT ctid,expires_at,token FROM {table} \
-         WHERE made.token IS NOT NULL AND key_hash OPERATOR(pg_catalog.>=) CAST($8 AS pg_catalog.bytea) \
+         WHERE made.token IS NOT NULL AND key_hash OPERATOR(pg_catalog.>=) CAST($9 AS pg_catalog.bytea) \
          ORDER BY key_hash LIMIT 8) AS near WHERE {EXPIRED} AND near.token OPERATOR(pg_catalog.<) made.token)) AND {EXPIRED} FOR UPDATE SKIP LOCKED))) \
          SELECT COALESCE((SELECT token FROM taken),(SELECT token FROM made),found.token),\
          COALESCE((SELECT behind FROM taken),(SELECT {zero} FROM made),found.time_left,{zero}),{} \
@@ -212,6 +212,48 @@ fn acquire(table: &str, sequence: &str) -> String {
          CAST(CASE WHEN is_kept THEN -1 ELSE 1 END AS pg_catalog.int8) AS time_left FROM {table} WHERE {KEY} AND {VALID}) AS found ON true",
         micros(&setting("lock_timeout")),
         left()
+    )
+}
+
+/// Takes over the row with this token (`$8`), whether it has expired or not. The answer is as that of [`acquire`], without a row if there
+/// is none with this token.
+///
+/// The row is locked first, which waits for the transaction of a fenced write: a renewal's lock would not.
+fn take_over(table: &str, sequence: &str) -> String {
+    let token = "token OPERATOR(pg_catalog.=) CAST($8 AS pg_catalog.int8)";
+    format!(
+        "WITH own AS MATERIALIZED (SELECT key_hash AS found FROM {table} WHERE {KEY} AND {token} AND NOT is_kept FOR UPDATE) \
+         UPDATE {table} SET {} FROM own WHERE key_hash OPERATOR(pg_catalog.=) own.found AND {token} AND NOT is_kept \
+         RETURNING {},{},CAST(0 AS pg_catalog.int8)",
+        regrant(sequence),
+        granted(),
+        is_behind(sequence)
+    )
+}
+
+/// The values of a grant to another holder, in the row that the key has.
+fn regrant(sequence: &str) -> String {
+    format!(
+        "token=GREATEST(pg_catalog.nextval('{sequence}'),token OPERATOR(pg_catalog.+) CAST(1 AS pg_catalog.int8)),\
+         grant_id=CAST($2 AS pg_catalog.int8),holder=CAST($3 AS pg_catalog.text),key=CAST($4 AS pg_catalog.text),\
+         pattern=CAST($5 AS pg_catalog.text),data=CAST($7 AS pg_catalog.text),is_kept=false,\
+         acquired_at=pg_catalog.clock_timestamp(),expires_at={}",
+        after("$6")
+    )
+}
+
+/// The token of a grant. An unused column would not be evaluated, so the setting is made part of the token's expression.
+fn granted() -> String {
+    format!(
+        "token OPERATOR(pg_catalog.+) CAST(pg_catalog.length(COALESCE(pg_catalog.left({DURABLE},0),'')) AS pg_catalog.int8) AS token"
+    )
+}
+
+/// -1 if the number that the grant has drawn was not above the row's token, otherwise zero.
+fn is_behind(sequence: &str) -> String {
+    format!(
+        "CASE WHEN token OPERATOR(pg_catalog.<>) pg_catalog.currval('{sequence}') THEN CAST({BEHIND} AS pg_catalog.int8) \
+         ELSE CAST(0 AS pg_catalog.int8) END"
     )
 }
 

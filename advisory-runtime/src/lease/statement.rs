@@ -31,6 +31,7 @@ pub(super) type RowColumns = (
     Nullable<Text>,
     Nullable<Text>,
     Text,
+    Nullable<Text>,
     Bool,
     BigInt,
     BigInt,

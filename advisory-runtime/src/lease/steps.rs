@@ -2,7 +2,7 @@
 
 use super::backoff::{Backoff, Refusal};
 use super::queries::Rights;
-use super::request::{lasts, milliseconds};
+use super::request::{lasts, milliseconds, wrong_data};
 use super::row::micros;
 use super::sql::BEHIND;
 use super::statement::{GrantColumns, Statement, Value, count};
@@ -81,21 +81,16 @@ impl Table {
         require_no_transaction(conn)
             .map_err(|unusable| Error::unusable(unusable, request.name()))?;
         let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
-        let key_hash = request.key_hash();
         // A test's transaction removes no expired rows: they would stay locked until it ends.
         let mut swept_from = [u8::MAX; 32];
         if !is_test {
             swept_from[..8].copy_from_slice(&random().to_be_bytes());
         }
+        let [hash, grant, holder, key, pattern, ttl, data] = self.grant_values(request, grant_id);
+        let lock = Value::Number(self.grant_lock(&request.key_hash()));
+        let swept_from = Value::Hash(swept_from);
         let values = [
-            Value::Hash(key_hash),
-            Value::Number(grant_id),
-            Value::Text(Some(&self.holder)),
-            Value::Text(self.has_text.then_some(&request.key)),
-            Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
-            Value::Number(milliseconds(request.ttl)),
-            Value::Number(self.grant_lock(&key_hash)),
-            Value::Hash(swept_from),
+            hash, grant, holder, key, pattern, ttl, data, lock, swept_from,
         ];
         let sent = Sent::now();
         let statement = Statement::<GrantColumns>::new(&self.named.texts.acquire, &values);
@@ -112,12 +107,7 @@ impl Table {
                 let until = Expiry::after(sent, ttl);
                 let lease = Lease::new(self, request, grant_id, token, until);
                 let lease = Lease { is_test, ..lease };
-                if left == BEHIND
-                    && let Err(error) = self.move_sequence(conn, &lease).await
-                {
-                    drop(self.release(conn, &lease).await);
-                    return Err(error);
-                }
+                self.move_sequence_if(conn, &lease, left).await?;
                 Ok(Ok(lease))
             }
             Ok((None, left, _)) if left < 0 => Ok(Err(Refusal::Done {
@@ -133,6 +123,149 @@ impl Table {
                 Err(self.explain_with(conn, error, lock, Rights::Grant).await)
             }
         }
+    }
+
+    /// The values of a grant: `$1` to `$7`.
+    fn grant_values<'v>(&'v self, request: &'v Request, grant_id: i64) -> [Value<'v>; 7] {
+        [
+            Value::Hash(request.key_hash()),
+            Value::Number(grant_id),
+            Value::Text(Some(&self.holder)),
+            Value::Text(self.has_text.then_some(&request.key)),
+            Value::Text(Some(request.lock).filter(|pattern| !pattern.is_empty())),
+            Value::Number(milliseconds(request.ttl)),
+            Value::Text(request.data.as_deref()),
+        ]
+    }
+
+    /// Takes over a lease whose token one has seen, before it expires: for operators, and for programs that know that the holder is gone.
+    /// `None` if the key's row has another token by now, is done, or is gone.
+    ///
+    /// The new token is larger. The writes of the former holder are refused by their [`fence`](Lease::fence), and its next renewal finds
+    /// the lease lost, which drops its body; work that is not fenced may go on until then. A lease is renewed by
+    /// [`Leases::acquire`](super::Leases::acquire) only: [`renew`](Self::renew) this one, or [`release`](Self::release) it so that the
+    /// next call gets the key. The request's `wait` and `keep` are ignored.
+    ///
+    /// # Locking
+    ///
+    /// One statement: `SELECT … FOR UPDATE` of the key's row if it has this token, which waits for the transaction of a fenced write, at
+    /// most for the session's `lock_timeout`; then an `UPDATE` with a new token. `synchronous_commit` is forced.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), without [`Error::Held`] and [`Error::Done`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: the lease may be taken over, and lasts for its ttl.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use advisory_runtime::lease::{Error, Request, Table};
+    /// use diesel_async::AsyncPgConnection;
+    ///
+    /// /// Ends the term of a leader that does not answer.
+    /// async fn depose(conn: &mut AsyncPgConnection) -> Result<(), Error> {
+    ///     let (table, leader) = (Table::new(), || Request::text("leader"));
+    ///     if let Some(row) = table.find(conn, leader()).await?
+    ///         && let Some(lease) = table.take_over(conn, leader(), row.token).await?
+    ///     {
+    ///         table.release(conn, &lease).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn take_over<C: Connection>(
+        &self,
+        conn: &mut C,
+        request: impl Into<Request>,
+        token: FencingToken,
+    ) -> Result<Option<Lease>, Error> {
+        let (conn, request) = (conn.pg(), request.into());
+        request.check()?;
+        require_no_transaction(conn)
+            .map_err(|unusable| Error::unusable(unusable, request.name()))?;
+        let is_test = depth(conn).is_ok_and(|depth| depth.is_some());
+        let grant_id = random();
+        let [hash, grant, holder, key, pattern, ttl, data] = self.grant_values(&request, grant_id);
+        let seen = Value::Number(token.get());
+        let values = [hash, grant, holder, key, pattern, ttl, data, seen];
+        loop {
+            let sent = Sent::now();
+            let statement = Statement::<GrantColumns>::new(&self.named.texts.take_over, &values);
+            let rows: Result<Vec<(Option<i64>, i64, i64)>, _> =
+                RunQueryDsl::load(statement, conn).await;
+            return match rows.map(|mut rows| rows.pop()) {
+                Ok(Some((Some(token), left, _))) => {
+                    let until = Expiry::after(sent, request.ttl);
+                    let token = FencingToken(token);
+                    let lease = Lease::new(self, &request, grant_id, token, until);
+                    let lease = Lease { is_test, ..lease };
+                    self.move_sequence_if(conn, &lease, left).await?;
+                    Ok(Some(lease))
+                }
+                Ok(_) => Ok(None),
+                // Each means that the holder has changed the row.
+                Err(error) if is_conflict(&error) => continue,
+                Err(error) => {
+                    let lock = request.name();
+                    Err(self.explain_with(conn, error, lock, Rights::Grant).await)
+                }
+            };
+        }
+    }
+
+    /// Sets the holder's data, or erases it; `false` if the lease is not held any more.
+    ///
+    /// # Locking
+    ///
+    /// As [`renew`](Self::renew), without a new expiry.
+    ///
+    /// # Errors
+    ///
+    /// As [`renew`](Self::renew); [`Error::Invalid`] for more than 1,024 bytes, and for NUL.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the data is set or not.
+    pub async fn set_data<C: Connection>(
+        &self,
+        conn: &mut C,
+        lease: &Lease,
+        data: Option<&str>,
+    ) -> Result<bool, Error> {
+        let conn = conn.pg();
+        if let Some(reason) = data.and_then(wrong_data) {
+            let lock = lease.name();
+            return Err(Error::Invalid { lock, reason });
+        }
+        require_no_transaction(conn).map_err(|unusable| Error::unusable(unusable, lease.name()))?;
+        let [hash, grant] = lease.values();
+        let values = [hash, grant, Value::Text(data)];
+        let is_held = self
+            .affects(conn, lease, &self.named.texts.set_data, &values)
+            .await?;
+        if !is_held {
+            lease.hold.lose();
+        }
+        Ok(is_held)
+    }
+
+    /// Moves the sequence if the answer to a grant says that it is behind. If that fails, the lease is released.
+    async fn move_sequence_if(
+        &self,
+        conn: &mut AsyncPgConnection,
+        lease: &Lease,
+        left: i64,
+    ) -> Result<(), Error> {
+        if left == BEHIND
+            && let Err(error) = self.move_sequence(conn, lease).await
+        {
+            drop(self.release(conn, lease).await);
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Moves the sequence to the largest token in the table, so that keys without a row get larger ones too.
@@ -199,7 +332,7 @@ impl Table {
     ///
     /// # Locking
     ///
-    /// `UPDATE … SET expires_at = clock_timestamp(), key = NULL` if the row is this grant's. It does not wait for the disk: if the server
+    /// `UPDATE … SET expires_at = clock_timestamp(), key = NULL, data = NULL` if the row is this grant's. It does not wait for the disk: if the server
     /// crashes and loses the release, the key stays taken until the ttl is over.
     ///
     /// # Errors

@@ -14,7 +14,8 @@ use crate::guard::literal;
 use crate::screen::one_line;
 
 /// The columns of the migration's table, in order of their names.
-const COLUMNS: &str = "acquired_at,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
+const COLUMNS: &str =
+    "acquired_at,data,expires_at,grant_id,holder,is_kept,key,key_hash,pattern,token";
 
 /// Whether the table has what the migration creates, and this role the rights that the migration names.
 pub(super) async fn lease_table(

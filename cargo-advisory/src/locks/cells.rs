@@ -188,7 +188,10 @@ pub(super) fn lease(lease: &Lease) -> [String; 6] {
     let state = if row.is_done { DONE } else { "held" };
     [
         label,
-        one_line(&row.holder),
+        match &row.data {
+            Some(data) => one_line(&format!("{} ({data})", row.holder)),
+            None => one_line(&row.holder),
+        },
         state.to_owned(),
         row.token.to_string(),
         short(row.age()),

@@ -180,6 +180,7 @@ fn lease(lease: &Lease) -> Value {
         "is_done": row.is_done,
         "names": lease.names.iter().map(name_json).collect::<Vec<_>>(),
         "holder": row.holder,
+        "data": row.data,
         "token": row.token.get(),
         "acquired_at_ms": since(row.acquired_at),
         "expires_at_ms": (!row.never_expires()).then(|| since(row.expires_at)),

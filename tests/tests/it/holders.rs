@@ -45,7 +45,7 @@ async fn a_call_that_gave_up_tells_who_holds_it() {
     let mut conn = db.connect().await;
     for wait in [Duration::ZERO, SHORT] {
         let error = book(&mut conn, 7, wait).await.unwrap_err();
-        assert!(error.is_busy() && error.to_string().contains("`Error::holders`"));
+        assert!(error.is_busy() && error.to_string().contains("`monitor::holders`"));
         let holders = monitor::holders(&mut conn, &error).await.unwrap();
         let [holder] = &holders[..] else {
             panic!("{holders:?}")
