@@ -98,10 +98,10 @@ pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConne
 }
 /// As for [`pg`], a free function; the compiler reports at the expression of `pool` that it is not one.
 #[cfg(feature = "diesel-async")]
-pub async fn connection<P: crate::Pool + ?Sized>(
+pub fn connection<P: crate::Pool + ?Sized>(
     pool: &P,
-) -> Result<P::Connection<'_>, crate::Error> {
-    Ok(pool.connection().await?)
+) -> impl Future<Output = Result<P::Connection<'_>, crate::Error>> + Send {
+    async { Ok(pool.connection().await?) }
 }
 /// What the expansion for a lease calls.
 #[cfg(feature = "diesel-async")]

@@ -108,7 +108,7 @@ fn outcomes(args: &Args, errors: &mut Errors) {
         && !args.has("keep")
     {
         let wanted = "`on_done` needs a `keep`, because without it an `Ok` leaves the key free and the work runs again: add a time such \
-                      as `keep = \"24h\"`; if another function keeps this key, match on `Error::Done`";
+                      as `keep = \"24h\"`; if another function keeps this key, match on `lease::Error::Done`";
         errors.at(span, wanted);
     }
 }

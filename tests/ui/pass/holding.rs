@@ -92,7 +92,7 @@ impl Slots {
 
     /// Of a lease the body has the lease too.
     #[advisory_lock(key = SlotLock { room }, scope = "lease", pool = self.pool, handle = lock)]
-    async fn leased(&self, room: i64) -> Result<i64, Error> {
+    async fn leased(&self, room: i64) -> Result<i64, lease::Error> {
         let lease: lease::Lease = lock.clone();
         assert!(lease.is_held());
         Ok(lock.holding().key().room + lock.token().get())
@@ -134,10 +134,10 @@ fn blocking_by_hand(conn: &mut PgConnection, slots: Vec<SlotLock>) -> Result<(),
     blocking::session::release(held, Ok(()))
 }
 
-async fn lease_by_hand<P: Pool + Clone + Send + 'static>(leases: Leases<P>) -> Result<(), Error> {
+async fn lease_by_hand<P: Pool + Clone + Send + 'static>(leases: Leases<P>) -> Result<(), lease::Error> {
     let slot = SlotLock { room: 7 };
     let mut held = leases.acquire(&slot).await?;
-    let body = |slot: Holding<'_, SlotLock>| std::future::ready(Ok::<_, Error>(slot.key().room));
+    let body = |slot: Holding<'_, SlotLock>| std::future::ready(Ok::<_, lease::Error>(slot.key().room));
     let result = held.run_holding(&slot, body).await?;
     held.finish(result).await.map(drop)
 }

@@ -4,7 +4,7 @@
 #![warn(let_underscore_drop, unused_qualifications)]
 #![allow(dead_code, reason = "what is tested here is that it compiles")]
 
-use advisory_runtime::{Connection, Error, LockKey, Pool, advisory_lock, blocking};
+use advisory_runtime::{Connection, Error, LockKey, Pool, PoolError, advisory_lock, blocking};
 use diesel::{PgConnection, QueryResult, r2d2};
 use diesel_async::pooled_connection::{bb8, deadpool};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -51,7 +51,7 @@ struct Primary(Deadpool);
 impl Pool for Primary {
     type Connection<'p> = deadpool::Object<AsyncPgConnection>;
 
-    async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
+    async fn connection(&self) -> Result<Self::Connection<'_>, PoolError> {
         self.0.connection().await
     }
 }
@@ -60,7 +60,7 @@ struct BlockingPrimary(R2d2);
 impl blocking::Pool for BlockingPrimary {
     type Connection = r2d2::PooledConnection<r2d2::ConnectionManager<PgConnection>>;
 
-    fn connection(&self) -> Result<Self::Connection, Error> {
+    fn connection(&self) -> Result<Self::Connection, PoolError> {
         blocking::Pool::connection(&self.0)
     }
 }
