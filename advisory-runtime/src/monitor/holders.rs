@@ -226,7 +226,10 @@ use refused::{Busy, Failure};
 impl refused::Refused for Error {
     fn busy(&self) -> Option<(&Cow<'static, str>, Busy<'_>)> {
         match self {
-            Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. } => {
+            // Without keys it is not an error of a call.
+            Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. }
+                if !busy.keys().is_empty() =>
+            {
                 Some((lock, Busy::Lock(busy)))
             }
             _ => None,

@@ -181,7 +181,7 @@ async fn an_acquisition_finds_every_row_by_the_index() {
     execute(&mut conn, "SET plan_cache_mode = force_generic_plan")
         .await
         .unwrap();
-    let explain = format!("EXPLAIN EXECUTE {name}({})", ["NULL"; 8].join(", "));
+    let explain = format!("EXPLAIN EXECUTE {name}({})", ["NULL"; 9].join(", "));
     let plan: Vec<Line> = diesel::sql_query(explain).load(&mut conn).await.unwrap();
     let plan: Vec<String> = plan.into_iter().map(|line| line.plan).collect();
     let plan = plan.join("\n");
