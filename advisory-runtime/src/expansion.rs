@@ -98,6 +98,7 @@ pub fn pg<C: crate::Connection>(conn: &mut C) -> &mut diesel_async::AsyncPgConne
 }
 /// As for [`pg`], a free function; the compiler reports at the expression of `pool` that it is not one.
 #[cfg(feature = "diesel-async")]
+#[expect(clippy::manual_async_fn, reason = "its future is `Send`")]
 pub fn connection<P: crate::Pool + ?Sized>(
     pool: &P,
 ) -> impl Future<Output = Result<P::Connection<'_>, crate::Error>> + Send {

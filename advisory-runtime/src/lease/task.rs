@@ -41,13 +41,14 @@ pub(super) async fn run<S: Store>(
         refused => {
             if let Some(Err(error)) = refused {
                 match &error {
-                    &Error::Held {
-                        ref lock, waited, ..
-                    } => leases.notify(Event::Busy { lock, waited }),
-                    &Error::Done {
-                        ref lock,
-                        remaining,
-                    } => leases.notify(Event::Done { lock, remaining }),
+                    Error::Held { lock, waited, .. } => leases.notify(Event::Busy {
+                        lock,
+                        waited: *waited,
+                    }),
+                    Error::Done { lock, remaining } => leases.notify(Event::Done {
+                        lock,
+                        remaining: *remaining,
+                    }),
                     _ => {}
                 }
                 drop(ready.send(Err(error)));

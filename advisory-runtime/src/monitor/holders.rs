@@ -197,7 +197,7 @@ mod refused {
 
     pub trait Refused: Sized {
         /// What the call asked for; `None` if it failed for another reason.
-        fn busy(&self) -> Option<(&Cow<'static, str>, Busy<'_>)>;
+        fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)>;
 
         /// The error of the question for its holders.
         fn of_failure(failure: Failure) -> Self;
@@ -224,13 +224,13 @@ mod refused {
 use refused::{Busy, Failure};
 
 impl refused::Refused for Error {
-    fn busy(&self) -> Option<(&Cow<'static, str>, Busy<'_>)> {
+    fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)> {
         match self {
             // Without keys it is not an error of a call.
             Self::NotAvailable { lock, busy } | Self::TimedOut { lock, busy, .. }
                 if !busy.keys().is_empty() =>
             {
-                Some((lock, Busy::Lock(busy)))
+                Some((lock.clone(), Busy::Lock(busy)))
             }
             _ => None,
         }
@@ -251,9 +251,9 @@ impl refused::Refused for Error {
 
 #[cfg(feature = "diesel-async")]
 impl refused::Refused for lease::Error {
-    fn busy(&self) -> Option<(&Cow<'static, str>, Busy<'_>)> {
+    fn busy(&self) -> Option<(Cow<'static, str>, Busy<'_>)> {
         match self {
-            Self::Held { lock, busy, .. } => Some((lock, Busy::Lease(busy))),
+            Self::Held { lock, busy, .. } => Some((lock.clone(), Busy::Lease(busy))),
             _ => None,
         }
     }
@@ -342,10 +342,10 @@ pub(super) fn holders_blocking<E: Refused>(
 
 async fn read_holders<D: ReadRows>(
     conn: &mut D,
-    lock: &Cow<'static, str>,
+    lock: Cow<'static, str>,
     busy: Busy<'_>,
 ) -> Result<Vec<LockHolder>, Failure> {
-    check_usable(conn, lock).await?;
+    check_usable(conn, &lock).await?;
     let named = |held_by| LockHolder {
         lock: lock.clone(),
         held_by,
@@ -372,15 +372,15 @@ async fn read_holders<D: ReadRows>(
 }
 
 /// Checks that the connection answers, and makes its transaction read the activity of sessions again.
-async fn check_usable<D: Driver>(conn: &mut D, lock: &Cow<'static, str>) -> Result<(), Failure> {
+async fn check_usable<D: Driver>(conn: &mut D, lock: &str) -> Result<(), Failure> {
     match depth(conn) {
         Ok(None) => Ok(()),
-        Err(_) => Err(Failure::Broken(lock.clone())),
+        Err(_) => Err(Failure::Broken(lock.to_owned().into())),
         Ok(Some(_)) => match conn.execute(sql::FRESH).await {
             Ok(()) => Ok(()),
             Err(source) if is_connection_lost(&source) => Err(Failure::Database(source)),
             // Nothing else refuses it.
-            Err(source) => Err(Failure::InFailedTransaction(lock.clone(), source)),
+            Err(source) => Err(Failure::InFailedTransaction(lock.to_owned().into(), source)),
         },
     }
 }

@@ -23,7 +23,6 @@ use std::time::Duration;
 /// assert_eq!(full.map(|error| status(&error)), Some(503));
 /// ```
 #[must_use]
-#[expect(clippy::too_many_lines, reason = "a list")]
 pub fn lock_errors() -> Vec<Error> {
     let lock = || "room:<room>".into();
     vec![
