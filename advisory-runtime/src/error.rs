@@ -15,7 +15,9 @@ pub(crate) use answer::{
 };
 pub use busy::BusyLock;
 pub use diesel_error::ErrorRef;
-pub(crate) use diesel_error::{find, from_diesel, into_diesel};
+#[cfg(feature = "diesel-async")]
+pub(crate) use diesel_error::find;
+pub(crate) use diesel_error::{from_diesel, into_diesel};
 pub use fallible::{Fallible, never};
 pub(crate) use lock_name::LockName;
 #[cfg(feature = "diesel-async")]
