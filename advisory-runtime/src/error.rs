@@ -277,7 +277,7 @@ pub enum Error {
         /// The key pattern, the key, or the key's hash.
         lock: Cow<'static, str>,
     },
-    /// [`Held::holding`](crate::Held::holding) was called with a lock that the guard does not hold, holds only in shared mode, or
+    /// [`LockGuard::holding`](crate::LockGuard::holding) was called with a lock that the guard does not hold, holds only in shared mode, or
     /// holds a permit of. No SQL was sent.
     NotHeld {
         /// What was asked for: its key pattern.

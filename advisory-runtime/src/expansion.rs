@@ -1,6 +1,8 @@
 //! What the attribute's expansion calls, as `advisory_runtime::__private`. Not part of the public interface: any release may change it.
 #![allow(missing_docs, reason = "for the expansion alone")]
 
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+mod calls;
 #[cfg(feature = "postgres")]
 mod connection_in;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
@@ -72,12 +74,9 @@ pub mod claim {
 }
 #[cfg(feature = "postgres")]
 pub mod blocking {
+    pub use super::calls::blocking::*;
     pub use super::connection_in::{ConnectionIn, field};
     pub use super::convert::finish_blocking_at as finish_at;
-    pub use crate::blocking::{acquire_at, begin_at};
-    pub use crate::lock::{
-        pause_blocking as pause, queue_blocking as queue, try_blocking_at as try_at,
-    };
 
     /// As [`pg`](super::pg).
     pub fn pg<C: crate::blocking::Connection>(conn: &mut C) -> &mut diesel::PgConnection {
@@ -107,17 +106,14 @@ pub fn connection<P: crate::Pool + ?Sized>(
 pub use crate::error::{Fallible, never};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::holding::{Handle, OfDeclaredLock};
+#[cfg(feature = "diesel-async")]
+pub use crate::lease;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::lock::Tries;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use crate::request::{Isolation, Request, Wait, keyed};
 #[cfg(feature = "diesel-async")]
-pub use crate::{
-    lease,
-    lock::{pause, queue, try_at},
-    session::acquire_at,
-    xact::{begin_at, exceed},
-};
+pub use calls::*;
 #[cfg(feature = "diesel-async")]
 pub use convert::finish_async_at as finish_at;
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]

@@ -31,7 +31,7 @@ mod body_leases;
 mod event;
 mod fence;
 mod grant;
-mod held;
+mod guard;
 mod holding;
 mod lead;
 mod leases;
@@ -51,9 +51,9 @@ mod task;
 pub use event::Event;
 pub use fence::IsCurrent;
 pub use grant::{FencingToken, Lease};
-pub use held::Held;
+pub use guard::LeaseGuard;
 #[doc(hidden)]
-pub use held::finish_at;
+pub use guard::finish_at;
 pub use lead::{lead, lead_until};
 pub use leases::Leases;
 #[cfg(feature = "testing")]

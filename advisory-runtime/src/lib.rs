@@ -136,7 +136,7 @@ pub use {connection::Connection, driver::cancel, pool::Pool};
 #[cfg(any(feature = "diesel-async", feature = "postgres"))]
 pub use {
     error::{BusyLock, Error, ErrorRef},
-    lock::{Acquired, Held, OwnedLock, OwnedLockError},
+    lock::{Acquired, LockGuard, OwnedLockError, OwnedLockGuard},
     request::{Isolation, Mode, Request, Wait},
 };
 

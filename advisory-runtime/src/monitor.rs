@@ -64,8 +64,6 @@
 //! The same functions for blocking connections are in [`blocking::monitor`](crate::blocking::monitor).
 
 mod backend;
-#[cfg(feature = "postgres")]
-pub(crate) mod blocking;
 #[cfg(feature = "diesel-async")]
 mod claimed;
 mod comment;
@@ -95,7 +93,9 @@ pub use {
 
 use crate::Error;
 use crate::driver::{Driver, depth};
-use row::ReadRows;
+#[cfg(all(feature = "postgres", feature = "diesel-async"))]
+pub(crate) use leases::named;
+pub(crate) use row::ReadRows;
 
 /// Lists the advisory locks of the connection's database, in both key spaces.
 ///
@@ -162,7 +162,7 @@ pub async fn cancel<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn.pg(), sql::cancel(backend)).await
+    cancel_on(conn.pg(), backend).await
 }
 
 /// Terminates a backend's session: its transaction is rolled back and its locks are released. Waits for the end for up to five seconds.
@@ -189,13 +189,24 @@ pub async fn terminate<C: crate::Connection>(
     conn: &mut C,
     backend: &Backend,
 ) -> Result<Signal, Error> {
-    signal(conn.pg(), sql::terminate(backend)).await
+    terminate_on(conn.pg(), backend).await
 }
 
-async fn read<D: ReadRows>(conn: &mut D, names: &Names) -> Result<Locks, Error> {
+pub(crate) async fn read<D: ReadRows>(conn: &mut D, names: &Names) -> Result<Locks, Error> {
     refresh(conn).await?;
     let rows = conn.read_locks().await.map_err(Error::Database)?;
     Ok(Locks::of(rows, names))
+}
+
+pub(crate) async fn cancel_on<D: Driver>(conn: &mut D, backend: &Backend) -> Result<Signal, Error> {
+    signal(conn, sql::cancel(backend)).await
+}
+
+pub(crate) async fn terminate_on<D: Driver>(
+    conn: &mut D,
+    backend: &Backend,
+) -> Result<Signal, Error> {
+    signal(conn, sql::terminate(backend)).await
 }
 
 async fn signal<D: Driver>(conn: &mut D, statement: String) -> Result<Signal, Error> {

@@ -253,7 +253,7 @@ pub(crate) async fn owned(
     });
     if let Ok((lock, is_held)) = checked.await {
         is_held?;
-        drop(lock.release().await?);
+        lock.finish(Ok::<_, Error>(())).await?;
     }
     Ok(booked)
 }

@@ -128,7 +128,7 @@ async fn a_pooler_in_transaction_mode_is_refused_at_the_first_call() {
     // What needs no session goes on.
     let mut conn = connect(&bouncer.url(&db)).await;
     let held = xact::begin(&mut conn, 9).await.unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -207,10 +207,10 @@ async fn are_taken(conn: &mut AsyncPgConnection) {
         for wait in [Wait::Session, Wait::Never] {
             let request = request.clone().wait(wait);
             let held = session::acquire(conn, request.clone()).await.unwrap();
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             let strict = request.isolation(Isolation::Serializable);
             let held = xact::begin(conn, strict).await.unwrap();
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
 }
@@ -246,9 +246,7 @@ async fn a_release_that_another_backend_answers_releases_nothing() {
     first.batch_execute("BEGIN").await.unwrap();
     assert_eq!(u32::try_from(pid_of(&mut first).await), Ok(own));
     second.batch_execute("COMMIT").await.unwrap();
-    let error = session::release(held, Ok::<_, Error>(()))
-        .await
-        .unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     assert_eq!(db.locks().await.len(), 2, "the other client's was released");
     first.batch_execute("ROLLBACK").await.unwrap();
@@ -272,7 +270,7 @@ async fn a_dropped_wait_is_cancelled_by_the_number_that_was_told() {
         () = db.until_waiting(7) => {}
     }
     db.until_no_waiters(7).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -305,7 +303,7 @@ async fn a_pooler_is_accepted_where_the_database_says_that_it_is_in_session_mode
     say_session_mode(&db).await;
     report(&mut connect(&bouncer.url(&db)).await).await.unwrap();
     let lock = session::acquire_owned(connect(&bouncer.url(&db)).await, 7).await;
-    drop(lock.unwrap().release().await.unwrap());
+    drop(lock.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
     db.until_no_locks().await;
 }
 
@@ -330,7 +328,7 @@ async fn drop_a_wait(db: &Database, url: &str) {
     let error = xact::begin(&mut conn, 8).await.unwrap_err();
     assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
     db.until_no_waiters(7).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[advisory_lock(key = "slow", max_hold = "100ms")]
@@ -360,7 +358,7 @@ async fn where_the_server_tells_no_process_id_nothing_is_cancelled_and_sessions_
     let error = report(&mut conn).await.unwrap_err();
     assert!(error.to_string().contains("process id"), "{error}");
     let held = xact::begin(&mut conn, 7).await.unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     drop_a_wait(&db, proxy.url()).await;
     let error = slow(&mut conn).await.unwrap_err();
     assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");

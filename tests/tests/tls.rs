@@ -125,7 +125,7 @@ async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else()
         _ = xact::begin(outer.conn(), 7) => panic!("it did not wait"),
         () = db.until_waiting(7) => {}
     }
-    let error = xact::finish(outer, Ok::<_, Error>(())).await.unwrap_err();
+    let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
     drop(conn);
     db.until_no_waiters(7).await;
@@ -150,6 +150,6 @@ async fn cancel_requests_travel_over_tls_where_the_server_accepts_nothing_else()
         db.until_no_waiters(7).await;
         drop(conn);
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }

@@ -45,10 +45,10 @@ macro_rules! finish {
         #[cfg(feature = "diesel-async")]
         pub async fn finish<O: ?Sized>(
             self,
-            held: crate::xact::Held<'_, O>,
+            guard: crate::LockGuard<'_, O>,
             result: Result<T, E>,
         ) -> Result<T, E> {
-            match crate::xact::finish_at(held, result.is_ok()).await {
+            match guard.end(result.is_ok()).await {
                 Ok(()) => result,
                 Err(error) => self.convert(error),
             }
@@ -100,7 +100,7 @@ impl<R> ByNeither<R> {
 
     /// Without a bound, so that the error is reported once, for `convert`.
     #[cfg(feature = "diesel-async")]
-    pub fn finish<O: ?Sized>(self, _: crate::xact::Held<'_, O>, result: R) -> Ready<R> {
+    pub fn finish<O: ?Sized>(self, _: crate::LockGuard<'_, O>, result: R) -> Ready<R> {
         ready(result)
     }
 }
@@ -144,19 +144,19 @@ pub trait FromLockError {
 /// Ends a locked call on a blocking connection, without converting the error.
 #[cfg(feature = "postgres")]
 pub fn finish_blocking_at<R: Fallible, O: ?Sized>(
-    held: crate::blocking::Held<'_, O>,
+    guard: crate::blocking::LockGuard<'_, O>,
     result: R,
 ) -> Result<R, Error> {
-    crate::blocking::finish_at(held, result.is_ok())?;
+    crate::driver::answered(guard.end(result.is_ok()))?;
     Ok(result)
 }
 
 /// As [`finish_blocking_at`], on a connection of diesel-async.
 #[cfg(feature = "diesel-async")]
 pub async fn finish_async_at<R: Fallible, O: ?Sized>(
-    held: crate::xact::Held<'_, O>,
+    guard: crate::LockGuard<'_, O>,
     result: R,
 ) -> Result<R, Error> {
-    crate::xact::finish_at(held, result.is_ok()).await?;
+    guard.end(result.is_ok()).await?;
     Ok(result)
 }

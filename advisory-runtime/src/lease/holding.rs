@@ -1,12 +1,12 @@
 //! The witness that a lease is held.
 
-use super::{Held, Lease};
+use super::{Lease, LeaseGuard};
 use crate::error::never;
 use crate::holding::{Handle, OfDeclaredLock};
 use crate::{DeclaredLock, Error, Holding, LockKey};
 use advisory_pattern::sha256;
 
-impl Held {
+impl LeaseGuard {
     /// Runs a body under the lease as [`run`](Self::run) does, and gives it a [`Holding`] for functions that take one.
     ///
     /// `key` is the declared lock of the request. The witness cannot outlive the body.
@@ -22,7 +22,7 @@ impl Held {
     /// # Examples
     ///
     /// ```no_run
-    /// use advisory_runtime::lease::{Held, Leases};
+    /// use advisory_runtime::lease::{LeaseGuard, Leases};
     /// use advisory_runtime::{Error, Holding, LockKey, Pool};
     ///
     /// #[derive(LockKey)]

@@ -1,7 +1,7 @@
 //! Acquires leases that are renewed and released in the background.
 
 use super::store::Store;
-use super::{Event, Held, Lease, Request, Row, Table, body_leases, task};
+use super::{Event, Lease, LeaseGuard, Request, Row, Table, body_leases, task};
 use crate::observe::Telemetry;
 use crate::{Error, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -93,11 +93,11 @@ impl<S: Store> Leases<S> {
     pub fn acquire(
         &self,
         request: impl Into<Request>,
-    ) -> impl Future<Output = Result<Held, Error>> {
+    ) -> impl Future<Output = Result<LeaseGuard, Error>> {
         self.acquire_recorded(request.into().with_origin())
     }
 
-    pub(super) async fn acquire_recorded(&self, request: Request) -> Result<Held, Error> {
+    pub(super) async fn acquire_recorded(&self, request: Request) -> Result<LeaseGuard, Error> {
         let mut telemetry = Telemetry::new(request.lock, "lease", "exclusive");
         match self.acquire_inner(request).await {
             Ok(mut held) => {
@@ -112,7 +112,7 @@ impl<S: Store> Leases<S> {
         }
     }
 
-    async fn acquire_inner(&self, request: Request) -> Result<Held, Error> {
+    async fn acquire_inner(&self, request: Request) -> Result<LeaseGuard, Error> {
         request.check()?;
         let runtime = runtime(&request)?;
         let lock_set = body_leases::record_request(&request);
@@ -129,7 +129,7 @@ impl<S: Store> Leases<S> {
             let reason = "the runtime is shutting down";
             return Err(Error::NoRuntime { lock, reason });
         };
-        Ok(Held {
+        Ok(LeaseGuard {
             lease: granted?,
             finish: Some(finish),
             max_hold,

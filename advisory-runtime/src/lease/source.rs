@@ -1,7 +1,7 @@
 //! The values that `pool = …` takes.
 
 use super::store::Store;
-use super::{Held, Leases, Request};
+use super::{LeaseGuard, Leases, Request};
 use crate::Error;
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ where
 }
 
 #[doc(hidden)]
-pub async fn acquire_at(source: &impl Source, request: Request) -> Result<Held, Error> {
+pub async fn acquire_at(source: &impl Source, request: Request) -> Result<LeaseGuard, Error> {
     source.leases().acquire_recorded(request).await
 }
 

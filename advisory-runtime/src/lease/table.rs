@@ -178,21 +178,21 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Error::Database`], such as for a missing schema or a missing right; those of [`xact::begin`] and [`xact::finish`].
+    /// [`Error::Database`], such as for a missing schema or a missing right; those of [`xact::begin`] and `finish`.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: the table is created or not.
     pub async fn set_up<C: Connection>(&self, conn: &mut C) -> Result<(), Error> {
         let key = advisory_pattern::Derivation::Sha256.key(SET_UP);
-        let mut held = xact::begin(conn, Request::new(key)).await?;
-        let conn = held.conn().pg();
+        let mut guard = xact::begin(conn, Request::new(key)).await?;
+        let conn = guard.conn().pg();
         let created = match count(conn, &self.named.texts.is_missing, &[]).await {
             Ok(0) => Ok(()),
             Ok(_) => conn.batch_execute(&self.up()).await,
             Err(error) => Err(error),
         };
-        xact::finish(held, created.map_err(Error::Database)).await
+        guard.finish(created.map_err(Error::Database)).await
     }
 
     /// The advisory lock of a grant's statement: one for each key and table.

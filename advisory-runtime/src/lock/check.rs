@@ -29,7 +29,7 @@ impl Acquired {
     /// Asks the server whether the connection of the body still holds the lock. For a body that works elsewhere for a long time, such as
     /// on other connections, and must stop if the lock is lost.
     ///
-    /// The lock can be lost right after the answer. [`OwnedLock::lost`](crate::OwnedLock::lost) waits for the end of the connection
+    /// The lock can be lost right after the answer. [`OwnedLockGuard::lost`](crate::OwnedLockGuard::lost) waits for the end of the connection
     /// instead.
     ///
     /// # Locking

@@ -85,9 +85,8 @@ impl Drop for InLine<'_> {
 }
 
 /// Waits until no other call of this process holds the keys or asks for them. First come, first served.
-#[doc(hidden)]
 #[cfg(feature = "diesel-async")]
-pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+pub(crate) async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let turn = match budget(request) {
         Some(budget) => match crate::driver::within(budget, enter(request, limit)).await {
@@ -104,9 +103,8 @@ pub async fn queue(request: &mut Request, limit: usize) -> Result<Turn, Error> {
 }
 
 /// [`queue`] for a thread.
-#[doc(hidden)]
 #[cfg(feature = "postgres")]
-pub fn queue_blocking(request: &mut Request, limit: usize) -> Result<Turn, Error> {
+pub(crate) fn queue_on_thread(request: &mut Request, limit: usize) -> Result<Turn, Error> {
     let started = Instant::now();
     let end = budget(request).and_then(|budget| started.checked_add(budget));
     let turn =

@@ -3,7 +3,7 @@
 //! Diesel hides the SQLSTATE, and messages are translated. So the reason is derived from the form of the error, the state of the
 //! session, and the time.
 
-use super::guard::{Held, Phase};
+use super::call::{Call, Phase};
 use crate::driver::Driver;
 use crate::error::{is_connection_lost, is_deadlock, is_interrupted};
 use crate::{Error, Wait, sql};
@@ -43,17 +43,14 @@ pub(super) async fn probe<D: Driver>(conn: &mut D, source: &DieselError) -> Stat
 }
 
 /// The error of a try that found the lock held and was undone.
-pub(super) fn missed<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    undone: QueryResult<()>,
-) -> Error {
+pub(super) fn missed<D: Driver>(conn: &mut D, call: &mut Call, undone: QueryResult<()>) -> Error {
     match undone {
         Ok(()) => {
-            held.phase = Phase::Idle;
-            held.not_available()
+            call.phase = Phase::Idle;
+            call.not_available()
         }
         Err(error) => {
-            held.abandon();
+            call.abandon(conn);
             Error::Database(error)
         }
     }
@@ -63,27 +60,28 @@ pub(super) fn missed<O: ?Sized, D: Driver>(
 ///
 /// A wait that lasted as long as its budget has timed out. Other interruptions are one variant, since Diesel does not distinguish a
 /// cancel request from `statement_timeout`.
-pub(super) async fn classify<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
+pub(super) async fn classify<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
     source: DieselError,
 ) -> Error {
-    let lock = held.name.text();
+    let lock = call.lock();
     if is_deadlock(&source) {
         return Error::Deadlock { lock, source };
     }
-    let budget = match held.budget {
+    let budget = match call.budget() {
         _ if !is_interrupted(&source) => return Error::Database(source),
         Wait::Never => return Error::Database(source),
         Wait::For(budget) => Some(budget),
-        Wait::Session => lock_timeout(held.driver()).await,
+        Wait::Session => lock_timeout(conn).await,
         Wait::Forever => None,
     };
-    let waited = held.waited;
-    if budget.is_some_and(|budget| waited.saturating_sub(held.queued) >= budget) {
+    let waited = call.waited();
+    if budget.is_some_and(|budget| call.has_waited(budget)) {
         let source = Some(source);
         return Error::TimedOut {
             lock,
-            busy: held.busy(),
+            busy: call.busy(),
             waited,
             source,
         };

@@ -1,6 +1,6 @@
 //! Checks that session-level locks exclude other sessions.
 
-use super::guard::Held;
+use super::call::Call;
 use crate::Error;
 use crate::driver::Driver;
 use crate::error::{Marker, is_interrupted};
@@ -32,23 +32,20 @@ pub(super) fn own_process<D: Driver>(conn: &mut D) -> Option<i32> {
 /// session mode. From then on no backend is compared in this process.
 ///
 /// Finding out without the setting takes two connections, and a call has one.
-pub(super) async fn may_repeat<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    refused: &Error,
-) -> bool {
-    let is_compared = held.process.is_some() && matches!(refused, Error::PooledSession { .. });
-    let is_kept = is_compared && check_session_mode(held.driver()).await.is_ok();
+pub(super) async fn may_repeat<D: Driver>(conn: &mut D, call: &mut Call, refused: &Error) -> bool {
+    let is_compared = call.process.is_some() && matches!(refused, Error::PooledSession { .. });
+    let is_kept = is_compared && check_session_mode(conn).await.is_ok();
     if is_kept {
-        held.process = None;
+        call.process = None;
     }
     is_kept
 }
 
 /// Whether the server says that another backend than the connection's own serves it. A prepared statement of an acquisition fails there
 /// in one way or another, before it has compared anything.
-pub(super) async fn is_pooled<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> bool {
-    match held.process {
-        Some(process) => matches!(is_answered_by(held.driver(), process).await, Ok(false)),
+pub(super) async fn is_pooled<D: Driver>(conn: &mut D, call: &Call) -> bool {
+    match call.process {
+        Some(process) => matches!(is_answered_by(conn, process).await, Ok(false)),
         None => false,
     }
 }

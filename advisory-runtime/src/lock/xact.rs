@@ -1,83 +1,80 @@
 //! Transaction-level locks outside of a transaction, at READ COMMITTED; and the commit of every transaction that a call opens.
 
-use super::guard::{Held, Phase};
+use super::call::{Call, Phase};
 use super::refusal;
 use crate::driver::{Driver, mark_transaction_closed};
 use crate::error::{
     Marker, is_connection_lost, is_interrupted, is_same_answer, may_be_outside_transaction,
 };
 use crate::sql::{self, xact};
-use crate::{Error, Request, debug};
+use crate::{Error, debug};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use std::num::NonZeroU32;
 
-pub(super) async fn begin<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
-    request: &Request,
-) -> Result<(), Error> {
-    match held.send(xact::begin(request)).await {
+pub(super) async fn begin<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    match call.send(conn, xact::begin(&call.request)).await {
         Ok(Ok(true)) => Ok(()),
         // Rare paths are boxed, so that a call's future is only as large as the common path needs.
-        sent => Err(Box::pin(refused(held, sent)).await),
+        sent => Err(Box::pin(refused(conn, call, sent)).await),
     }
 }
 
-async fn refused<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
+async fn refused<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
     sent: QueryResult<QueryResult<bool>>,
 ) -> Error {
     let source = match sent {
-        Ok(Ok(_)) => return refusal::missed(held, Ok(())),
+        Ok(Ok(_)) => return refusal::missed(conn, call, Ok(())),
         Ok(Err(source)) => {
-            drop(held.driver().execute(sql::ROLLBACK).await);
+            drop(conn.execute(sql::ROLLBACK).await);
             source
         }
         Err(source) => source,
     };
     // The message was refused, so the session is idle again.
-    held.phase = Phase::Idle;
-    let lock = held.name.text();
+    call.phase = Phase::Idle;
+    let lock = call.lock();
     match Marker::of(&source) {
-        Some(Marker::NotAvailable) => held.not_available(),
+        Some(Marker::NotAvailable) => call.not_available(),
         Some(Marker::NotDeferrable | Marker::IsolationLevel) => Error::ForeignTransaction { lock },
-        _ => match refusal::probe(held.driver(), &source).await {
+        _ => match refusal::probe(conn, &source).await {
             refusal::State::Lost => Error::Database(source),
             // A transaction that had already failed refuses everything; or the message was interrupted behind its `BEGIN`. Closed, so
             // that no pool keeps it, and no later statement runs as if there had been no transaction.
             refusal::State::Aborted => {
-                held.driver().close(false);
+                conn.close(false);
                 Error::ForeignTransaction { lock }
             }
-            refusal::State::Alive => refusal::classify(held, source).await,
+            refusal::State::Alive => refusal::classify(conn, call, source).await,
         },
     }
 }
 
 /// Commits, or finds out why it cannot.
-pub(super) async fn commit<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>) -> Result<(), Error> {
-    let (conn, checks) = held.driver_and_checks();
-    if let Err(source) = debug::check_token(conn, checks, NonZeroU32::MIN).await {
+pub(super) async fn commit<D: Driver>(conn: &mut D, call: &mut Call) -> Result<(), Error> {
+    if let Err(source) = debug::check_token(conn, &call.checks, NonZeroU32::MIN).await {
         let is_ended = Marker::of(&source) == Some(Marker::TransactionEnded);
-        return Err(Box::pin(commit_refused(held, source, is_ended)).await);
+        return Err(Box::pin(commit_refused(conn, call, source, is_ended)).await);
     }
     match conn.execute(xact::COMMIT).await {
         Ok(()) => {
             mark_transaction_closed(conn, None);
             Ok(())
         }
-        Err(source) => Err(Box::pin(commit_refused(held, source, false)).await),
+        Err(source) => Err(Box::pin(commit_refused(conn, call, source, false)).await),
     }
 }
 
 /// With `is_ended`, a check has found that the transaction is not the one that the call began.
-async fn commit_refused<O: ?Sized, D: Driver>(
-    held: &mut Held<'_, O, D>,
+async fn commit_refused<D: Driver>(
+    conn: &mut D,
+    call: &mut Call,
     source: DieselError,
     is_ended: bool,
 ) -> Error {
-    let lock = held.name.text();
-    let conn = held.driver();
+    let lock = call.lock();
     let is_aborted = is_connection_lost(&source) || conn.execute(sql::probe::ALIVE).await.is_err();
     if is_aborted && conn.execute(sql::ROLLBACK).await.is_err() {
         conn.status().set_in_error();

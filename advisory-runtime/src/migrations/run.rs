@@ -7,7 +7,7 @@ use super::step::{Holder, Step};
 use super::{Action, Migrator, OnStep, Report, sources};
 use crate::error::Marker;
 use crate::lock::{self, Tries};
-use crate::monitor::HolderId;
+use crate::monitor::{self, HolderId, Names};
 use crate::{Error as LockError, Request, Wait, sql};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -60,12 +60,13 @@ pub(super) async fn migrate<S: Session>(
     } = migrator;
     let request = request.wait(wait.map_or(Wait::Forever, Wait::For));
     let lock = acquire(conn, request, &mut on_step, started).await?;
+    let acquired = lock.acquired();
     let work = Work {
         sources,
         action,
         before,
         on_step,
-        check: sql::session::check(lock.acquired().held(), lock.acquired().mode),
+        check: sql::session::check(acquired.held(), acquired.mode),
         waited: started.elapsed(),
     };
     let work = move |harness: &mut S::Harness, is_stopped: &_| work.run(harness, is_stopped);
@@ -73,14 +74,14 @@ pub(super) async fn migrate<S: Session>(
         let cause = diesel::result::Error::BrokenTransactionManager;
         return Err(Error::Source(cause.into()));
     };
-    let released = lock.finish().await;
+    let released = lock.end(true).await;
     let report = done?;
     match released {
         Ok(conn) => Ok((report, conn)),
-        Err(failed) => Err(Error::ConnectionLost {
+        Err(source) => Err(Error::ConnectionLost {
             migration: None,
             report,
-            source: failed.error.into(),
+            source: source.into(),
         }),
     }
 }
@@ -137,7 +138,7 @@ async fn holders<S: Session>(
     request: &Request,
     seen: &mut HashMap<i32, Instant>,
 ) -> Result<Vec<Holder>, Error> {
-    let locks = conn.locks().await?;
+    let locks = monitor::read(conn.driver(), &Names::none()).await?;
     let now = Instant::now();
     let mut holders = Vec::new();
     let of_key = locks.locks.iter();

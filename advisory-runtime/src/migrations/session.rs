@@ -1,9 +1,9 @@
 //! The connection of a run: passes it to Diesel's migrations, and asks on it who holds the lock.
 
 use crate::driver::Driver;
-use crate::lock::OwnedLock;
-use crate::monitor::{Locks, Names};
-use crate::{Error, sql};
+use crate::lock::OwnedLockGuard;
+use crate::monitor::ReadRows;
+use crate::sql;
 use diesel::QueryResult;
 use diesel::connection::BoxableConnection;
 use diesel::pg::Pg;
@@ -14,14 +14,12 @@ use std::sync::atomic::AtomicBool;
 
 /// A connection that can carry a run.
 pub(super) trait Session: Sized {
-    type Driver: Driver;
+    type Driver: ReadRows;
 
     /// The blocking connection that Diesel's migrations run on.
     type Harness: MigrationHarness<Pg> + BoxableConnection<Pg>;
 
     fn driver(&mut self) -> &mut Self::Driver;
-
-    fn locks(&mut self) -> impl Future<Output = Result<Locks, Error>> + Send;
 
     /// Passes the connection that holds the lock to work that blocks. The flag says that the run was dropped. `None` if no thread could
     /// be started.
@@ -32,7 +30,7 @@ pub(super) trait Session: Sized {
 }
 
 /// The lock of a run, with its connection.
-pub(super) type Lock<S> = OwnedLock<S, <S as Session>::Driver>;
+pub(super) type Lock<S> = OwnedLockGuard<S, <S as Session>::Driver>;
 
 #[cfg(feature = "diesel-async")]
 impl Session for diesel_async::AsyncPgConnection {
@@ -41,10 +39,6 @@ impl Session for diesel_async::AsyncPgConnection {
 
     fn driver(&mut self) -> &mut Self {
         self
-    }
-
-    async fn locks(&mut self) -> Result<Locks, Error> {
-        crate::monitor::locks(self, &Names::none()).await
     }
 
     /// On a thread for blocking work, so that it works on a runtime of one thread too.
@@ -97,10 +91,6 @@ impl Session for &mut diesel::pg::PgConnection {
 
     fn driver(&mut self) -> &mut Self::Driver {
         self
-    }
-
-    async fn locks(&mut self) -> Result<Locks, Error> {
-        crate::monitor::blocking::locks(*self, &Names::none())
     }
 
     /// The lock stays here: a panic of the work releases it.

@@ -91,7 +91,7 @@ pub async fn lease_summary<C: Connection>(
     })
 }
 
-pub(super) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {
+pub(crate) fn named(rows: Vec<Row>, names: &Names) -> Vec<Lease> {
     let leases = rows.into_iter().map(|row| Lease {
         names: names.of_lease(&row),
         row,

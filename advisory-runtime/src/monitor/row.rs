@@ -14,7 +14,7 @@ use {
 /// A lock and its backend, either of which can be missing.
 #[derive(Clone, Debug, Default, diesel::QueryableByName)]
 #[diesel(check_for_backend(diesel::pg::Pg))]
-pub(super) struct Row {
+pub(crate) struct Row {
     #[diesel(sql_type = Nullable<Oid>)]
     pub(super) classid: Option<u32>,
     #[diesel(sql_type = Nullable<Oid>)]

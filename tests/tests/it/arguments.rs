@@ -73,7 +73,7 @@ async fn on_held_is_returned_in_place_of_the_body() {
     .await
     .unwrap();
     assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 1]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(book_or_none(&mut conn, 7).await.unwrap(), Some(1));
     assert_eq!(book_or_busy(&mut conn, 7, Duration::ZERO).await, Ok(1));
     assert_eq!(committed(&db, 7).await, 2);
@@ -111,14 +111,14 @@ async fn a_body_that_is_itself_refused_a_lock_keeps_its_own_error() {
     async fn outer(conn: &mut AsyncPgConnection) -> Result<usize, AppError> {
         let request = Request::new(key_of(7)).wait(Wait::Never);
         let held = xact::begin(conn, request).await?;
-        Ok(xact::finish(held, Ok::<_, Error>(1)).await?)
+        Ok(held.finish(Ok::<_, Error>(1)).await?)
     }
     let db = database().await;
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut holder, key_of(7)).await.unwrap();
     let refused = outer(&mut conn).await.unwrap_err();
     assert!(matches!(refused, AppError::Lock(_)), "{refused:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn the_handle_tells_the_key_and_how_long_it_took() {
     // A time that has passed is what the handle has to tell.
     db.run("SELECT pg_sleep(0.02)").await;
     let at_least = seen.elapsed();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     let (keys, waited) = asking.await.unwrap().unwrap();
     let mut expected = [Key::BigInt(key_of(7)), Key::BigInt(key_of(8))];
     expected.sort();

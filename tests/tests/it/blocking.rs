@@ -63,8 +63,8 @@ pub(crate) fn book_unlocked(conn: &mut PgConnection, room: i64, guest: &str) -> 
 }
 
 /// Commits what a guard holds.
-pub(crate) fn finish(held: advisory_runtime::blocking::Held<'_, PgConnection>) {
-    xact::finish(held, Ok::<_, Error>(())).unwrap();
+pub(crate) fn finish(held: advisory_runtime::blocking::LockGuard<'_, PgConnection>) {
+    held.finish(Ok::<_, Error>(())).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -110,9 +110,7 @@ async fn an_async_function_waits_for_a_blocking_one_and_the_other_way_round() {
         .unwrap();
     let waiting = spawn_blocking(move || book(&mut blocking, 8, "Grace"));
     db.until_waiting(key_of(8)).await;
-    advisory_runtime::xact::finish(held, Ok::<_, Error>(()))
-        .await
-        .unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(!waiting.await.unwrap().unwrap());
 }
 

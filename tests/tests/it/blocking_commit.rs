@@ -81,7 +81,7 @@ async fn the_functions_that_the_attribute_calls_do_the_same() {
         assert_eq!(held.acquired().keys(), [key_of(room).into()]);
         insert(held.conn(), room, "Ada").unwrap();
         let is_ok = result.is_ok();
-        assert_eq!(xact::finish(held, result).is_ok(), is_ok);
+        assert_eq!(held.finish(result).is_ok(), is_ok);
         assert_eq!(committed(&db, room).await, i64::from(is_ok));
     }
     let mut held = xact::begin(&mut conn, key_of(3)).unwrap();
@@ -350,7 +350,7 @@ async fn a_guard_does_not_commit_another_guards_transaction() {
     let mut second = xact::begin(&mut two, 2).unwrap();
     std::mem::swap(first.conn(), second.conn());
     for held in [first, second] {
-        let result = xact::finish(held, Ok::<_, Error>(()));
+        let result = held.finish(Ok::<_, Error>(()));
         assert!(
             matches!(result, Err(Error::TransactionEnded { .. })),
             "{result:?}"

@@ -135,18 +135,17 @@ async fn a_session_level_lock_held_for_too_long_is_released_and_told() {
         conn = db.establish();
         let request = Request::new(7).max_hold(NOTHING);
         let held = session::acquire(&mut conn, request).unwrap();
-        session::release(held, Ok::<_, Error>(()))
+        held.finish(Ok::<_, Error>(()))
     });
     let error = error.unwrap_err();
     assert!(matches!(error, Error::HoldExceeded { .. }), "{error:?}");
     assert_eq!(db.locks().await, []);
     let idle = setting(&mut conn, "idle_session_timeout");
     assert_eq!(idle, "0", "as it was before");
-    session::release(
-        session::acquire(&mut conn, Request::new(7).max_hold(AN_HOUR)).unwrap(),
-        Ok::<_, Error>(()),
-    )
-    .unwrap();
+    session::acquire(&mut conn, Request::new(7).max_hold(AN_HOUR))
+        .unwrap()
+        .finish(Ok::<_, Error>(()))
+        .unwrap();
     db.until_quiet().await;
 }
 

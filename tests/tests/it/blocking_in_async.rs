@@ -42,7 +42,7 @@ async fn the_executor_is_free_while_a_call_waits_for_its_lock() {
     let (tell, _begun) = oneshot::channel();
     let call = spawn_blocking(move || book_when_told(&pool, 7, tell, &go_on));
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     call.await.unwrap().unwrap();
     assert_eq!(committed(&db, 7).await, 1);
 }

@@ -165,5 +165,5 @@ async fn no_duplicate_and_hardly_a_serialization_failure_on_one_key_at_any_level
 fn book_in_turn(conn: &mut PgConnection, isolation: Isolation, room: i64) -> Result<bool, Error> {
     let mut held = xact::begin(conn, Request::new(77).isolation(isolation))?;
     let booked = book_unlocked(held.conn(), room, "Ada");
-    xact::finish(held, booked.map_err(Error::Database))
+    held.finish(booked.map_err(Error::Database))
 }

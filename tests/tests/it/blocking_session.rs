@@ -146,10 +146,10 @@ async fn a_lock_that_was_lost_is_told() {
     let held = session::acquire(&mut conn, Request::all([1, 2])).unwrap();
     let unlocked = db.count("SELECT pg_advisory_unlock(1)::int4").await;
     assert_eq!(unlocked, 0, "another session's");
-    session::release(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     let mut held = session::acquire(&mut conn, Request::all([1, 2])).unwrap();
     execute(held.conn(), "SELECT pg_advisory_unlock(2)").unwrap();
-    let error = session::release(held, Ok::<_, Error>(())).unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     assert_eq!(db.locks().await, [], "the other one is released");
 }
@@ -174,7 +174,7 @@ async fn a_lock_lost_with_its_connection_is_told_and_the_bodys_error_is_not() {
             } else {
                 Err(Error::Database(DieselError::NotFound))
             };
-            let error = session::release(held, end).unwrap_err();
+            let error = held.finish(end).unwrap_err();
             match error {
                 Error::LockLost { .. } if is_ok => {}
                 Error::Database(DieselError::NotFound) if !is_ok => {}
@@ -195,9 +195,9 @@ async fn the_same_session_takes_it_twice_and_releases_it_twice() {
     let mut outer = session::acquire(&mut conn, Request::all([1, 2])).unwrap();
     let mut inner = session::acquire(outer.conn(), Request::new(1).wait(Wait::Never)).unwrap();
     assert_eq!(held_by(inner.conn()).unwrap(), 2);
-    session::release(inner, Ok::<_, Error>(())).unwrap();
+    inner.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!(held_by(outer.conn()).unwrap(), 2);
-    session::release(outer, Ok::<_, Error>(())).unwrap();
+    outer.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!(db.locks().await, []);
 }
 

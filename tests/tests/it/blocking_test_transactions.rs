@@ -31,7 +31,7 @@ async fn locked_functions_of_every_kind_work_on_blocking_connections() {
             };
             let mut held = held.unwrap();
             blocking_insert(held.conn(), 8, "Ada").unwrap();
-            blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+            held.finish(Ok::<_, Error>(())).unwrap();
         }
         conn
     });
@@ -67,7 +67,7 @@ async fn after_a_miss_or_a_time_out_a_blocking_test_transaction_goes_on() {
         assert_eq!(crate::blocking::held_by(&mut conn).unwrap(), 0);
     });
     calls.await.unwrap();
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
     assert_eq!(committed(&db, 8).await, 0);
 }

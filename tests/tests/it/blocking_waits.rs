@@ -111,7 +111,7 @@ async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_b
             finish(held);
             let mut held = session::acquire(&mut conn, request).unwrap();
             assert_eq!(setting(held.conn(), "lock_timeout"), "7s");
-            session::release(held, Ok::<_, Error>(())).unwrap();
+            held.finish(Ok::<_, Error>(())).unwrap();
         }
     }
     assert_eq!(setting(&mut conn, "lock_timeout"), "7s");

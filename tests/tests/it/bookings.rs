@@ -1,6 +1,6 @@
 //! The table and the locked functions that several tests use.
 
-use advisory_runtime::{Error, Isolation, advisory_lock, xact};
+use advisory_runtime::{Error, Isolation, LockGuard, advisory_lock};
 use advisory_tests::Database;
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
@@ -82,8 +82,8 @@ pub(crate) async fn committed(db: &Database, room: i64) -> i64 {
 }
 
 /// Ends a call whose body was fine.
-pub(crate) async fn finish(held: xact::Held<'_, AsyncPgConnection>) {
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+pub(crate) async fn finish(held: LockGuard<'_, AsyncPgConnection>) {
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 pub(crate) fn is_serialization_failure(error: &Error) -> bool {

@@ -88,7 +88,7 @@ async fn dropped_waiter_leaves_no_waiting_backend_and_the_pool_works_at_once() {
         dropped(pool.book(7), db.until_waiting(key_of(7))).await;
         db.until_no_waiters(key_of(7)).await;
         pool.works(&db, 8).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
         assert_eq!(committed(&db, 7).await, 0);
     }
@@ -130,7 +130,7 @@ async fn dropped_while_a_nested_call_waits_frees_both() {
         dropped(pool.work(7, Body::Waits), db.until_waiting(key_of(99))).await;
         db.until_no_waiters(key_of(99)).await;
         pool.works(&db, 8).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
         assert_eq!(committed(&db, 7).await, 0);
     }
@@ -207,7 +207,7 @@ fn a_runtime_that_shuts_down_leaves_nothing() {
     working.shutdown_background();
     observing.block_on(async {
         db.until_no_waiters(key_of(7)).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
         assert_eq!([committed(&db, 7).await, committed(&db, 8).await], [0, 0]);
     });

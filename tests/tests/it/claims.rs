@@ -255,7 +255,7 @@ async fn a_job_is_completed_in_the_transaction_of_its_results_or_not_at_all() {
     expire_by(&mut other).await;
     let taken = claim::next::<SyncJob, _>(&mut other, "other").await;
     assert!(taken.unwrap().is_none());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(state_of(&mut conn, 1).await, State::Completed);
 }
 
@@ -283,7 +283,7 @@ async fn a_renewal_in_a_transaction_is_refused_and_extends_nothing() {
     refused(undone.unwrap_err());
     let mut held = xact::begin(&mut conn, 42).await.unwrap();
     refused(claim::renew(held.conn(), &job).await.unwrap_err());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(job.deadline(), deadline);
     assert_eq!(row(&mut conn, 1).await, before);
     claim::renew(&mut conn, &job).await.unwrap();

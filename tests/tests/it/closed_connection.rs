@@ -46,7 +46,7 @@ async fn no_query_of_the_next_connection_is_cancelled_in_the_place_of_a_dropped_
         dropped(book(&mut conn, 7, "Ada"), db.until_waiting(key_of(7))).await;
         drop(conn);
         // Freed at once, so that the request finds the next query running if there is one.
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         let mut next = db.connect().await;
         // Time in which a request that comes late would hit it: that it runs is the subject.
         execute(&mut next, "SELECT pg_sleep(0.02)").await.unwrap();
@@ -100,7 +100,8 @@ async fn a_refused_nested_call_undoes_nothing_but_itself() {
     let mut conn = db.connect().await;
     let mut outer = xact::begin(&mut conn, 1).await.unwrap();
     let inner = xact::begin(outer.conn(), 2).await.unwrap();
-    xact::finish(inner, Err::<(), _>(Error::from(DieselError::NotFound)))
+    inner
+        .finish(Err::<(), _>(Error::from(DieselError::NotFound)))
         .await
         .unwrap_err();
     insert(outer.conn(), 1, "after the savepoint")
@@ -112,7 +113,7 @@ async fn a_refused_nested_call_undoes_nothing_but_itself() {
     insert(outer.conn(), 1, "in a failed transaction")
         .await
         .unwrap_err();
-    let error = xact::finish(outer, Ok::<_, Error>(())).await.unwrap_err();
+    let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
     assert_eq!(committed(&db, 1).await, 0);
     assert!(book(&mut conn, 7, "Ada").await.unwrap());
@@ -125,7 +126,7 @@ async fn dropped_in_the_commit_the_connection_is_closed() {
     let mut conn = db.connect().await;
     let pid = pid_of(&mut conn).await;
     let held = xact::begin(&mut conn, 1).await.unwrap();
-    let finished = is_ready_within(1, xact::finish(held, Ok::<_, Error>(()))).await;
+    let finished = is_ready_within(1, held.finish(Ok::<_, Error>(()))).await;
     assert!(!finished);
     assert_closed(&mut conn, "a dropped commit").await;
     until_ended(&db, pid, "a dropped commit").await;
@@ -207,7 +208,7 @@ async fn where_no_cancel_request_arrives_the_dropped_wait_ends_when_the_holder_d
     proxy.refuse_connections().await;
     let (outcome, ()) = tokio::join!(outer(&mut conn, &db, gave_up), async {
         is_given_up.await.unwrap();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     });
     let error = outcome.unwrap_err();
     assert!(

@@ -322,7 +322,7 @@ async fn a_guard_does_not_commit_another_guards_transaction() {
     let mut second = xact::begin(&mut two, 2).await.unwrap();
     std::mem::swap(first.conn(), second.conn());
     for held in [first, second] {
-        let result = xact::finish(held, Ok::<_, Error>(())).await;
+        let result = held.finish(Ok::<_, Error>(())).await;
         assert!(
             matches!(result, Err(Error::TransactionEnded { .. })),
             "{result:?}"

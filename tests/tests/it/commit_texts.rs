@@ -56,7 +56,7 @@ async fn a_deferred_triggers_error_is_reported_as_it_is() {
             let request = Request::new(1).isolation(isolation);
             let mut held = xact::begin(&mut conn, request).await.unwrap();
             insert(held.conn(), 7, text).await.unwrap();
-            let error = xact::finish(held, Ok::<_, Error>(())).await.unwrap_err();
+            let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
             assert_is_the_users(&error, text);
         }
         let error = book(&mut conn, 7, text).await.unwrap_err();
@@ -118,7 +118,7 @@ async fn an_ignored_error_is_a_rollback_whatever_its_text() {
         // Under a session-level lock a failed statement harms no other.
         let mut held = session::acquire(&mut conn, 1).await.unwrap();
         execute(held.conn(), &raise(text)).await.unwrap_err();
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
     assert_eq!(committed(&db, 9).await, 0);
     assert_eq!(

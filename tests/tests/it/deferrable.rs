@@ -43,7 +43,7 @@ async fn deferrable_defaults_make_no_locked_transaction_wait() {
                 let mut held =
                     held.unwrap_or_else(|error| panic!("{request:?}: {error:?}, {locks:?}"));
                 assert_eq!(bookings(held.conn(), 1).await.unwrap(), 0);
-                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
                 assert_eq!(db.locks().await, []);
             }
         }

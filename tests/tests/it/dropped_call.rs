@@ -85,7 +85,7 @@ pub(crate) async fn call_noting<C: Connection>(
     // The commit is the outer call's.
     let inner = lock_once(outer.conn(), Scope::Xact, wait, &Cell::new(false)).await;
     is_ending.set(true);
-    xact::finish(outer, inner).await
+    outer.finish(inner).await
 }
 
 async fn lock_once<C: Connection>(
@@ -106,7 +106,7 @@ async fn lock_once<C: Connection>(
     }
     .await;
     is_ending.set(true);
-    xact::finish(held, result.map_err(Error::Database)).await
+    held.finish(result.map_err(Error::Database)).await
 }
 
 /// Polls the future so often, each time after it was woken; `true` when it was ready by then.
@@ -214,5 +214,5 @@ pub(crate) async fn assert_closed(conn: &mut AsyncPgConnection, after: &str) {
 pub(crate) async fn ask_for_the_pooler(db: &Database) {
     let mut conn = db.connect().await;
     let held = session::acquire(&mut conn, 1).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }

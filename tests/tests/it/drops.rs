@@ -216,7 +216,7 @@ async fn more_keys_than_a_target_list_takes_are_released_too() {
         .await
         .unwrap();
     assert_eq!(db.locks().await.len(), 2000);
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(db.locks().await.len(), 0);
     let strict = Request::all(0..2000).isolation(Isolation::Serializable);
     let held = xact::begin(&mut conn, strict).await.unwrap();

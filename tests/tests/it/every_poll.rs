@@ -92,7 +92,7 @@ async fn a_nested_call_that_is_dropped_takes_the_outer_one_with_it() {
             if is_closed {
                 insert(outer.conn(), 2, "after the drop").await.unwrap_err();
             }
-            let end = xact::finish(outer, Ok::<_, Error>(())).await;
+            let end = outer.finish(Ok::<_, Error>(())).await;
             if is_closed {
                 assert!(!is_ready, "{after}");
                 let error = end.unwrap_err();
@@ -138,7 +138,7 @@ async fn a_nested_call_that_is_dropped_while_it_is_refused_takes_the_outer_one_w
         );
         let is_ready = is_ready_within(polls, call).await;
         let is_closed = execute(outer.conn(), "SELECT 1").await.is_err();
-        let end = xact::finish(outer, Ok::<_, Error>(())).await;
+        let end = outer.finish(Ok::<_, Error>(())).await;
         assert_eq!(end.is_ok(), !is_closed, "{after}: {end:?}");
         if is_ready {
             assert!(!is_closed, "{after}");
@@ -151,7 +151,7 @@ async fn a_nested_call_that_is_dropped_while_it_is_refused_takes_the_outer_one_w
         }
     }
     assert!(was_closed);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -183,7 +183,7 @@ async fn a_dropped_waiter_leaves_no_waiter_while_the_holder_goes_on() {
                 assert_eq!(locks.len(), 1, "{after}: {locks:?}");
             }
         }
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
     bystanders.were_left_alone().await;
     db.until_quiet().await;
@@ -213,7 +213,7 @@ async fn a_waiter_that_is_dropped_at_once_leaves_no_waiter_either() {
             until_ended(&db, pid, &after).await;
         }
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 

@@ -13,7 +13,7 @@ async fn a_waiter_runs_after_the_holder_has_committed_and_sees_what_it_wrote() {
 
     let waiting = tokio::spawn(async move { book(&mut second, 7, "Grace").await });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
 
@@ -31,7 +31,7 @@ async fn another_key_does_not_wait() {
     let (mut first, mut second) = (db.connect().await, db.connect().await);
     let held = xact::begin(&mut first, key_of(7)).await.unwrap();
     assert!(book(&mut second, 8, "Grace").await.unwrap());
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
 }
@@ -42,7 +42,7 @@ async fn an_error_rolls_back_and_frees_the_lock() {
     let mut conn = db.connect().await;
     let mut held = xact::begin(&mut conn, key_of(7)).await.unwrap();
     insert(held.conn(), 7, "Ada").await.unwrap();
-    let result = xact::finish(held, Err::<(), _>(MyError::Refused)).await;
+    let result = held.finish(Err::<(), _>(MyError::Refused)).await;
     assert!(matches!(result, Err(MyError::Refused)), "{result:?}");
     assert_eq!(db.locks().await, []);
     assert_eq!(committed(&db, 7).await, 0);

@@ -61,7 +61,7 @@ async fn a_program_of_the_roll_out_waits_for_old_programs_and_they_for_it() {
             async move { execute(&mut old, &format!("SELECT pg_advisory_lock({OLD})")).await },
         );
     db.until_waiting(number).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     waiting.await.unwrap().unwrap();
     assert_eq!(committed(&db, 7).await, 1);
 }
@@ -111,12 +111,12 @@ async fn now_in_a_body_is_from_before_the_wait_and_the_clock_is_not() {
                 "SELECT concat(now() < (SELECT until FROM released), clock_timestamp() > (SELECT until FROM released))",
             );
             let seen: String = seen.get_result(held.conn()).await?;
-            xact::finish(held, Ok::<_, Error>(seen)).await
+            held.finish(Ok::<_, Error>(seen)).await
         });
         db.until_waiting(7).await;
         db.run("CREATE TABLE released AS SELECT clock_timestamp() AS until")
             .await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(waiter.await.unwrap().unwrap(), "tt", "{isolation:?}");
     }
 }

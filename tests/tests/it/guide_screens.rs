@@ -76,7 +76,7 @@ async fn the_line_about_a_holder() {
     let holders = error.holders(&mut conn).await.unwrap();
     let shown = block(page!("errors"), "is held by process");
     assert_eq!(shape(&holders[0].to_string()), shape(&shown));
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 async fn book_unlocked(conn: &mut AsyncPgConnection, room: i64) -> QueryResult<bool> {
@@ -118,7 +118,7 @@ async fn the_steps_of_a_run_of_migrations() {
             break step;
         }
     };
-    drop(holder.release().await.unwrap());
+    drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     let mut steps = vec![waiting];
     while steps.len() < 4 {
         let step = told.recv().await.unwrap();

@@ -196,7 +196,7 @@ async fn inside_a_transaction_the_savepoint_of_an_idle_body_is_rolled_back_and_t
             .await
             .unwrap();
         assert_eq!(settings(outer.conn()).await, before);
-        xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+        outer.finish(Ok::<_, Error>(())).await.unwrap();
         Some(())
     })
     .await;
@@ -226,7 +226,7 @@ async fn inside_a_transaction_a_statement_that_still_runs_takes_the_outer_one_wi
         assert!(is_exceeded(&end, BRIEF), "{end:?}");
         assert_eq!(db.locks().await, [], "freed when the function has returned");
         insert(outer.conn(), 1, "behind it").await.unwrap_err();
-        let error = xact::finish(outer, Ok::<_, Error>(())).await.unwrap_err();
+        let error = outer.finish(Ok::<_, Error>(())).await.unwrap_err();
         assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
         assert_closed(&mut conn, "a nested body in a statement").await;
         until_ended(&db, pid, "a nested body in a statement").await;
@@ -277,7 +277,7 @@ async fn a_commit_that_comes_too_late_is_refused() {
             let (mut conn, started) = (db.connect().await, Instant::now());
             let mut held = xact::begin(&mut conn, request.clone()).await.unwrap();
             let inserted = insert(held.conn(), 7, "Ada").await;
-            let end = xact::finish(held, Ok::<_, Error>(())).await;
+            let end = held.finish(Ok::<_, Error>(())).await;
             is_early(started, bound).then_some((inserted, end))
         })
         .await;
@@ -294,7 +294,7 @@ async fn a_commit_that_comes_too_late_is_refused() {
         let request = Request::new(7).max_hold(bound);
         let mut held = session::acquire(&mut conn, request).await.unwrap();
         let inserted = insert(held.conn(), 8, "a body's commit stays").await;
-        let end = session::release(held, Ok::<_, Error>(())).await;
+        let end = held.finish(Ok::<_, Error>(())).await;
         is_early(started, bound).then_some((inserted, end))
     })
     .await;
@@ -323,7 +323,7 @@ async fn waits_for_longer_than_its_bound(site: Site) {
         // Longer than the server's own bound, which comes a second later. The point is a time that has passed.
         db.run("SELECT pg_sleep(2.7)").await;
         let freed = Instant::now();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         match waiting.await.unwrap() {
             Ok(()) => Some(()),
             // This process was stopped for the whole bound.

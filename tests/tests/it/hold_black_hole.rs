@@ -153,6 +153,6 @@ async fn a_wait_that_is_dropped_into_a_black_hole_holds_up_nobody() {
         "{error:?}"
     );
     proxy.resume_forwarding();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }

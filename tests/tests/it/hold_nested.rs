@@ -107,7 +107,7 @@ async fn round(conn: &mut AsyncPgConnection, around: Around, does: Body, what: &
         Around::LockedCall => {
             let mut held = xact::begin(conn, 99).await.unwrap();
             call(held.conn(), does, what).await.unwrap();
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
         Around::TestTransaction => {
             use diesel_async::AsyncConnection;

@@ -72,13 +72,13 @@ async fn a_shorter_time_out_of_the_sessions_own_is_kept_and_a_longer_one_is_boun
                     .await
                     .unwrap();
                 assert_eq!(setting(inner.conn(), TIMEOUTS[0]).await, "8500ms");
-                xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+                inner.finish(Ok::<_, Error>(())).await.unwrap();
                 assert_eq!(
                     settings(held.conn()).await,
                     inside,
                     "{isolation:?} {wait:?}"
                 );
-                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
                 assert_eq!(settings(&mut conn).await, before, "{isolation:?} {wait:?}");
             }
             let mut held = session::acquire(&mut conn, request.clone()).await.unwrap();
@@ -91,9 +91,9 @@ async fn a_shorter_time_out_of_the_sessions_own_is_kept_and_a_longer_one_is_boun
             let inner = session::acquire(held.conn(), Request::new(9).max_hold(INNER))
                 .await
                 .unwrap();
-            session::release(inner, Ok::<_, Error>(())).await.unwrap();
+            inner.finish(Ok::<_, Error>(())).await.unwrap();
             assert_eq!(settings(held.conn()).await, inside, "{wait:?}");
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             assert_eq!(settings(&mut conn).await, before, "{wait:?}");
         }
     }
@@ -107,7 +107,7 @@ async fn a_refused_acquisition_leaves_every_setting_as_it_was() {
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     let request = Request::all([7, 8]).max_hold(AN_HOUR);
     let held = session::acquire(&mut conn, request.clone()).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     execute(&mut conn, "SET idle_session_timeout = '2h'")
         .await
         .unwrap();
@@ -120,7 +120,7 @@ async fn a_refused_acquisition_leaves_every_setting_as_it_was() {
         assert!(error.is_busy(), "{error:?}");
         assert_eq!(settings(&mut conn).await, before, "{wait:?}");
     }
-    xact::finish(other, Ok::<_, Error>(())).await.unwrap();
+    other.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -134,9 +134,7 @@ async fn a_lock_that_was_lost_in_the_body_leaves_every_setting_as_it_was() {
     execute(held.conn(), "SELECT pg_advisory_unlock_all()")
         .await
         .unwrap();
-    let error = session::release(held, Ok::<_, Error>(()))
-        .await
-        .unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     assert_eq!(settings(&mut conn).await, before);
 }
@@ -174,15 +172,15 @@ async fn the_check_of_the_client_lasts_as_long_as_a_session_level_lock() {
                 assert_eq!(setting(held.conn(), CHECK).await, during, "{what}");
                 for inner in [Request::new(9), Request::new(9).max_hold(AN_HOUR)] {
                     let inner = session::acquire(held.conn(), inner).await.unwrap();
-                    session::release(inner, Ok::<_, Error>(())).await.unwrap();
+                    inner.finish(Ok::<_, Error>(())).await.unwrap();
                     assert_eq!(setting(held.conn(), CHECK).await, during, "{what}");
                 }
-                session::release(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
                 assert_eq!(setting(&mut conn, CHECK).await, own, "{what}");
                 // Without a bound nothing is set.
                 let mut held = session::acquire(&mut conn, request.clone()).await.unwrap();
                 assert_eq!(setting(held.conn(), CHECK).await, own, "{what}");
-                session::release(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
             }
         }
     }

@@ -83,13 +83,13 @@ async fn a_call_that_gave_up_tells_who_holds_it() {
     let mut other = db.connect().await;
     let beside = xact::begin(&mut other, RoomLock { room: 8 }).await.unwrap();
     assert_eq!(error.holders(&mut conn).await.unwrap().len(), 1);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(
         error.holders(&mut conn).await.unwrap(),
         [],
         "gone meanwhile"
     );
-    xact::finish(beside, Ok::<_, Error>(())).await.unwrap();
+    beside.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn each_holder_of_each_key_is_told() {
     assert_eq!(idle.state(), Some(&State::Idle));
     assert!(idle.held_for().is_some(), "{idle:?}");
     for held in [one, other, third] {
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
 }
 
@@ -167,7 +167,7 @@ async fn inside_a_transaction_it_answers_unless_that_has_failed() {
     drop(xact::begin(&mut conn, 8).await.unwrap());
     let asked = busy.holders(&mut conn).await.unwrap_err();
     assert!(matches!(asked, Error::BrokenConnection { .. }), "{asked:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn what_another_roles_session_does_is_hidden_from_who_may_not_see_it() {
         )]
     );
     assert_eq!((holders[0].pid(), holders[0].state()), (Some(pid), None));
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     drop(conn);
     db.run(&format!("DROP ROLE {role}")).await;
 }
@@ -219,7 +219,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
         Err(asked)
     });
     result.unwrap_err();
-    blocking::session::release(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!(error.holders_blocking(&mut conn).unwrap(), []);
 }
 

@@ -138,7 +138,7 @@ async fn a_guard_lends_the_witnesses_of_its_own_keys_alone() {
     let (conn_under_it, witness) = held.holding(&slot).unwrap();
     assert_eq!(book(conn_under_it, witness, "ada").await, Ok(1));
     assert!(is_held(&db, witness.key()).await);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     let request = Request::all([slot, other]).shared();
     let mut held = session::acquire(&mut conn, request).await.unwrap();
@@ -151,12 +151,12 @@ async fn a_guard_lends_the_witnesses_of_its_own_keys_alone() {
     let (conn_under_it, [second, first]) = held.holding_shared(&locks).unwrap();
     assert_eq!((first.key(), second.key()), (&slot, &other));
     assert_eq!(count(conn_under_it, first).await, Ok(1));
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     // What is locked is the number, whichever way it was asked for.
     let mut held = xact::begin(&mut conn, slot.key()).await.unwrap();
     assert!(held.holding(&slot).is_ok());
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -184,7 +184,7 @@ async fn blocking_locks_lend_witnesses_too() {
         held.holding(&slot).map(|(_, slot)| room_of(slot)).ok(),
         Some(7)
     );
-    blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
 }
 
 #[tokio::test]

@@ -206,7 +206,7 @@ async fn the_innermost_call_is_told() {
     async fn outer(conn: &mut AsyncPgConnection, id: i64, db: &Database) -> Result<(), Error> {
         // Without a body of its own, so nothing is known of it.
         let held = xact::begin(conn, id).await?;
-        xact::finish(held, Ok::<_, Error>(())).await?;
+        held.finish(Ok::<_, Error>(())).await?;
         inner(conn, id, db).await
     }
     #[advisory_lock(key = "inner-of-idle:<id>")]

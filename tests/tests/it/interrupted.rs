@@ -71,7 +71,7 @@ async fn call(
         xact::begin(conn, request).await?
     };
     let took = started.elapsed();
-    drop(xact::finish(held, Ok::<_, Error>(())).await);
+    drop(held.finish(Ok::<_, Error>(())).await);
     Ok(took)
 }
 
@@ -119,7 +119,7 @@ fn call_blocking(
         blocking::xact::begin(conn, request)?
     };
     let took = started.elapsed();
-    drop(blocking::xact::finish(held, Ok::<_, Error>(())));
+    drop(held.finish(Ok::<_, Error>(())));
     Ok(took)
 }
 
@@ -161,7 +161,7 @@ async fn a_release_cancelled_at_any_statement_leaves_no_lock_and_no_setting() {
             let pid = pid_of(&mut conn).await;
             let held = session::acquire(&mut conn, request.clone()).await.unwrap();
             let cancel = spawn_blocking(move || cancel(other, pid, RELEASE, round));
-            let end = session::release(held, Ok::<_, Error>(())).await;
+            let end = held.finish(Ok::<_, Error>(())).await;
             other = cancel.await.unwrap();
             let is_usable = execute(&mut conn, "SELECT 1").await.is_ok();
             assert_nothing_is_left(&db, is_usable, &format!("{end:?}")).await;

@@ -26,7 +26,7 @@ async fn book_at(
         Ok(true)
     }
     .await;
-    xact::finish(held, result.map_err(Error::Database)).await
+    held.finish(result.map_err(Error::Database)).await
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn a_waiter_sees_what_the_holder_before_it_wrote_at_every_level() {
         insert(held.conn(), room, "Grace").await.unwrap();
         let waiter = tokio::spawn(async move { book_at(&mut conn, isolation, room).await });
         db.until_waiting(room).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert!(
             !waiter.await.unwrap().unwrap(),
             "{isolation:?} saw a stale snapshot"
@@ -80,7 +80,7 @@ async fn the_level_is_the_requests_own_whatever_the_roles_default_is() {
                 let level = setting(held.conn(), "transaction_isolation").await;
                 assert_eq!(level, name);
                 assert_eq!(db.locks().await.len(), 2);
-                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
                 db.until_no_locks().await;
             }
         }
@@ -103,7 +103,7 @@ async fn a_refused_hand_over_leaves_no_session_level_lock() {
             }
         }
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(
         book_at(&mut conn, Isolation::Serializable, 9)
             .await
@@ -131,9 +131,9 @@ async fn a_session_level_lock_of_the_callers_own_is_kept() {
     }
     let request = Request::new(1).isolation(Isolation::RepeatableRead);
     let mine = xact::begin(&mut conn, request).await.unwrap();
-    xact::finish(mine, Ok::<_, Error>(())).await.unwrap();
+    mine.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(db.locks().await.len(), 2);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_level_inside_a_transaction_is_refused() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 /// The outer snapshot is older than a lock that is taken now, and younger than one that was handed over to it.
@@ -164,17 +164,17 @@ async fn inside_a_stricter_transaction_only_what_it_holds_can_be_taken_again() {
             .await
             .unwrap();
         let inner = xact::begin(outer.conn(), 1).await.unwrap();
-        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        inner.finish(Ok::<_, Error>(())).await.unwrap();
         let inner = xact::begin(outer.conn(), Request::all([1, 2]).shared())
             .await
             .unwrap();
-        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        inner.finish(Ok::<_, Error>(())).await.unwrap();
         for stale in [Request::new(3), Request::all([1, 3])] {
             let error = xact::begin(outer.conn(), stale).await.unwrap_err();
             assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
         }
         insert(outer.conn(), 1, "after the refusals").await.unwrap();
-        xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+        outer.finish(Ok::<_, Error>(())).await.unwrap();
     }
     assert_eq!(committed(&db, 1).await, 2);
     let mut outer = xact::begin(
@@ -187,7 +187,7 @@ async fn inside_a_stricter_transaction_only_what_it_holds_can_be_taken_again() {
     .unwrap();
     let error = xact::begin(outer.conn(), 1).await.unwrap_err();
     assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 /// Check, then insert: 8 clients × 150 on one key.
@@ -249,7 +249,7 @@ async fn book_in_turn(
         insert(held.conn(), room, "Ada").await
     }
     .await;
-    xact::finish(held, result.map_err(Error::Database)).await
+    held.finish(result.map_err(Error::Database)).await
 }
 
 /// On keys of their own, calls under SERIALIZABLE can still fail for what they read at the same time. How often is printed.

@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::lease::{database, expire, key};
 use advisory_runtime::Error;
-use advisory_runtime::lease::{Event, Held, Lease, Leases, Request};
+use advisory_runtime::lease::{Event, Lease, LeaseGuard, Leases, Request};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
 use diesel_async::pooled_connection::deadpool::Pool;
@@ -194,7 +194,7 @@ async fn a_body_is_dropped_before_the_expiry_when_the_server_is_not_reached() {
     let request = key("k")
         .ttl(Duration::from_secs(2))
         .renew(Duration::from_millis(50));
-    let mut held: Held = leases.acquire(request).await.unwrap();
+    let mut held: LeaseGuard = leases.acquire(request).await.unwrap();
     let lease = held.lease().clone();
     let result = held
         .run(async {

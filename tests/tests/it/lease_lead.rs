@@ -1,7 +1,7 @@
 //! Leaders: one at a time, the next one in time, and a leadership that is given up at once. `examples/leader.rs` does it with processes.
 
 use crate::lease::{database, expire};
-use advisory_runtime::lease::{self, Held, Lease, Leases, Request, Source, Table};
+use advisory_runtime::lease::{self, Lease, LeaseGuard, Leases, Request, Source, Table};
 use advisory_runtime::{Error, Wait};
 use advisory_tests::{Database, OwnServer, left_out, owns_server};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -280,7 +280,7 @@ async fn leases_in_memory_have_leaders_too() {
 
 /// A holder that keeps its lease beside what it is for.
 struct Exporter {
-    held: Held,
+    held: LeaseGuard,
 }
 
 impl Exporter {

@@ -112,7 +112,7 @@ async fn leaders_and_locks_of_a_transaction_work_behind_a_pooler() {
                         Ok::<_, Error>(())
                     };
                     let added = added.await;
-                    xact::finish(held, added).await?;
+                    held.finish(added).await?;
                     drop(conn);
                     done.notify_one();
                     // Until the shutdown drops it.

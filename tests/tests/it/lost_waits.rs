@@ -89,7 +89,7 @@ fn assert_lost(error: &Error, what: &str) {
 async fn hold<'h>(
     db: &Database,
     holder: &'h mut AsyncPgConnection,
-) -> xact::Held<'h, AsyncPgConnection> {
+) -> advisory_runtime::LockGuard<'h, AsyncPgConnection> {
     let mut held = xact::begin(holder, 7).await.unwrap();
     let second = Request::new(7).permits(2).wait(Wait::Never);
     // Each call begins at a random permit, and the session can take the one that it holds again.

@@ -103,7 +103,7 @@ async fn books_and_replaces(pool: &impl Pool, db: &Database) {
     crate::bookings::insert(held.conn().pg(), 1, "Ada")
         .await
         .unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     drop(conn);
     assert_eq!(committed(db, 1).await, before + 1);
     testing::assert_replaces_broken(pool).await;
@@ -144,7 +144,7 @@ async fn a_blocking_one_too() {
     book(&mut pool.get().unwrap(), 7, "Ada").unwrap();
     let mut conn = pool.get().unwrap();
     let held = blocking::xact::begin(&mut conn, 7).unwrap();
-    blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!(committed(&db, 7).await, 1);
     drop(conn);
     testing::assert_r2d2_replaces_broken(&pool);

@@ -53,7 +53,7 @@ async fn what_is_read_behind_it_is_what_the_holder_before_has_committed() {
             .await
     });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(waiting.await.unwrap().unwrap(), (0, 1));
 }
 
@@ -110,7 +110,7 @@ async fn one_that_polls_gets_the_lock_or_gives_up_and_the_transaction_goes_on() 
             matches!(refused, Err(Error::TimedOut { source: None, .. })),
             "{refused:?}"
         );
-        xact::finish(held, Ok::<_, Error>(())).await?;
+        held.finish(Ok::<_, Error>(())).await?;
         let acquired = xact::lock(conn, request.wait(Wait::Forever)).await?;
         assert_eq!(acquired.key(), key_of(7).into());
         assert_eq!(keys(&db.locks().await), [LockedKey::Bigint(key_of(7))]);
@@ -220,7 +220,7 @@ async fn the_order_of_locks_knows_it() {
     conn.transaction::<_, Error, _>(async |conn| {
         xact::lock(conn, MidB { id: 1 }).await?;
         let held = xact::begin(conn, MidA { id: 1 }).await?;
-        xact::finish(held, Ok(())).await
+        held.finish(Ok(())).await
     })
     .await
     .unwrap();
@@ -260,7 +260,7 @@ async fn on_a_blocking_connection_it_is_the_same() {
         Ok(())
     })
     .unwrap();
-    blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!((committed(&db, 8).await, db.locks().await), (1, vec![]));
     conn.transaction::<(), Error, _>(|conn| {
         crate::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;

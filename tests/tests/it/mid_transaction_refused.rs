@@ -33,7 +33,7 @@ async fn a_refused_one_leaves_the_transaction_as_it_was() {
     .await
     .unwrap();
     assert_eq!([committed(&db, 1).await, committed(&db, 2).await], [1, 1]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -83,7 +83,7 @@ async fn a_transaction_whose_snapshot_is_older_is_refused_and_goes_on() {
     xact::lock(held.conn(), key_of(7)).await.unwrap();
     let error = xact::lock(held.conn(), key_of(8)).await.unwrap_err();
     assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_dropped_wait_closes_the_connection_and_leaves_no_waiter() {
     db.until_no_waiters(key_of(7)).await;
     let error = xact::begin(&mut conn, 8).await.unwrap_err();
     assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
     assert_eq!(committed(&db, 7).await, 0);
 }

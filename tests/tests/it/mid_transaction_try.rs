@@ -43,7 +43,7 @@ async fn a_try_takes_a_free_lock_to_the_end_of_the_transaction() {
     .unwrap();
     assert_eq!([committed(&db, 1).await, committed(&db, 2).await], [1, 1]);
     assert_eq!(keys(&db.locks().await), [LockedKey::Bigint(key_of(7))]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_try_in_a_transaction_is_one_round_trip() {
     })
     .await
     .unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_try_for_several_keys_takes_all_or_none() {
     .await
     .unwrap();
     assert_eq!(committed(&db, 1).await, 1);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_try_is_refused_where_a_lock_would_be() {
     assert!(xact::try_lock(held.conn(), key_of(7)).await.unwrap());
     let error = xact::try_lock(held.conn(), key_of(8)).await.unwrap_err();
     assert!(matches!(error, Error::StaleSnapshot { .. }), "{error:?}");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     conn.transaction::<_, Error, _>(async |conn| {
         let level = Request::new(7).isolation(Isolation::Serializable);
         let error = xact::try_lock(conn, level).await.unwrap_err();
@@ -248,7 +248,7 @@ async fn behind_a_pooler_in_transaction_mode_a_try_is_right() {
     }
     blocking.await.unwrap();
     assert_eq!(db.count("SELECT count(*) FROM booking").await, 240);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -268,7 +268,7 @@ async fn on_a_blocking_connection_a_try_is_the_same() {
         Ok(())
     })
     .unwrap();
-    blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+    held.finish(Ok::<_, Error>(())).unwrap();
     assert_eq!((committed(&db, 8).await, db.locks().await), (1, vec![]));
     conn.transaction::<(), Error, _>(|conn| {
         crate::blocking::execute(conn, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;

@@ -2,7 +2,7 @@
 
 use crate::written_migrations::Written;
 use advisory_runtime::migrations::{self, Error, Holder, KEY, Migrator, Report, Step};
-use advisory_runtime::session;
+use advisory_runtime::{OwnedLockGuard, session};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::migration::MigrationSource;
 use diesel::pg::Pg;
@@ -24,7 +24,7 @@ pub(crate) const NAMES: [&str; 3] = [
 
 pub(crate) const GATE: i64 = 999;
 
-pub(crate) type Gate = session::OwnedLock<AsyncPgConnection>;
+pub(crate) type Gate = OwnedLockGuard<AsyncPgConnection>;
 
 /// While it is held, the first migration waits.
 pub(crate) async fn gate(db: &Database) -> Gate {
@@ -33,7 +33,7 @@ pub(crate) async fn gate(db: &Database) -> Gate {
 }
 
 pub(crate) async fn open(gate: Gate) {
-    drop(gate.release().await.unwrap());
+    drop(gate.finish(Ok::<_, advisory_runtime::Error>(())).await.unwrap());
 }
 
 /// A run that tells its steps.

@@ -48,7 +48,7 @@ async fn a_revert_waits_for_the_lock_and_says_what_it_does() {
     let (report, ()) = tokio::join!(migrator.revert_last(1).run(db.url()), async {
         until_it_waits(&mut told).await;
         assert_eq!(applied(&db).await, 3);
-        drop(holder.release().await.unwrap());
+        drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     });
     assert_eq!(report.unwrap().reverted, [NAMES[2]]);
     let mut steps = Vec::new();

@@ -28,7 +28,7 @@ async fn it_says_for_whom_it_waits_and_what_it_runs() {
         assert!(later.since > seen.since && later.since < Duration::from_secs(60));
         let said = format!("process {pid} (`booking-service`");
         assert!(later.to_string().starts_with(&said), "{later}");
-        drop(holder.release().await.unwrap());
+        drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     });
     let report = report.unwrap();
     assert_eq!(report.applied, NAMES);

@@ -84,7 +84,7 @@ async fn keys_of_both_spaces_come_back_as_they_were_given() {
         assert_eq!(lock.waiters, []);
     }
     assert_eq!(seen.backends.len(), 1);
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
     let seen = look(&db).await;
@@ -125,7 +125,7 @@ async fn a_holder_is_shown_with_all_that_it_does() {
     assert_eq!(query, "SELECT 'its last word'");
     assert_eq!(*client, None, "a socket");
     assert!(seen.sees_all);
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
 }

@@ -187,7 +187,7 @@ async fn any_pattern_is_shown_in_printable_ascii_and_known_again() {
         assert_eq!(found.sites.len(), usize::from(is_known), "{text}");
         let key = if is_known { pattern } else { text };
         assert!(found.key.starts_with(key), "{found:?}");
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
 }
 

@@ -167,7 +167,7 @@ async fn the_running_program_names_its_own_locks_and_keys() {
         [(Certainty::Certain, "monitored-account:7")]
     );
     assert_eq!(account.names[0].sites[0].function, "Account");
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     let held = xact::begin(&mut conn, key_of(7)).await.unwrap();
     assert_eq!(look_with(&db, &names).await.locks[0].names, []);
     drop(held);

@@ -71,7 +71,7 @@ async fn a_refused_lock_leaves_the_outer_transaction_alive() {
     })
     .await
     .unwrap();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(committed(&db, 1).await, 1);
     db.until_quiet().await;
 }
@@ -128,7 +128,7 @@ async fn a_role_whose_default_is_serializable_still_reads_what_the_holder_wrote(
     insert(held.conn(), 7, "Ada").await.unwrap();
     let waiting = tokio::spawn(async move { book(&mut second, 7, "Grace").await });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(!waiting.await.unwrap().unwrap());
 }
 

@@ -99,8 +99,8 @@ impl Kind {
             let mut outer = xact::begin(conn, (1, 1)).await?;
             let inner = xact::begin(outer.conn(), request).await?;
             let keys = inner.acquired().keys().to_vec();
-            xact::finish(inner, Ok::<_, Error>(())).await?;
-            return xact::finish(outer, Ok(keys)).await;
+            inner.finish(Ok::<_, Error>(())).await?;
+            return outer.finish(Ok(keys)).await;
         }
         let held = if self.is_session() {
             session::acquire(conn, request).await?
@@ -108,7 +108,7 @@ impl Kind {
             xact::begin(conn, request).await?
         };
         let keys = held.acquired().keys().to_vec();
-        xact::finish(held, Ok(keys)).await
+        held.finish(Ok(keys)).await
     }
 
     /// The same on Diesel's blocking connection.
@@ -117,15 +117,15 @@ impl Kind {
         if let Self::Nested = self {
             let mut outer = blocking::xact::begin(conn, (1, 1))?;
             let inner = blocking::xact::begin(outer.conn(), request)?;
-            blocking::xact::finish(inner, Ok::<_, Error>(()))?;
-            return blocking::xact::finish(outer, Ok(()));
+            inner.finish(Ok::<_, Error>(()))?;
+            return outer.finish(Ok(()));
         }
         let held = if self.is_session() {
             blocking::session::acquire(conn, request)?
         } else {
             blocking::xact::begin(conn, request)?
         };
-        blocking::xact::finish(held, Ok(()))
+        held.finish(Ok(()))
     }
 }
 
@@ -219,7 +219,7 @@ async fn hundreds_of_calls_of_each_kind_leave_a_constant_number_of_statements() 
         let after = statements(&mut observer).await;
         assert_eq!(after, before, "a miss of {kind:?}");
     }
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -267,7 +267,7 @@ async fn a_try_that_finds_its_lock_held_writes_nothing_into_the_servers_log() {
     let mut outer = xact::begin(&mut conn, 1).await.unwrap();
     let missed = xact::begin(outer.conn(), Request::new(7).wait(Wait::Never)).await;
     drop(missed.unwrap_err());
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
     // What follows in the log is behind all of that.
     conn.batch_execute("SELECT no_such_column")
         .await
@@ -279,7 +279,7 @@ async fn a_try_that_finds_its_lock_held_writes_nothing_into_the_servers_log() {
     }
     after.retain(|line| !line.contains("no_such_column"));
     assert_eq!(after, before);
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -317,7 +317,7 @@ async fn the_lowest_and_the_highest_key_are_taken_in_every_kind_of_call() {
             let held = session::acquire(&mut conn, request.clone()).await.unwrap();
             let seen: Vec<_> = db.locks().await.iter().map(|lock| lock.key).collect();
             assert_eq!(seen, [locked], "{request:?}");
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
     db.until_quiet().await;

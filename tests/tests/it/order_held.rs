@@ -107,9 +107,9 @@ async fn a_lock_that_is_taken_by_hand_is_held_on_its_connection_until_it_is_rele
     let inner = xact::begin(held.conn(), Request::new(424_244).wait(Wait::Never))
         .await
         .unwrap();
-    xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+    inner.finish(Ok::<_, Error>(())).await.unwrap();
     by_hand(held.conn(), 1).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     by_hand(&mut conn, 1).await.unwrap();
     let numbers = lock_order().edges;
     let under = numbers

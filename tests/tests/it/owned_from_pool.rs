@@ -49,12 +49,12 @@ async fn between_two_tries<P: Pool + 'static>(db: &Database, pool: &P) {
     let waiting = session::acquire_from(pool, Request::new(7).poll(SOON));
     let (lock, ()) = tokio::join!(waiting, async {
         until_it_has_tried(db).await;
-        drop(holder.release().await.unwrap());
+        drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     });
     let mut lock = lock.unwrap();
     lock.check().await.unwrap();
     assert_eq!(db.locks().await.len(), 1);
-    drop(lock.release().await.unwrap());
+    drop(lock.finish(Ok::<_, Error>(())).await.unwrap());
     works(pool).await;
     db.until_no_locks().await;
 }
@@ -124,8 +124,8 @@ async fn it_is_owned_and_waits_as_long_as_the_request_says() {
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     let many = session::acquire_from(&pool, Request::all([8, 9]).shared()).await;
     assert_eq!(db.locks().await.len(), 3);
-    drop(many.unwrap().release().await.unwrap());
-    let task = tokio::spawn(lock.release());
+    drop(many.unwrap().finish(Ok::<_, Error>(())).await.unwrap());
+    let task = tokio::spawn(lock.finish(Ok::<_, Error>(())));
     drop(task.await.unwrap().unwrap());
     db.until_no_locks().await;
 }
@@ -151,7 +151,7 @@ async fn a_blocking_pool_has_the_connection_between_two_tries() {
         let pool: r2d2::Pool<_> = pool.clone();
         waiting.push(spawn_blocking(move || {
             let lock = blocking::session::acquire_from(&pool, Request::new(key).poll(SOON))?;
-            lock.release().map(drop).map_err(Error::from)
+            lock.finish(Ok::<_, Error>(())).map(drop)
         }));
     }
     until_it_has_tried(&db).await;
@@ -159,7 +159,7 @@ async fn a_blocking_pool_has_the_connection_between_two_tries() {
         crate::blocking::execute(&mut other.get().unwrap(), "SELECT 1").unwrap();
     });
     executed.await.unwrap();
-    drop(holder.release().await.unwrap());
+    drop(holder.finish(Ok::<_, Error>(())).await.unwrap());
     for one in waiting {
         one.await.unwrap().unwrap();
     }

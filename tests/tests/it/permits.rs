@@ -66,7 +66,10 @@ async fn each_permit_is_a_key_of_its_own_and_is_released_as_itself() {
             assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
         }
         for left in (0..3).rev() {
-            xact::finish(guards.pop().unwrap(), Ok::<_, Error>(()))
+            guards
+                .pop()
+                .unwrap()
+                .finish(Ok::<_, Error>(()))
                 .await
                 .unwrap();
             assert_eq!(held(&db).await.len(), left, "{scope}");
@@ -88,7 +91,7 @@ async fn a_call_that_polls_gets_whichever_permit_comes_free() {
         let pid = pid_of(&mut conn).await;
         let call = tokio::spawn(async move {
             let guard = xact::begin(&mut conn, Request::new(42).permits(3).poll(SHORT)).await?;
-            xact::finish(guard, Ok::<_, Error>(())).await
+            guard.finish(Ok::<_, Error>(())).await
         });
         until_missed(&db, pid).await;
         execute(
@@ -113,7 +116,7 @@ async fn a_try_begins_at_a_random_permit() {
             .await
             .unwrap();
         keys.extend(held(&db).await);
-        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+        guard.finish(Ok::<_, Error>(())).await.unwrap();
     }
     assert_eq!(keys.len(), 3, "{keys:?}");
 }
@@ -156,7 +159,7 @@ async fn a_permit_is_no_witness_and_is_for_one_key() {
     assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
     let error = guard.holding_shared(&job).map(drop).unwrap_err();
     assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
-    xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+    guard.finish(Ok::<_, Error>(())).await.unwrap();
     let several = Request::all([1, 2]).permits(2);
     let error = xact::begin(&mut conn, several).await.unwrap_err();
     assert!(
@@ -176,7 +179,7 @@ async fn a_permit_is_no_witness_and_is_for_one_key() {
         let guard = xact::begin(&mut conn, Request::new(&job).permits(permits))
             .await
             .unwrap();
-        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+        guard.finish(Ok::<_, Error>(())).await.unwrap();
     }
     db.until_quiet().await;
 }

@@ -20,7 +20,7 @@ async fn a_permit_is_taken_by_text_where_the_question_cannot_be_prepared() {
             if others < PERMITS.len() {
                 let guard = begun.unwrap();
                 assert_eq!(held(&db).await.len(), others + 1);
-                xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+                guard.finish(Ok::<_, Error>(())).await.unwrap();
             } else {
                 let error = begun.map(drop).unwrap_err();
                 assert!(matches!(error, Error::NotAvailable { .. }), "{error:?}");
@@ -52,7 +52,7 @@ async fn a_check_finds_the_permit_that_was_taken_by_text_and_only_that() {
             guard.conn().batch_execute("ROLLBACK").await.unwrap();
             let error = acquired.check(guard.conn()).await.unwrap_err();
             assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
-            let error = xact::finish(guard, Ok::<_, Error>(())).await.unwrap_err();
+            let error = guard.finish(Ok::<_, Error>(())).await.unwrap_err();
             assert!(matches!(error, Error::TransactionEnded { .. }), "{error:?}");
             if is_by_text(&proxy) {
                 break;

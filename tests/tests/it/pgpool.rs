@@ -52,13 +52,13 @@ async fn locks_of_every_scope_and_level_are_held_and_released() {
     ] {
         let held = xact::begin(&mut conn, request).await.unwrap();
         assert_held(&db).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, []);
     }
     for request in [Request::new(7), Request::all([6, 7, 8])] {
         let held = session::acquire(&mut conn, request).await.unwrap();
         assert_held(&db).await;
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, []);
     }
     assert!(book(&mut conn, 1, "Ada").await.unwrap());
@@ -97,7 +97,7 @@ async fn a_call_that_is_dropped_while_it_waits_leaves_the_queue() {
     }
     drop(conn);
     db.until_no_waiters(key_of(1)).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_no_locks().await;
 }
 
@@ -132,7 +132,7 @@ async fn a_call_and_its_transactions_body_are_on_the_primary() {
         let what = format!("{request:?}");
         let mut held = xact::begin(&mut conn, request).await.unwrap();
         assert_eq!(place(held.conn()).await, on_primary, "{what}");
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(place(&mut conn).await, on_standby, "{what}");
     }
     session::verify(&pool(&pgpool.address("postgres")))
@@ -144,5 +144,5 @@ async fn a_call_and_its_transactions_body_are_on_the_primary() {
     let missed = xact::begin(&mut other, Request::new(7).wait(Wait::Never)).await;
     assert!(matches!(missed, Err(Error::NotAvailable { .. })));
     assert_eq!(place(held.conn()).await, on_standby);
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }

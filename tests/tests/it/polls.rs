@@ -66,7 +66,7 @@ async fn take(conn: &mut AsyncPgConnection, scope: &str, request: Request) -> Re
         _ => session::acquire(conn, request).await?,
     };
     assert!(held.acquired().waited() > Duration::ZERO);
-    xact::finish(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 /// Each way of holding locks, one of which is on key 7.
@@ -167,7 +167,7 @@ async fn a_call_that_polls_is_shown_below_the_lock_and_gives_it_its_name() {
         };
         let shown = tokio::time::timeout(Duration::from_secs(30), shown).await;
         assert_eq!(shown.expect(way), ["shown-poll:<id>"], "{way}");
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         call.await.unwrap().unwrap();
     }
 }

@@ -94,15 +94,15 @@ async fn behind_a_pooler_in_transaction_mode_a_wait_ends_and_readers_run_togethe
             .unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     }
-    xact::finish(other, Ok::<_, Error>(())).await.unwrap();
+    other.finish(Ok::<_, Error>(())).await.unwrap();
     let (waited, ()) = tokio::join!(
         async {
             let held = xact::begin(third, 7).await?;
-            xact::finish(held, Ok::<_, Error>(())).await
+            held.finish(Ok::<_, Error>(())).await
         },
         async {
             db.until_waiting(7).await;
-            xact::finish(reader, Ok::<_, Error>(())).await.unwrap();
+            reader.finish(Ok::<_, Error>(())).await.unwrap();
         }
     );
     waited.unwrap();
@@ -139,7 +139,7 @@ async fn behind_a_pooler_in_transaction_mode_who_does_not_wait_is_told_at_once()
         client.await.unwrap();
     }
     assert_eq!(db.count("SELECT count(*) FROM booking").await, 240);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test]
@@ -171,7 +171,7 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
                     assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
                 }
                 let held = xact::begin(&mut conn, request).await.unwrap();
-                xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+                held.finish(Ok::<_, Error>(())).await.unwrap();
             }
         }
         plain(&mut conn, 7).await.unwrap();
@@ -182,7 +182,7 @@ async fn where_the_pooler_is_known_what_needs_a_session_is_refused() {
             assert!(matches!(error, Error::PooledSession { .. }), "{error:?}");
             let mut held = blocking::xact::begin(conn, 7).unwrap();
             held.conn().batch_execute("SELECT 1").unwrap();
-            blocking::xact::finish(held, Ok::<_, Error>(())).unwrap();
+            held.finish(Ok::<_, Error>(())).unwrap();
         });
         blocking.await.unwrap();
     }
@@ -229,7 +229,7 @@ async fn a_dropped_call_closes_its_connection_and_leaves_the_pooler_to_the_other
         assert!(matches!(error, Error::BrokenConnection { .. }), "{error:?}");
         drop(conn);
         // pgbouncer may keep the backend, which then stays in the queue until its turn, and leaves.
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_quiet().await;
         plain(&mut connect(&url, 1).await.remove(0), 9)
             .await

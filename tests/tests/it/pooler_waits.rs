@@ -40,8 +40,8 @@ async fn a_dropped_wait_keeps_a_session_of_the_pooler_no_longer_than_its_budget(
         let mut other = connect(&url, 1).await.remove(0);
         other.batch_execute("SELECT 1").await.unwrap();
         let held = xact::begin(&mut other, key_of(8)).await.unwrap();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_no_waiters(key).await;
 }

@@ -98,7 +98,7 @@ async fn every_call_that_waits_shows_its_pattern() {
             db.until_no_waiters(key).await;
         }
     }
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -113,7 +113,7 @@ async fn a_blocking_call_that_waits_shows_its_pattern() {
     let waiting = spawn_blocking(move || blocking::book(&mut conn, 1, "Ada").unwrap());
     db.until_waiting(key_of(1)).await;
     until_shown(&db, pid, "/*advisory:room:<room>*/").await;
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert!(waiting.await.unwrap());
 }
 
@@ -136,7 +136,7 @@ async fn the_process_that_shows_something_else() {
         until_shown(&db, pid, comment).await;
     };
     dropped(book(&mut conn, 17, "x"), seen).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     if shown == Shown::Key {
         no_key_ends_the_comment(&db).await;
     }

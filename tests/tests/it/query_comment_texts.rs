@@ -125,12 +125,12 @@ async fn no_text_ends_the_comment(url: &str, texts: usize) {
 
 async fn begin(conn: &mut AsyncPgConnection, request: Request) -> Result<(), Error> {
     let held = xact::begin(conn, request).await?;
-    xact::finish(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 async fn acquire(conn: &mut AsyncPgConnection, request: Request) -> Result<(), Error> {
     let held = session::acquire(conn, request).await?;
-    session::release(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

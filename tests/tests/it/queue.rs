@@ -93,7 +93,7 @@ async fn a_hot_key_with_a_queue_leaves_the_pool_to_the_others() {
     }
     let waiting = db.locks().await.iter().filter(|lock| !lock.granted).count();
     assert_eq!(waiting, 1, "one connection waits for the hot key");
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     for call in hot {
         assert_eq!(call.await.unwrap(), Ok(1));
     }

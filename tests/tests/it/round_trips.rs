@@ -94,12 +94,12 @@ async fn whatever_waits_is_asked_for_in_one_round_trip() {
         proxy.reset();
         let held = xact::begin(&mut conn, request.clone()).await.unwrap();
         assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(proxy.round_trips(), 2, "{request:?} {:#?}", proxy.queries());
     }
     // The first of a process asks for the setting `advisory.pooler`.
     let held = session::acquire(&mut conn, 1).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     for request in [
         Request::new(1),
         Request::new(1).wait(seconds),
@@ -109,7 +109,7 @@ async fn whatever_waits_is_asked_for_in_one_round_trip() {
         proxy.reset();
         let held = session::acquire(&mut conn, request.clone()).await.unwrap();
         assert_eq!(proxy.round_trips(), 1, "{request:?} {:#?}", proxy.queries());
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(proxy.round_trips(), 2, "{request:?} {:#?}", proxy.queries());
     }
 }
@@ -133,7 +133,7 @@ async fn a_try_is_two_round_trips_and_a_miss_one_more() {
                 "{request:?} {:#?}",
                 proxy.queries()
             );
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             assert_eq!(
                 proxy.round_trips(),
                 hit + 1,
@@ -150,15 +150,15 @@ async fn a_try_is_two_round_trips_and_a_miss_one_more() {
                 "{request:?} {:#?}",
                 proxy.queries()
             );
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
     let request = Request::all([1, 2]).wait(Wait::Never);
     let held = session::acquire(&mut conn, request.clone()).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     proxy.reset();
     let held = session::acquire(&mut conn, request).await.unwrap();
     assert_eq!(proxy.round_trips(), 2, "{:#?}", proxy.queries());
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(proxy.round_trips(), 3, "{:#?}", proxy.queries());
 }

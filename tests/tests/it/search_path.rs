@@ -40,7 +40,7 @@ async fn hostile_functions_operators_and_types_first_on_the_search_path_change_n
         (booked, second)
     });
     db.until_waiting(key_of(7)).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     let (booked, mut second) = waiting.await.unwrap();
     assert!(booked.unwrap());
     second
@@ -96,7 +96,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
     let held = xact::begin(&mut conn, (7, -3)).await.unwrap();
     let keys: Vec<_> = db.locks().await.iter().map(|lock| lock.key).collect();
     assert_eq!(keys, [LockedKey::Pair(7, -3)]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     let bounded = Request::new(1).max_hold(Duration::from_secs(60));
     let mut held = xact::begin(&mut conn, bounded).await.unwrap();
@@ -104,7 +104,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
         setting(held.conn(), "client_connection_check_interval").await,
         "1s"
     );
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     let mut holder = db.connect().await;
     let held = xact::begin(&mut holder, key_of(8)).await.unwrap();
@@ -116,7 +116,7 @@ async fn hostile_twins_do_not_pass_for_the_rest_either() {
         Error::find(&error).is_some_and(|error| error.is_busy()),
         "{error:?}"
     );
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 
     every_request(&mut conn, &db).await;
 
@@ -202,11 +202,11 @@ async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Databa
         for request in [request.clone(), strict] {
             let held = xact::begin(conn, request.clone()).await.unwrap();
             assert!(!db.locks().await.is_empty(), "{request:?}");
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
         let held = session::acquire(conn, request.clone()).await.unwrap();
         assert!(!db.locks().await.is_empty(), "{request:?}");
-        session::release(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(db.locks().await, [], "{request:?}");
     }
     let mut holder = db.connect().await;
@@ -223,7 +223,7 @@ async fn every_request(conn: &mut AsyncPgConnection, db: &advisory_tests::Databa
         assert!(error.is_busy(), "{error:?}");
         assert_eq!(db.locks().await.len(), 2);
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 async fn setting(conn: &mut AsyncPgConnection, name: &str) -> String {
@@ -252,15 +252,15 @@ async fn what_is_set_for_the_transaction_ends_with_it_and_what_the_user_set_stay
             let mut held = xact::begin(&mut conn, request.clone()).await.unwrap();
             let interval = setting(held.conn(), "client_connection_check_interval").await;
             assert_eq!(interval, expected, "{own}");
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             let mut outer = xact::begin(&mut conn, 2).await.unwrap();
             let mut held = xact::begin(outer.conn(), request).await.unwrap();
             let interval = setting(held.conn(), "client_connection_check_interval").await;
             assert_eq!(interval, expected, "{own}, nested");
-            xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
             let interval = setting(outer.conn(), "client_connection_check_interval").await;
             assert_eq!(interval, plain, "{own}, behind the nested call");
-            xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+            outer.finish(Ok::<_, Error>(())).await.unwrap();
         }
         let interval = setting(&mut conn, "client_connection_check_interval").await;
         assert_eq!(interval, plain);

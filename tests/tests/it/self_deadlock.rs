@@ -109,7 +109,7 @@ async fn a_wait_for_one_that_the_task_holds_on_another_connection_is_told() {
     ) -> Result<(), Error> {
         xact::lock(conn, RoomLock { room: id }).await?;
         let held = xact::begin(other, RoomLock { room: id }).await?;
-        xact::finish(held, Ok(())).await
+        held.finish(Ok(())).await
     }
     if !debug_checks_are_on() {
         return;

@@ -65,7 +65,7 @@ async fn the_servers_log_names_the_locks_of_a_long_wait_and_of_a_deadlock() {
     let mut b = xact::begin(&mut second, keys[1]).await.unwrap();
     let waits = async {
         let end = lock_b(a.conn(), 1).await;
-        xact::finish(a, end).await
+        a.finish(end).await
     };
     let meets = async {
         until_logged(
@@ -75,7 +75,7 @@ async fn the_servers_log_names_the_locks_of_a_long_wait_and_of_a_deadlock() {
         )
         .await;
         let end = lock_a(b.conn(), 1).await;
-        xact::finish(b, end).await
+        b.finish(end).await
     };
     let (waited, met) = tokio::join!(waits, meets);
     let is_victim = |end: &Result<(), Error>| matches!(end, Err(Error::Deadlock { .. }));
@@ -91,7 +91,7 @@ async fn the_servers_log_names_the_locks_of_a_long_wait_and_of_a_deadlock() {
         "/*advisory:log-a:<id>*/",
     );
     dropped(lock_a(&mut second, 1), seen).await;
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 /// What they ask is answered without an error, so an operator finds nothing in the log to wonder about.

@@ -171,9 +171,7 @@ async fn a_lock_that_was_lost_on_the_way_is_an_error_unless_the_body_has_its_own
     let pid = pid_of(&mut conn).await;
     let mine = session::acquire(&mut conn, 7).await.unwrap();
     db.terminate(pid).await;
-    let error = session::release(mine, Ok::<_, Error>(()))
-        .await
-        .unwrap_err();
+    let error = mine.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     // One of several is enough, and the others are released.
     let mut conn = db.connect().await;
@@ -183,9 +181,7 @@ async fn a_lock_that_was_lost_on_the_way_is_an_error_unless_the_body_has_its_own
     execute(mine.conn(), "SELECT pg_advisory_unlock(2)")
         .await
         .unwrap();
-    let error = session::release(mine, Ok::<_, Error>(()))
-        .await
-        .unwrap_err();
+    let error = mine.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::LockLost { .. }), "{error:?}");
     db.until_quiet().await;
 }
@@ -211,7 +207,7 @@ async fn inside_an_open_transaction_it_is_refused() {
     let mut outer = xact::begin(&mut conn, 1).await.unwrap();
     let error = session::acquire(outer.conn(), 7).await.unwrap_err();
     assert!(matches!(error, Error::InTransaction { .. }), "{error:?}");
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
     // One that Diesel does not know of is found in debug builds only.
     for begin in ["BEGIN", "BEGIN; INSERT INTO booking VALUES (2, 'plain')"] {
         if !debug_checks_are_on() {

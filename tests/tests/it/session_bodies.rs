@@ -26,7 +26,7 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_relea
                 // Fails where the transaction before us still has the row.
                 let row = "SELECT FROM booking WHERE room = 1 FOR UPDATE NOWAIT";
                 let free = execute(mine.conn(), row).await.map(drop);
-                session::release(mine, free.map_err(Error::Database)).await
+                mine.finish(free.map_err(Error::Database)).await
             });
             db.until_waiting(7).await;
             let open = format!("BEGIN; UPDATE booking SET guest = 'half done'{failure}");
@@ -36,7 +36,7 @@ async fn a_transaction_that_the_body_leaves_open_is_rolled_back_before_the_relea
             } else {
                 Err(Error::Database(DieselError::NotFound))
             };
-            let error = session::release(mine, result).await.unwrap_err();
+            let error = mine.finish(result).await.unwrap_err();
             if !is_ok {
                 assert!(
                     matches!(error, Error::Database(DieselError::NotFound)),
@@ -82,7 +82,7 @@ async fn a_transaction_begun_through_diesel_and_not_ended_is_rolled_back() {
         } else {
             Err(Error::Database(DieselError::NotFound))
         };
-        let error = session::release(mine, result).await.unwrap_err();
+        let error = mine.finish(result).await.unwrap_err();
         if is_ok {
             assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
         } else {
@@ -119,10 +119,10 @@ async fn a_body_runs_several_transactions_whose_commits_are_seen_while_it_holds(
         let inner = xact::begin(mine.conn(), Request::all([7, 8]))
             .await
             .unwrap();
-        xact::finish(inner, Ok::<_, Error>(())).await.unwrap();
+        inner.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
     }
-    session::release(mine, Ok::<_, Error>(())).await.unwrap();
+    mine.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(committed(&db, 7).await, 3);
     db.until_quiet().await;
 }

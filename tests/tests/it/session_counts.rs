@@ -21,10 +21,10 @@ async fn a_session_that_holds_it_gets_it_again_and_releases_it_as_often() {
         Request::all([6, 7, 8]),
     ] {
         let inner = session::acquire(outer.conn(), again).await.unwrap();
-        session::release(inner, Ok::<_, Error>(())).await.unwrap();
+        inner.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(held(&db).await, [LockedKey::Bigint(7)]);
     }
-    session::release(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(held(&db).await, []);
     db.until_quiet().await;
 }
@@ -47,7 +47,7 @@ async fn a_dropped_call_inside_another_one_takes_that_with_it() {
         } else {
             Err(Error::Database(diesel::result::Error::NotFound))
         };
-        match session::release(outer, own).await.unwrap_err() {
+        match outer.finish(own).await.unwrap_err() {
             Error::LockLost { lock, .. } if is_ok => assert_eq!(lock, "7"),
             Error::Database(diesel::result::Error::NotFound) if !is_ok => {}
             error => panic!("{is_ok}: {error:?}"),
@@ -77,12 +77,12 @@ async fn a_try_that_misses_a_later_key_gives_the_first_back() {
             }
         }
     }
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
     let mine = session::acquire(&mut conn, Request::all([3, 1, 2, 1]))
         .await
         .unwrap();
     assert_eq!(held(&db).await.len(), 3);
-    session::release(mine, Ok::<_, Error>(())).await.unwrap();
+    mine.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -123,7 +123,7 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
             Request::all([0, 1]),
         ] {
             let mine = session::acquire(&mut conn, request).await.unwrap();
-            session::release(mine, Ok::<_, Error>(())).await.unwrap();
+            mine.finish(Ok::<_, Error>(())).await.unwrap();
             let mut left = db.locks().await;
             left.sort_by_key(|lock| lock.key);
             assert_eq!(left, kept);
@@ -133,7 +133,7 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
         execute(&mut conn, &format!("SELECT {unlock}(1)"))
             .await
             .unwrap();
-        session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+        theirs.finish(Ok::<_, Error>(())).await.unwrap();
         db.until_no_locks().await;
     }
     // Held shared by hand and by another session: an exclusive request fails, and the share stays.
@@ -151,7 +151,7 @@ async fn a_lock_that_the_caller_took_by_hand_is_kept() {
         assert!(error.is_busy(), "{error:?}");
         assert_eq!(held(&db).await.len(), 2);
     }
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +165,7 @@ async fn a_dropped_body_that_had_taken_and_released_more_leaves_nothing() {
                 .await
                 .unwrap();
             let inner = session::acquire(outer.conn(), key).await.unwrap();
-            session::release(inner, Ok::<_, Error>(())).await.unwrap();
+            inner.finish(Ok::<_, Error>(())).await.unwrap();
             reach.send(()).unwrap();
             std::future::pending::<()>().await;
         };

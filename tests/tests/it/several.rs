@@ -309,7 +309,7 @@ async fn a_key_without_a_pattern_is_named_by_its_number() {
     );
     let held = xact::begin(&mut conn, AccountLock { id: 1 }).await.unwrap();
     assert_eq!(locked(&db).await.unwrap(), [key("account:1")]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
 }
 
 /// Two that take the same accounts in opposite order would each wait for the other.

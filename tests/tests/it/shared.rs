@@ -18,7 +18,7 @@ impl Scope {
         self,
         conn: &mut AsyncPgConnection,
         request: Request,
-    ) -> Result<xact::Held<'_, AsyncPgConnection>, Error> {
+    ) -> Result<advisory_runtime::LockGuard<'_, AsyncPgConnection>, Error> {
         match self {
             Self::Xact => xact::begin(conn, request).await,
             Self::Session => session::acquire(conn, request).await,
@@ -97,7 +97,7 @@ async fn a_waiting_writer_holds_back_the_readers_behind_it() {
             queue.push(tokio::spawn(async move {
                 let held = scope.take(&mut conn, request).await?;
                 order.lock().unwrap().push(name);
-                xact::finish(held, Ok::<_, Error>(())).await
+                held.finish(Ok::<_, Error>(())).await
             }));
             db.until_waiters(7, before + 1).await;
         }
@@ -143,18 +143,18 @@ async fn of_two_sessions_that_both_go_from_shared_to_exclusive_one_is_a_deadlock
         let (first, second) = tokio::join!(
             async move {
                 let upgraded = match scope.take(one.conn(), writer()).await {
-                    Ok(held) => xact::finish(held, Ok::<_, Error>(())).await,
+                    Ok(held) => held.finish(Ok::<_, Error>(())).await,
                     Err(error) => Err(error),
                 };
                 // The victim keeps its shared lock until here, and then lets the other go on.
-                xact::finish(one, upgraded).await
+                one.finish(upgraded).await
             },
             async move {
                 let upgraded = match scope.take(two.conn(), writer()).await {
-                    Ok(held) => xact::finish(held, Ok::<_, Error>(())).await,
+                    Ok(held) => held.finish(Ok::<_, Error>(())).await,
                     Err(error) => Err(error),
                 };
-                xact::finish(two, upgraded).await
+                two.finish(upgraded).await
             }
         );
         let deadlocks = [&first, &second]

@@ -282,7 +282,7 @@ async fn a_stopped_waiter_gets_its_turn_and_loses_it() {
         db.until_waiting(key_of(7)).await;
         player.stop();
         let granted = Instant::now();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         let after = until_freed(&db, &format!("waiter, {role}"), granted).await;
         assert!(after > MAX_HOLD, "it was granted: {after:?}");
     }
@@ -320,7 +320,7 @@ async fn a_killed_waiter_leaves_the_queue() {
         db.until_empty(GENEROUS, "no waiter", left).await;
         eprintln!("killed waiter, {role}: left after {:.1?}", since.elapsed());
     }
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     db.until_quiet().await;
 }
 
@@ -340,7 +340,7 @@ async fn a_client_whose_packets_are_dropped_loses_its_lock() {
         until_freed(&db, "dropped packets", Instant::now()).await;
         assert!(book(&mut db.connect().await, 7, "Grace").await.is_ok());
         proxy.resume_forwarding();
-        let end = xact::finish(held, Ok::<_, Error>(())).await;
+        let end = held.finish(Ok::<_, Error>(())).await;
         assert!(matches!(end, Err(Error::HoldExceeded { .. })), "{end:?}");
         let next = execute(&mut conn, "SELECT 1").await;
         assert!(next.is_err(), "the session is over");

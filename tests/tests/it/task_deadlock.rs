@@ -271,7 +271,7 @@ async fn locks_of_two_databases_close_no_cycle() {
     ) -> Result<(), Error> {
         execute(conn, "SELECT 1").await?;
         let held = xact::begin(other, to).await?;
-        xact::finish(held, Ok(())).await
+        held.finish(Ok(())).await
     }
     let (db, elsewhere) = (database().await, database().await);
     let (mut one, mut two) = (db.connect().await, elsewhere.connect().await);
@@ -286,8 +286,8 @@ async fn locks_of_two_databases_close_no_cycle() {
     let release = async {
         db.until_waiting(key(22)).await;
         elsewhere.until_waiting(key(21)).await;
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
-        xact::finish(far_held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
+        far_held.finish(Ok::<_, Error>(())).await.unwrap();
     };
     let (near, far, ()) = tokio::join!(near, far, release);
     near.unwrap();

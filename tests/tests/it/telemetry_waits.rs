@@ -135,7 +135,7 @@ async fn a_call_that_polls_is_one_call_however_often_it_asks() {
     };
     let (ended, ()) = tokio::join!(polled(&pool, room, hour), closing);
     ended.unwrap_err();
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     let labels = "polled:<room>/xact/exclusive";
     for name in [
         format!("advisory_refused_total/{labels}/timed_out"),

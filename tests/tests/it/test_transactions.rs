@@ -71,7 +71,7 @@ pub(crate) fn requests() -> Vec<(Request, bool)> {
 async fn take(
     conn: &mut AsyncPgConnection,
     (request, is_session): (Request, bool),
-) -> Result<xact::Held<'_, AsyncPgConnection>, Error> {
+) -> Result<advisory_runtime::LockGuard<'_, AsyncPgConnection>, Error> {
     if is_session {
         session::acquire(conn, request).await
     } else {
@@ -117,7 +117,7 @@ async fn every_request_is_granted_released_and_bounded_as_outside() {
             "{made}: {keys:?}"
         );
         insert(held.conn(), 8, "Ada").await.unwrap();
-        xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+        held.finish(Ok::<_, Error>(())).await.unwrap();
         assert_eq!(
             crate::waits::setting(&mut conn, "lock_timeout").await,
             "7s",
@@ -126,7 +126,7 @@ async fn every_request_is_granted_released_and_bounded_as_outside() {
         // The body's own error undoes a transaction, and no session-level body.
         let mut held = take(&mut conn, asked.clone()).await.unwrap();
         insert(held.conn(), 8, "Grace").await.unwrap();
-        let error = xact::finish(held, Err::<(), _>(DieselError::NotFound.into()));
+        let error = held.finish(Err::<(), _>(DieselError::NotFound.into()));
         let error: Error = error.await.unwrap_err();
         assert!(
             matches!(error, Error::Database(DieselError::NotFound)),
@@ -173,7 +173,7 @@ async fn after_a_miss_or_a_time_out_the_test_transaction_goes_on() {
         }
     }
     assert_eq!(bookings(&mut conn, 8).await.unwrap(), 1 + refused);
-    session::release(theirs, Ok::<_, Error>(())).await.unwrap();
+    theirs.finish(Ok::<_, Error>(())).await.unwrap();
     asynchronous::lasting(&mut conn, 8).await.unwrap();
     asynchronous::strict(&mut conn, 8).await.unwrap();
     drop(conn);
@@ -237,7 +237,7 @@ async fn a_transaction_inside_it_counts() {
     .unwrap();
     let mut outer = xact::begin(&mut conn, key_of(1)).await.unwrap();
     every_one_but_the_plain_is_refused(outer.conn()).await;
-    xact::finish(outer, Ok::<_, Error>(())).await.unwrap();
+    outer.finish(Ok::<_, Error>(())).await.unwrap();
     // A session-level body can open one, as outside.
     let mut held = session::acquire(&mut conn, 9).await.unwrap();
     held.conn()
@@ -245,7 +245,7 @@ async fn a_transaction_inside_it_counts() {
         .await
         .unwrap();
     asynchronous::strict(held.conn(), 2).await.unwrap();
-    session::release(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     assert_eq!(bookings(&mut conn, 2).await.unwrap(), 2);
 }
 
@@ -291,7 +291,7 @@ async fn after_a_statement_of_a_session_level_body_failed_nothing_is_committed_a
         } else {
             Err(Error::Database(failed))
         };
-        let error = session::release(held, result).await.unwrap_err();
+        let error = held.finish(result).await.unwrap_err();
         assert!(
             is_ok || matches!(error, Error::Database(DieselError::DatabaseError(..))),
             "{error:?}"
@@ -311,7 +311,7 @@ async fn after_a_statement_of_a_session_level_body_failed_nothing_is_committed_a
     .await
     .unwrap();
     execute(held.conn(), "SELECT 1/0").await.unwrap_err();
-    let error = xact::finish(held, Ok::<_, Error>(())).await.unwrap_err();
+    let error = held.finish(Ok::<_, Error>(())).await.unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }), "{error:?}");
     insert(&mut conn, 7, "after").await.unwrap();
 }

@@ -69,12 +69,12 @@ async fn every_end_of_a_wait_is_told_apart(db: &Database, prepare: &str) {
     let (first, second) = tokio::join!(
         async move {
             let end = xact::begin(mine.conn(), 2).await.map(drop);
-            xact::finish(mine, end).await
+            mine.finish(end).await
         },
         async move {
             db.until_waiting(2).await;
             let end = xact::begin(theirs.conn(), 1).await.map(drop);
-            xact::finish(theirs, end).await
+            theirs.finish(end).await
         }
     );
     let deadlocks = [&first, &second]
@@ -161,12 +161,12 @@ async fn session_deadlocks_leave_nothing(db: &Database, prepare: &str) {
             assert!(goes_on(one.conn()).await);
             // Its own first lock, the other's, and the other's wait.
             assert_eq!(db.locks().await.len(), 3, "{:?}", db.locks().await);
-            session::release(one, Ok::<_, Error>(())).await.unwrap();
+            one.finish(Ok::<_, Error>(())).await.unwrap();
         };
         let other = async {
             let held = session::acquire(two.conn(), 1).await.unwrap();
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
-            session::release(two, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
+            two.finish(Ok::<_, Error>(())).await.unwrap();
         };
         tokio::join!(victim, other);
         assert_eq!(db.locks().await, []);

@@ -86,7 +86,7 @@ async fn a_budget_that_is_spent_is_timed_out_and_the_sessions_time_outs_are_as_b
                 .await
                 .unwrap();
             assert_eq!(setting(held.conn(), "lock_timeout").await, "7s");
-            session::release(held, Ok::<_, Error>(())).await.unwrap();
+            held.finish(Ok::<_, Error>(())).await.unwrap();
         }
     }
     assert_eq!(setting(&mut conn, "lock_timeout").await, "7s");
@@ -145,7 +145,7 @@ async fn for_ever_is_longer_than_the_sessions_own_time_out() {
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     let waiter = tokio::spawn(async move {
         let held = xact::begin(&mut conn, Request::new(7).wait(Wait::Forever)).await?;
-        xact::finish(held, Ok::<_, Error>(())).await
+        held.finish(Ok::<_, Error>(())).await
     });
     db.until_waiting(7).await;
     let started = Instant::now();
@@ -208,7 +208,7 @@ async fn every_call_works_behind_deallocate_all_and_discard_all() {
                         execute(&mut conn, forget).await.unwrap();
                     }
                     let session = session::acquire(&mut conn, request.clone()).await.unwrap();
-                    session::release(session, Ok::<_, Error>(())).await.unwrap();
+                    session.finish(Ok::<_, Error>(())).await.unwrap();
                     let mut outer = xact::begin(&mut conn, 8).await.unwrap();
                     if !is_first {
                         execute(outer.conn(), "DEALLOCATE ALL").await.unwrap();

@@ -64,7 +64,7 @@ async fn a_locked_call_satisfies_the_requirement() {
     let email = "user@x.com";
     let mut lock = xact::begin(&mut conn, EmailLock { email }).await.unwrap();
     let required = lock.conn().batch_execute(REQUIRE).await;
-    xact::finish(lock, required).await.unwrap();
+    lock.finish(required).await.unwrap();
 }
 
 #[tokio::test]

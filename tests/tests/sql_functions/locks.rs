@@ -42,7 +42,7 @@ async fn the_rust_side_and_the_functions_keep_each_other_out() {
     .await
     .unwrap();
     assert!(!says(&mut other, "acquire_cleanup_lock('user@x.com')").await);
-    xact::finish(held, Ok::<_, advisory_runtime::Error>(()))
+    held.finish(Ok::<_, advisory_runtime::Error>(()))
         .await
         .unwrap();
     assert!(says(&mut other, "acquire_cleanup_lock('user@x.com')").await);

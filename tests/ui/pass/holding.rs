@@ -113,7 +113,7 @@ async fn by_hand(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     let mut held = xact::begin(conn, &slot).await?;
     let (conn, slot) = held.holding(&slot)?;
     write(conn, slot).await?;
-    xact::finish(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 async fn several_by_hand(conn: &mut AsyncPgConnection) -> Result<(), Error> {
@@ -122,7 +122,7 @@ async fn several_by_hand(conn: &mut AsyncPgConnection) -> Result<(), Error> {
     let (conn, [first, second]) = held.holding_shared(&slots)?;
     read(conn, first).await?;
     read(conn, second).await?;
-    session::release(held, Ok(())).await
+    held.finish(Ok(())).await
 }
 
 fn blocking_by_hand(conn: &mut PgConnection, slots: Vec<SlotLock>) -> Result<(), Error> {
@@ -131,7 +131,7 @@ fn blocking_by_hand(conn: &mut PgConnection, slots: Vec<SlotLock>) -> Result<(),
     for slot in slots {
         write_blocking(conn, slot)?;
     }
-    blocking::session::release(held, Ok(()))
+    held.finish(Ok(()))
 }
 
 async fn lease_by_hand<P: Pool + Clone + Send + 'static>(leases: Leases<P>) -> Result<(), Error> {

@@ -108,11 +108,11 @@ async fn are_sessions_refused(url: &str) -> bool {
     let mut conn = AsyncPgConnection::establish(url).await.unwrap();
     let strict = Request::new(7).isolation(Isolation::Serializable);
     let strict = match xact::begin(&mut conn, strict).await {
-        Ok(held) => xact::finish(held, Ok(())).await,
+        Ok(held) => held.finish(Ok(())).await,
         Err(error) => Err(error),
     };
     let session = match session::acquire(&mut conn, 7).await {
-        Ok(held) => session::release(held, Ok(())).await,
+        Ok(held) => held.finish(Ok(())).await,
         Err(error) => Err(error),
     };
     match (strict, session) {

@@ -44,6 +44,6 @@ async fn who_did_not_get_the_desk_is_told_who_holds_it() {
     let holders = error.holders(&mut conn).await.unwrap();
     let pids: Vec<_> = holders.iter().map(LockHolder::pid).collect();
     assert_eq!(pids, [Some(pid)]);
-    xact::finish(held, Ok::<_, Error>(())).await.unwrap();
+    held.finish(Ok::<_, Error>(())).await.unwrap();
     book_and_log(&mut conn, 7).await.unwrap();
 }

@@ -1,9 +1,11 @@
-//! The functions of [`blocking::monitor`](crate::blocking::monitor): live locks on Diesel's blocking connections.
+//! The live locks by name, on blocking connections; as [`crate::monitor`].
 
-use super::{Backend, Locks, Names, Signal, read, signal, sql};
+use super::Connection;
 use crate::Error;
-use crate::connection::blocking::Connection;
 use crate::driver::answered;
+use crate::monitor::{self, Backend, Locks, Names, Signal};
+#[cfg(feature = "diesel-async")]
+use crate::monitor::{Claims, Lease};
 
 /// Lists the advisory locks of the connection's database: see [`monitor::locks`](crate::monitor::locks).
 ///
@@ -11,7 +13,7 @@ use crate::driver::answered;
 ///
 /// [`Error::Database`].
 pub fn locks<C: Connection>(conn: &mut C, names: &Names) -> Result<Locks, Error> {
-    answered(read(conn.pg(), names))
+    answered(monitor::read(conn.pg(), names))
 }
 
 /// Lists every lease of a table that is held: see [`monitor::leases`](crate::monitor::leases).
@@ -24,8 +26,8 @@ pub fn leases<C: Connection>(
     conn: &mut C,
     table: &crate::lease::Table,
     names: &Names,
-) -> Result<Vec<super::Lease>, Error> {
-    Ok(super::leases::named(table.list_blocking(conn.pg())?, names))
+) -> Result<Vec<Lease>, Error> {
+    Ok(monitor::named(table.list_blocking(conn.pg())?, names))
 }
 
 /// Counts the rows of a table by the states of their claims: see [`monitor::claims`](crate::monitor::claims).
@@ -34,7 +36,7 @@ pub fn leases<C: Connection>(
 ///
 /// [`Error::Database`].
 #[cfg(feature = "diesel-async")]
-pub fn claims<T: crate::claim::Claim, C: Connection>(conn: &mut C) -> Result<super::Claims, Error> {
+pub fn claims<T: crate::claim::Claim, C: Connection>(conn: &mut C) -> Result<Claims, Error> {
     crate::claim::counts_blocking::<T>(conn.pg())
 }
 
@@ -44,7 +46,7 @@ pub fn claims<T: crate::claim::Claim, C: Connection>(conn: &mut C) -> Result<sup
 ///
 /// [`Error::Database`].
 pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
-    answered(signal(conn.pg(), sql::cancel(backend)))
+    answered(monitor::cancel_on(conn.pg(), backend))
 }
 
 /// Terminates a backend's session: see [`monitor::terminate`](crate::monitor::terminate).
@@ -53,5 +55,5 @@ pub fn cancel<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, 
 ///
 /// [`Error::Database`].
 pub fn terminate<C: Connection>(conn: &mut C, backend: &Backend) -> Result<Signal, Error> {
-    answered(signal(conn.pg(), sql::terminate(backend)))
+    answered(monitor::terminate_on(conn.pg(), backend))
 }

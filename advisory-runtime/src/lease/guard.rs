@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// background. If the process dies, the lease expires.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lease"]
-pub struct Held {
+pub struct LeaseGuard {
     pub(super) lease: Lease,
     pub(super) finish: Option<oneshot::Sender<Finish>>,
     pub(super) max_hold: Option<Duration>,
@@ -29,7 +29,7 @@ pub struct Held {
     pub(super) lock_set: Option<Arc<LockSet>>,
 }
 
-impl Held {
+impl LeaseGuard {
     /// The lease, for the body.
     #[must_use]
     pub const fn lease(&self) -> &Lease {
@@ -191,6 +191,6 @@ fn no_return() -> DieselError {
 
 /// What the attribute's expansion calls.
 #[doc(hidden)]
-pub async fn finish_at<R: Fallible>(held: Held, result: R) -> Result<R, Error> {
-    held.finish_recorded(result).await
+pub async fn finish_at<R: Fallible>(guard: LeaseGuard, result: R) -> Result<R, Error> {
+    guard.finish_recorded(result).await
 }
