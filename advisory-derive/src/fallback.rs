@@ -88,7 +88,7 @@ fn bindings(args: &Args, body: &Group, form: Form) -> TokenStream {
         ));
     }
     if let Some(handle) = &args.handle {
-        bindings.extend(handle_binding(args, handle, body));
+        bindings.extend(handle_binding(args, handle, body, is_async));
     }
     bindings
 }
@@ -124,14 +124,16 @@ fn connection(args: &Args, is_async: bool) -> Option<(Option<TokenStream>, Token
 }
 
 /// A statement that binds the body's name for the lock.
-fn handle_binding(args: &Args, handle: &Ident, body: &Group) -> TokenStream {
+fn handle_binding(args: &Args, handle: &Ident, body: &Group, is_async: bool) -> TokenStream {
     let here = Span::mixed_site();
     let runtime = args.runtime();
     let private = quote_spanned!(here=> #runtime::__private);
     let acquired = if args.is_lease() {
         quote_spanned!(here=> #runtime::lease::Lease)
-    } else {
+    } else if is_async {
         quote_spanned!(here=> #runtime::Acquired)
+    } else {
+        quote_spanned!(here=> #runtime::blocking::Acquired)
     };
     match args.keys.as_deref() {
         Some([KeyArg::Expression(key)]) if mentions(&body.stream(), "holding") => {

@@ -5,6 +5,8 @@
 //! checked when it returns, and a commit that comes too late is refused. And nothing is cancelled, since no statement runs when a
 //! panic unwinds through the call.
 
+#[cfg(feature = "migrations")]
+pub mod migrations;
 pub mod monitor;
 mod pool;
 pub mod session;
@@ -13,6 +15,9 @@ pub mod xact;
 pub use crate::connection::blocking::Connection;
 use diesel::pg::PgConnection;
 pub use pool::Pool;
+
+/// Describes a lock that is held on a blocking connection.
+pub type Acquired = crate::Acquired<PgConnection>;
 
 /// The guard of one lock or several on a blocking connection, from [`xact::begin`] and [`session::acquire`].
 pub type LockGuard<'o, O> = crate::LockGuard<'o, O, PgConnection>;

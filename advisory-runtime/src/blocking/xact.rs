@@ -1,8 +1,8 @@
 //! Transaction-level locks on blocking connections; as [`crate::xact`].
 
-use super::{Connection, LockGuard};
+use super::{Acquired, Connection, LockGuard};
 use crate::driver::answered;
-use crate::{Acquired, Error, Request, lock};
+use crate::{Error, Request, lock};
 
 /// Opens a transaction that holds the locks; as [`crate::xact::begin`].
 ///

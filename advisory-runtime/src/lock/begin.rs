@@ -74,7 +74,7 @@ pub(crate) async fn lock<O: ?Sized, D: Driver>(
     owner: &mut O,
     accessor: ConnAccessor<O, D>,
     request: Request,
-) -> Result<Acquired, Error> {
+) -> Result<Acquired<D>, Error> {
     let mut telemetry = request.telemetry(Scope::Xact.name());
     let mut guard = LockGuard::new(owner, accessor, Scope::Xact, request);
     let (conn, call) = guard.parts();
@@ -103,7 +103,7 @@ pub(crate) async fn try_lock<O: ?Sized, D: Driver>(
     }
 }
 
-async fn lock_inner<D: Driver>(conn: &mut D, call: &mut Call) -> Result<Acquired, Error> {
+async fn lock_inner<D: Driver>(conn: &mut D, call: &mut Call) -> Result<Acquired<D>, Error> {
     prepare(conn, call)?;
     let outer = call.outer;
     let Some(outer) = outer.filter(|_| is_inside(conn, outer)) else {

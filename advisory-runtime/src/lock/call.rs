@@ -10,6 +10,7 @@ use crate::sql::{Acquisition, Question};
 use crate::{Error, Isolation, Key, Request, Wait, debug};
 use diesel::QueryResult;
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
@@ -103,7 +104,7 @@ impl Call {
         self.name().text()
     }
 
-    pub(super) fn acquired(&self) -> Acquired {
+    pub(super) fn acquired<D>(&self) -> Acquired<D> {
         Acquired {
             name: self.name(),
             keys: self.request.keys.clone(),
@@ -114,6 +115,7 @@ impl Call {
             },
             mode: self.request.mode,
             waited: self.timing.waited,
+            driver: PhantomData,
         }
     }
 

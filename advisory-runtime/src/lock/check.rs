@@ -7,7 +7,7 @@ use crate::error::Marker;
 use crate::{Error, sql};
 
 /// Asks the server.
-pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Result<(), Error> {
+pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired<D>) -> Result<(), Error> {
     let message = match &acquired.permits[..] {
         [] => sql::session::check(acquired.held(), acquired.mode),
         permits => sql::session::check_permit(permits, acquired.mode),
@@ -25,7 +25,8 @@ pub(super) async fn check<D: Driver>(conn: &mut D, acquired: &Acquired) -> Resul
     Err(Error::LockLost { lock, source })
 }
 
-impl Acquired {
+#[cfg(feature = "diesel-async")]
+impl Acquired<diesel_async::AsyncPgConnection> {
     /// Asks the server whether the connection of the body still holds the lock. For a body that works elsewhere for a long time, such as
     /// on other connections, and must stop if the lock is lost.
     ///
@@ -64,25 +65,24 @@ impl Acquired {
     /// # async fn upload(_: &str) {}
     /// # fn main() {}
     /// ```
-    #[cfg(feature = "diesel-async")]
     pub async fn check<C: crate::Connection>(&self, conn: &mut C) -> Result<(), Error> {
         check(conn.pg(), self).await
     }
+}
 
-    /// [`check`](Self::check) for the body of a plain `fn`.
+#[cfg(feature = "postgres")]
+impl Acquired<diesel::pg::PgConnection> {
+    /// Asks the server whether the connection of the body still holds the lock.
     ///
     /// # Locking
     ///
-    /// As [`check`](Self::check).
+    /// As for a connection of diesel-async: one round trip.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
-    #[cfg(feature = "postgres")]
-    pub fn check_blocking<C: crate::blocking::Connection>(
-        &self,
-        conn: &mut C,
-    ) -> Result<(), Error> {
+    /// [`Error::LockLost`] if a key is not held, or if the connection was lost. [`Error::Database`] for any other error, such as in a
+    /// failed transaction.
+    pub fn check<C: crate::blocking::Connection>(&self, conn: &mut C) -> Result<(), Error> {
         crate::driver::answered(check(conn.pg(), self))
     }
 }

@@ -63,7 +63,7 @@ impl<'o, O: ?Sized, D: Driver> LockGuard<'o, O, D> {
 
     /// Which lock it is, and how long the acquisition took.
     #[must_use]
-    pub fn acquired(&self) -> Acquired {
+    pub fn acquired(&self) -> Acquired<D> {
         self.call.acquired()
     }
 

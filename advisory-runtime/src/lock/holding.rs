@@ -92,12 +92,12 @@ impl<O: ?Sized, D: Driver> LockGuard<'_, O, D> {
 
     /// For the expansion, which made the request of the same locks.
     #[doc(hidden)]
-    pub fn handle<'h, L>(&self, locks: &'h L) -> Handle<Acquired, &'h L> {
+    pub fn handle<'h, L>(&self, locks: &'h L) -> Handle<Acquired<D>, &'h L> {
         Handle::new(self.acquired(), locks)
     }
 }
 
-impl Acquired {
+impl<D> Acquired<D> {
     /// For its message: a body under a declared lock gets a [`Handle`].
     #[doc(hidden)]
     #[must_use]

@@ -120,7 +120,7 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
 
     /// Which lock it is, and how long the acquisition took.
     #[must_use]
-    pub fn acquired(&self) -> Acquired {
+    pub fn acquired(&self) -> Acquired<D> {
         self.call.acquired()
     }
 

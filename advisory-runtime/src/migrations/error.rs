@@ -110,7 +110,7 @@ impl Error {
     ///
     /// diesel-async sets up a connection with prepared statements, which a pooler in transaction mode may send to two sessions. The
     /// server's message then names the statement, in every language. Other messages name the role or the database, which are in the URL.
-    pub(super) fn of_connecting(error: ConnectionError, url: &str) -> Self {
+    pub(crate) fn of_connecting(error: ConnectionError, url: &str) -> Self {
         match &error {
             ConnectionError::CouldntSetupConfiguration(DieselError::DatabaseError(_, answer))
                 if names_prepared_statement(answer.message(), url) =>

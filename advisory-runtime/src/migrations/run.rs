@@ -32,7 +32,7 @@ pub(super) async fn connect(url: &str) -> Result<diesel_async::AsyncPgConnection
     Ok(conn)
 }
 
-pub(super) async fn migrate<S: Session>(
+pub(crate) async fn migrate<S: Session>(
     mut conn: S,
     migrator: Migrator,
 ) -> Result<(Report, S), Error> {

@@ -13,7 +13,7 @@ use diesel_migrations::MigrationHarness;
 use std::sync::atomic::AtomicBool;
 
 /// A connection that can carry a run.
-pub(super) trait Session: Sized {
+pub(crate) trait Session: Sized {
     type Driver: ReadRows;
 
     /// The blocking connection that Diesel's migrations run on.
@@ -30,7 +30,7 @@ pub(super) trait Session: Sized {
 }
 
 /// The lock of a run, with its connection.
-pub(super) type Lock<S> = OwnedLockGuard<S, <S as Session>::Driver>;
+pub(crate) type Lock<S> = OwnedLockGuard<S, <S as Session>::Driver>;
 
 #[cfg(feature = "diesel-async")]
 impl Session for diesel_async::AsyncPgConnection {

@@ -79,11 +79,11 @@ async fn a_lost_lock_is_found_by_a_check_and_by_the_release() {
 
 #[advisory_lock(key = "room:<room>", name = "room", handle = lock, scope = "session")]
 fn checked(conn: &mut PgConnection, room: i64, loses: bool) -> Result<(), Error> {
-    lock.check_blocking(conn)?;
+    lock.check(conn)?;
     if loses {
         conn.batch_execute("SELECT pg_advisory_unlock_all()")?;
     }
-    lock.check_blocking(conn)
+    lock.check(conn)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,8 +2,9 @@
 
 use crate::blocking::{book, execute, finish, held_by, insert, pid_of, setting};
 use crate::bookings::{committed, database, key_of};
+use advisory_runtime::blocking::Acquired;
 use advisory_runtime::blocking::{session, xact};
-use advisory_runtime::{Acquired, Error, Isolation, Key, Request, Wait, advisory_lock};
+use advisory_runtime::{Error, Isolation, Key, Request, Wait, advisory_lock};
 use advisory_tests::LockedKey;
 use diesel::QueryResult;
 use diesel::pg::PgConnection;

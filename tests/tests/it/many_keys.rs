@@ -61,7 +61,7 @@ async fn thousands_of_keys_of_a_blocking_session_are_released() {
         let mut lock = blocking::session::acquire(&mut conn, request.clone()).unwrap();
         assert_eq!(held(&db).await, i64::from(KEYS));
         let acquired = lock.acquired();
-        acquired.check_blocking(lock.conn()).unwrap();
+        acquired.check(lock.conn()).unwrap();
         lock.finish(Ok::<_, Error>(())).unwrap();
         assert_eq!(held(&db).await, 0);
         drop(blocking::session::acquire(&mut conn, request).unwrap());

@@ -2,7 +2,7 @@
 
 use crate::written_migrations::Written;
 use advisory_runtime::migrations::{self, Error, Holder, KEY, Migrator, Report, Step};
-use advisory_runtime::{OwnedLockGuard, session};
+use advisory_runtime::{OwnedLockGuard, blocking, session};
 use advisory_tests::{Bouncer, Database, left_out};
 use diesel::migration::MigrationSource;
 use diesel::pg::Pg;
@@ -33,7 +33,11 @@ pub(crate) async fn gate(db: &Database) -> Gate {
 }
 
 pub(crate) async fn open(gate: Gate) {
-    drop(gate.finish(Ok::<_, advisory_runtime::Error>(())).await.unwrap());
+    drop(
+        gate.finish(Ok::<_, advisory_runtime::Error>(()))
+            .await
+            .unwrap(),
+    );
 }
 
 /// A run that tells its steps.
@@ -103,7 +107,10 @@ async fn of_ten_blocking_runs_one_migrates_and_nine_wait_and_go_on() {
     for _ in 0..10 {
         let (migrator, told) = telling(MIGRATIONS);
         let url = db.url().to_owned();
-        runs.push((spawn_blocking(move || migrator.run_blocking(&url)), told));
+        runs.push((
+            spawn_blocking(move || blocking::migrations::run(&url, migrator)),
+            told,
+        ));
     }
     db.until_waiting(GATE).await;
     let mut waiting = 0;
@@ -119,7 +126,7 @@ async fn of_ten_blocking_runs_one_migrates_and_nine_wait_and_go_on() {
     assert_eq!(applied, NAMES);
     assert_migrated(&db).await;
     let url = db.url().to_owned();
-    let again = spawn_blocking(move || migrations::blocking::run(&url, MIGRATIONS));
+    let again = spawn_blocking(move || blocking::migrations::run(&url, MIGRATIONS));
     assert_eq!(again.await.unwrap().unwrap(), Report::default());
 }
 
@@ -143,7 +150,7 @@ where
 {
     let awaited = migrations::run(db.url(), source.clone()).await;
     let url = db.url().to_owned();
-    let blocking = spawn_blocking(move || migrations::blocking::run(&url, source)).await;
+    let blocking = spawn_blocking(move || blocking::migrations::run(&url, source)).await;
     [awaited, blocking.unwrap()]
 }
 
@@ -263,7 +270,7 @@ async fn behind_a_pooler_in_transaction_mode_it_refuses_before_the_first_stateme
             let awaited = migrations::run(&url, MIGRATIONS).await;
             let blocking = {
                 let url = url.clone();
-                spawn_blocking(move || migrations::blocking::run(&url, MIGRATIONS)).await
+                spawn_blocking(move || blocking::migrations::run(&url, MIGRATIONS)).await
             };
             for said in [awaited, blocking.unwrap()] {
                 let error = said.expect_err(&settings);

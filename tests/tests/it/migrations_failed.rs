@@ -4,7 +4,7 @@ use crate::cancel::dropped;
 use crate::migrations::{GATE, MIGRATIONS, NAMES, both, gate, open, telling, until_it_waits};
 use crate::written_migrations::Written;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Step};
-use advisory_runtime::session;
+use advisory_runtime::{blocking, session};
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
@@ -118,7 +118,7 @@ async fn a_server_that_is_not_there_is_an_error_of_its_own() {
     let nowhere = "postgres://localhost:1/none";
     let error = migrations::run(nowhere, MIGRATIONS).await.unwrap_err();
     assert!(matches!(error, Error::Connect(_)), "{error:?}");
-    let error = spawn_blocking(move || migrations::blocking::run(nowhere, MIGRATIONS)).await;
+    let error = spawn_blocking(move || blocking::migrations::run(nowhere, MIGRATIONS)).await;
     let error = error.unwrap().unwrap_err();
     assert!(matches!(error, Error::Connect(_)), "{error:?}");
 }

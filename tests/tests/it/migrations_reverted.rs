@@ -3,7 +3,7 @@
 use crate::migrations::{MIGRATIONS, NAMES, telling, until_it_waits};
 use crate::written_migrations::Written;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report, Step};
-use advisory_runtime::session;
+use advisory_runtime::{blocking, session};
 use advisory_tests::Database;
 use tokio::task::spawn_blocking;
 
@@ -29,7 +29,7 @@ async fn the_last_ones_are_reverted_and_no_others() {
     assert_eq!(again.applied, NAMES[1..]);
     let url = db.url().to_owned();
     let all = Migrator::new(MIGRATIONS).revert_last(usize::MAX);
-    let all = spawn_blocking(move || all.run_blocking(&url))
+    let all = spawn_blocking(move || blocking::migrations::run(&url, all))
         .await
         .unwrap();
     assert_eq!(all.unwrap().reverted, [NAMES[2], NAMES[1], NAMES[0]]);

@@ -2,6 +2,7 @@
 
 use crate::migrations::{MIGRATIONS, NAMES};
 use crate::written_migrations::Written;
+use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, KEY, Migrator, Report};
 use advisory_tests::{Database, LockedKey, pid_of};
 use diesel::connection::BoxableConnection;
@@ -39,7 +40,8 @@ async fn the_migrations_of_all_sources_run_in_one_order() {
     // One source alone has its own pending migrations.
     let more = Written(vec![("20280101000000", "SELECT 1")]);
     let url = db.url().to_owned();
-    let blocking = spawn_blocking(move || Migrator::new(library()).and(more).run_blocking(&url));
+    let blocking =
+        spawn_blocking(move || blocking::migrations::run(&url, Migrator::new(library()).and(more)));
     assert_eq!(blocking.await.unwrap().unwrap().applied, ["20280101000000"]);
     db.until_no_locks().await;
 }
@@ -92,7 +94,7 @@ async fn what_runs_before_them_is_under_the_lock_and_can_mark_them() {
         let run = async |migrator: Migrator| {
             if is_blocking {
                 let url = db.url().to_owned();
-                spawn_blocking(move || migrator.run_blocking(&url))
+                spawn_blocking(move || blocking::migrations::run(&url, migrator))
                     .await
                     .unwrap()
             } else {
@@ -137,7 +139,7 @@ async fn a_blocking_connection_stays_usable_without_the_lock() {
     let db = Database::create().await;
     let mut conn = db.establish();
     let fails = Written(vec![("1", "SELECT 1"), ("2", "SELECT 1/0")]);
-    let error = Migrator::new(fails.clone()).run_blocking_on(&mut conn);
+    let error = blocking::migrations::run_on(&mut conn, fails.clone());
     let error = error.unwrap_err();
     assert_eq!(error.applied(), ["1"], "{error:?}");
     assert_eq!(db.locks().await, []);
@@ -149,7 +151,7 @@ async fn a_blocking_connection_stays_usable_without_the_lock() {
                     "the callback's own panic"
                 );
             });
-            drop(migrator.run_blocking_on(&mut conn));
+            drop(blocking::migrations::run_on(&mut conn, migrator));
         });
         let panicked = std::panic::catch_unwind(run).is_err();
         (conn, panicked)
@@ -159,7 +161,7 @@ async fn a_blocking_connection_stays_usable_without_the_lock() {
     assert!(panicked);
     assert_eq!(db.locks().await, []);
     let mended = Written(vec![("1", "SELECT 1"), ("2", "SELECT 2")]);
-    let report = Migrator::new(mended).run_blocking_on(&mut conn).unwrap();
+    let report = blocking::migrations::run_on(&mut conn, mended).unwrap();
     assert_eq!(report.applied, ["2"]);
     crate::blocking::execute(&mut conn, "SELECT 1").unwrap();
     assert!(

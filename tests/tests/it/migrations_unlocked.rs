@@ -3,6 +3,7 @@
 use crate::bookings::execute;
 use crate::migrations::telling;
 use crate::written_migrations::Written;
+use advisory_runtime::blocking;
 use advisory_runtime::migrations::{self, Error, Step};
 use advisory_tests::Database;
 use diesel_async::AsyncPgConnection;
@@ -52,7 +53,7 @@ async fn a_migration_that_another_program_has_applied_is_skipped() {
         let (migrator, mut told) = telling(all);
         let url = db.url().to_owned();
         let run = if is_blocking {
-            spawn_blocking(move || migrator.run_blocking(&url))
+            spawn_blocking(move || blocking::migrations::run(&url, migrator))
         } else {
             tokio::spawn(async move { migrator.run(&url).await })
         };

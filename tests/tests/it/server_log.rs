@@ -129,7 +129,7 @@ async fn verify_and_a_blocking_run_write_nothing_into_the_servers_log() {
         blocking::session::verify(&mut connect(), &mut connect()).unwrap();
         [(); 2].map(|()| {
             let source = Written(vec![("1", "CREATE TABLE a (id int8)")]);
-            migrations::blocking::run(&url, source).unwrap().applied
+            blocking::migrations::run(&url, source).unwrap().applied
         })
     });
     assert_eq!(ran.await.unwrap(), [vec!["1".to_owned()], vec![]]);
