@@ -5,7 +5,9 @@
     reason = "for the expansion alone; what is not obvious is said"
 )]
 
-use crate::lock::{self, ConnAccessor, LockGuard, Tries, Turn};
+#[cfg(feature = "diesel-async")]
+use crate::LockGuard;
+use crate::lock::{self, ConnAccessor, Tries, Turn};
 use crate::{Error, Request};
 #[cfg(feature = "diesel-async")]
 use diesel_async::AsyncPgConnection;

@@ -3,7 +3,7 @@
 use crate::bookings::execute;
 use crate::cancel::dropped;
 use crate::written_migrations::Written;
-use advisory_runtime::{Error, advisory_lock, blocking, migrations, session, xact};
+use advisory_runtime::{Error, advisory_lock, blocking, session, xact};
 use advisory_tests::{OwnServer, left_out, owns_server};
 use diesel::{Connection as _, PgConnection};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, deadpool};
