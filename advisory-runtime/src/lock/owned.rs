@@ -55,7 +55,7 @@ pub(crate) async fn acquire_owned<C, D: Driver>(
         Ok(()) => Ok(guard),
         Err(error) => Err(OwnedLockError {
             error,
-            connection: guard.into_connection(),
+            connection: Box::new(guard.into_connection()),
         }),
     }
 }
@@ -96,7 +96,7 @@ pub(crate) async fn try_owned<C, D: Driver>(
         Ok(false) => None,
         Err(error) => Some(error),
     };
-    Err((error, *guard.into_connection()))
+    Err((error, guard.into_connection()))
 }
 
 impl<C, D: Driver> OwnedLockGuard<C, D> {
@@ -130,11 +130,11 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
     }
 
     /// The connection; a call that has not ended is abandoned.
-    fn into_connection(mut self) -> Box<C> {
+    fn into_connection(mut self) -> C {
         let (conn, call) = self.parts();
         call.leave(conn);
         match self.connection.take() {
-            Some(connection) => connection,
+            Some(connection) => *connection,
             None => unreachable!("{TAKEN}"),
         }
     }
@@ -162,7 +162,7 @@ impl<C, D: Driver> OwnedLockGuard<C, D> {
     pub(crate) async fn end(mut self, is_ok: bool) -> Result<C, Error> {
         let (conn, call) = self.parts();
         super::finish(conn, call, is_ok).await?;
-        Ok(*self.into_connection())
+        Ok(self.into_connection())
     }
 
     async fn end_with<T, E: From<Error>>(self, result: Result<T, E>) -> Result<(C, T), E> {
