@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+#[cfg(feature = "diesel-async")]
 use std::time::Duration;
 
 /// The state that a body runs in; see [`Run::watch`].
