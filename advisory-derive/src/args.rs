@@ -9,7 +9,7 @@ pub(crate) mod value;
 use crate::errors::Errors;
 use crate::function::mentions;
 use crate::tokens::{is_punct, split_at_commas};
-use advisory_pattern::Derivation;
+use advisory_pattern::{Derivation, Permits};
 use argument::{name_of, not_implemented, set, value_of};
 use choice::{Isolation, Scope, choice};
 use duration::{Duration, Wait};
@@ -17,7 +17,10 @@ use key::{KeyArg, key, keys, with};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::{LitInt, LitStr};
-use value::{conversion, ident, label, number, overlap, permits, reason, returned, string, tables};
+use value::{
+    PermitsArg, conversion, ident, label, number, overlap, permits, reason, returned, string,
+    tables,
+};
 
 /// The arguments of `#[advisory_lock]`.
 pub(crate) const ADVISORY_LOCK: [&str; 30] = [
@@ -63,7 +66,7 @@ pub(crate) struct Args {
     pub(crate) wait: Option<Wait>,
     pub(crate) poll: Option<Duration>,
     pub(crate) poll_max: Option<Duration>,
-    pub(crate) permits: Option<LitInt>,
+    pub(crate) permits: Option<PermitsArg>,
     pub(crate) on_held: Option<TokenStream>,
     /// For a lease, as are `ttl`, `renew` and `keep`.
     pub(crate) on_done: Option<TokenStream>,
@@ -119,11 +122,10 @@ impl Args {
             pool,
             ..
         } = self;
-        [on_held, on_done, err, conn, pool].iter().any(|written| {
-            written
-                .as_ref()
-                .is_some_and(|written| mentions(written, &name))
-        })
+        let permits = self.permits.as_ref().and_then(PermitsArg::expression);
+        let written = [on_held, on_done, err, conn, pool].map(Option::as_ref);
+        let mut written = written.into_iter().flatten().chain(permits);
+        written.any(|written| mentions(written, &name))
     }
 
     /// The path of the runtime.
@@ -131,10 +133,9 @@ impl Args {
         runtime(self.krate.as_ref())
     }
 
-    /// How many may hold the lock at once.
-    pub(crate) fn permits(&self) -> Option<u32> {
-        let permits = self.permits.as_ref()?;
-        permits.base10_parse().ok()
+    /// How many may hold the lock at once, as the inventory has it.
+    pub(crate) fn permits(&self) -> Option<Permits> {
+        self.permits.as_ref().map(PermitsArg::recorded)
     }
 
     /// Refuses arguments that do not fit, each with its message.

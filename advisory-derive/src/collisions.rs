@@ -7,7 +7,7 @@
 use crate::args::Args;
 use crate::errors::Errors;
 use crate::site_facts::SiteFacts;
-use advisory_pattern::{Guess, Lock, LockForm, LockedKey, Part, Side, advice};
+use advisory_pattern::{Guess, Lock, LockForm, LockedKey, Part, Permits, Side, advice};
 use proc_macro2::Span;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -58,7 +58,7 @@ pub(crate) fn check(site: &SiteFacts, args: &Args, errors: &mut Errors) {
         let prefix = prefix(&key);
         let lock = Lock::new(key, site.derivation, name.clone(), args.allowed_overlaps())
             .within(site.key_space())
-            .with_permits(args.permits().unwrap_or(1));
+            .with_permits(args.permits().unwrap_or(Permits::ONE));
         let mut site_lock = SiteLock {
             place: place.clone(),
             lock,

@@ -68,7 +68,7 @@ use quote::quote;
 /// | `wait` | none: the session's `lock_timeout`, for each key; `"never"`, `"500ms"`, `"5s"`, `"2m"`, `"1h"`, a `Duration`, `"forever"` | how long the whole acquisition can take |
 /// | `poll` | none; `"250ms"`, a `Duration` | tries for the lock at this interval instead of waiting at the server. Not for `"lease"`, which always polls |
 /// | `poll_max` | eight times `poll`; `"2s"`, a `Duration` | the longest pause between two tries. As long as `poll`, the pauses do not grow |
-/// | `permits` | `1`; `3` | how many calls can hold the lock at once. Needs one key, and `wait = "never"` or `poll`; not with `queue`, `guards`, `mode = "shared"` or scope `"lease"` |
+/// | `permits` | `1`; `3`, an integer expression, `self.limit` | how many calls can hold the lock at once. Needs one key, and `wait = "never"` or `poll`; not with `queue`, `guards`, `mode = "shared"` or scope `"lease"` |
 /// | `on_held` | none: an error; an expression of the return type, `Ok(None)`, `Err(AppError::Busy)` | what to return without running the body when the wait is over. Needs a `wait` that ends, and with `keep` an `on_done` |
 /// | `on_done` | none: an error; an expression of the return type, `Ok(())` | what to return without running the body when its work is already done, such as to a webhook that is delivered again. Needs a `keep`. Scope `"lease"` |
 /// | `err` | the error's `From`; `\|error\| AppError::Lock(error)`, a function | converts `advisory_runtime::Error` to the function's error; for error types of other crates, which cannot implement `From` |

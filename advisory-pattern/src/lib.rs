@@ -47,7 +47,7 @@ pub use overlap::overlap;
 pub use pair_text::{pair_text, split_pair_text};
 pub use parse::{MAX_BYTES, PatternError, parse};
 pub use pattern::{Filter, Part, Pattern, Placeholder};
-pub use permit::{MOST_PERMITS, permit_key};
+pub use permit::{MOST_PERMITS, Permits, permit_key};
 pub use record::{MODULE_PATH, RECORD_VERSION, Record, RecordError, decode_key, encode_key};
 pub use shape::Shape;
 pub use site_collision::{SiteCollision, site_collisions, site_collisions_between};

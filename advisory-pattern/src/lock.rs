@@ -10,7 +10,7 @@ use crate::language::Language;
 use crate::locked_key::LockedKey;
 use crate::overlap::overlap;
 use crate::pattern::Pattern;
-use crate::permit::permit_key;
+use crate::permit::{Permits, permit_key};
 use crate::record::encode_key;
 use crate::shape::Shape;
 use crate::witness::witness;
@@ -26,7 +26,7 @@ pub struct Lock {
     derivation: Derivation,
     name: Option<String>,
     allowed: Vec<String>,
-    permits: u32,
+    permits: Permits,
     /// Of the key's text; for a pair with a pattern that of its second half.
     language: Language,
 }
@@ -39,7 +39,7 @@ pub struct LockForm {
     derivation: &'static str,
     name: Option<String>,
     allowed: Vec<String>,
-    permits: u32,
+    permits: Permits,
 }
 
 impl Lock {
@@ -62,14 +62,14 @@ impl Lock {
             derivation,
             name,
             allowed,
-            permits: 1,
+            permits: Permits::ONE,
             language,
         }
     }
 
     /// Says how many sessions may hold it at once: it then has as many keys.
     #[must_use]
-    pub fn with_permits(self, permits: u32) -> Self {
+    pub fn with_permits(self, permits: Permits) -> Self {
         Self { permits, ..self }
     }
 
@@ -94,7 +94,7 @@ impl Lock {
             derivation: self.derivation.name(),
             name: self.name.clone(),
             allowed: self.allowed.clone(),
-            permits: self.permits,
+            permits: self.permits.clone(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Lock {
                 Comparison::Texts => self.key.text().same_form(&there.key.text()),
                 Comparison::Disjoint => return Some(Collision::Scopes(name.clone())),
             };
-            if is_one_key && self.permits != there.permits {
+            if is_one_key && !self.permits.can_equal(&there.permits) {
                 return Some(Collision::Permits(name.clone()));
             }
             return (!is_one_key).then(|| Collision::Name(name.clone()));
@@ -228,7 +228,7 @@ impl Lock {
         }
     }
 
-    /// The `bigint`s of its permits, if they are known before the program runs.
+    /// The `bigint`s of its permits, if they are known before the program runs. Of a number of permits that is not, only the first is.
     fn numbers(&self) -> Vec<i64> {
         let number = self.number();
         let key = match (number, self.key.pair(self.derivation)) {
@@ -236,7 +236,11 @@ impl Lock {
             (None, Some((first, second))) => format!("({first}, {second})"),
             (None, None) => return Vec::new(),
         };
-        let others = (2..=self.permits).map(|permit| permit_key(&key, permit));
+        let known = match self.permits {
+            Permits::Number(permits) => permits,
+            Permits::Expression(_) => 1,
+        };
+        let others = (2..=known).map(|permit| permit_key(&key, permit));
         number.into_iter().chain(others).collect()
     }
 

@@ -2,15 +2,63 @@
 //!
 //! They are fixed forever, as every derivation is: a program of another release, or in another language, must lock the same numbers.
 
-use sha2::{Digest, Sha256};
-
 use crate::derivation::leading;
+use sha2::{Digest, Sha256};
+use std::fmt;
 
 /// How many permits a lock can have: each try can have to go over all of them.
 pub const MOST_PERMITS: u32 = 1_000;
 
 /// Comes before what is hashed. No text in UTF-8 has this byte, so that no key pattern renders what a permit is hashed from.
 const MARK: u8 = 0xFF;
+
+/// How many may hold a lock at once, as its site says it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Permits {
+    /// From 1 to [`MOST_PERMITS`].
+    Number(u32),
+    /// An expression, whose value only the running program knows.
+    Expression(String),
+}
+
+impl Permits {
+    /// A lock whose site does not say it has one holder.
+    pub const ONE: Self = Self::Number(1);
+
+    /// Reads what [`Display`](fmt::Display) writes. `None` for a number that no lock can have.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return None;
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Some(Self::Expression(text.to_owned()));
+        }
+        let number = text.parse().ok();
+        let number = number.filter(|number| (1..=MOST_PERMITS).contains(number));
+        number.map(Self::Number)
+    }
+
+    /// Whether both can be the same number. The value of an expression is not known, but it is hardly one: such a site means several.
+    #[must_use]
+    pub fn can_equal(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Number(one), Self::Number(two)) => one == two,
+            (Self::Number(number), Self::Expression(_))
+            | (Self::Expression(_), Self::Number(number)) => *number > 1,
+            (Self::Expression(_), Self::Expression(_)) => true,
+        }
+    }
+}
+
+impl fmt::Display for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Expression(expression) => f.write_str(expression),
+        }
+    }
+}
 
 /// Gives the number of a lock's second permit, or of a later one. The first permit is the lock's own key.
 ///

@@ -10,7 +10,7 @@ mod key;
 use crate::derivation::Derivation;
 use crate::key_space::KeySpace;
 use crate::lock::Lock;
-use crate::permit::MOST_PERMITS;
+use crate::permit::Permits;
 pub use error::RecordError;
 pub use format::RECORD_VERSION;
 use format::{END, FIELD, LONGEST, MAGIC, PART, START, clean, join_parts};
@@ -45,7 +45,7 @@ pub struct Record {
     /// How often it asks while it waits, if the site sets it.
     pub poll: Option<String>,
     /// How many may hold it at once, if the site sets it.
-    pub permits: Option<u32>,
+    pub permits: Option<Permits>,
     /// How long the body may run, if the site sets it.
     pub max_hold: Option<String>,
     /// The isolation level, if the site sets it.
@@ -141,8 +141,8 @@ impl Record {
                 .into_iter()
                 .filter_map(|(name, value)| Some((name, clean(value.as_ref()?)))),
         );
-        if let Some(permits) = self.permits {
-            fields.push(("permits", permits.to_string()));
+        if let Some(permits) = &self.permits {
+            fields.push(("permits", clean(&permits.to_string())));
         }
         for (placeholder, expression) in &self.with {
             fields.push(("with", join_parts([placeholder, expression])));
@@ -190,8 +190,7 @@ impl Record {
                 "poll" => record.poll = Some(text()),
                 "permits" => {
                     // Each permit has a key to compare.
-                    let permits = value.parse().ok();
-                    record.permits = permits.filter(|permits| (1..=MOST_PERMITS).contains(permits));
+                    record.permits = Permits::parse(&text());
                     if record.permits.is_none() {
                         return Err(RecordError::Malformed(format!("permits `{value}`")));
                     }
@@ -301,7 +300,8 @@ impl Record {
             }
             let written = self.written.get(index).unwrap_or(key).clone();
             let lock = Lock::new(locked, derivation, self.name.clone(), allowed.clone());
-            let lock = lock.within(space).with_permits(self.permits.unwrap_or(1));
+            let permits = self.permits.clone().unwrap_or(Permits::ONE);
+            let lock = lock.within(space).with_permits(permits);
             locks.push((written, lock));
         }
         Ok(locks)

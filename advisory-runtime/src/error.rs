@@ -122,7 +122,7 @@ pub enum Error {
     /// The server is a standby, and sessions on the primary do not see its locks. Found by
     /// [`session::verify`](crate::session::verify), and in debug builds by every call outside of a transaction.
     Standby {
-        /// The key pattern, or the key.
+        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify), which is not about one lock.
         lock: Cow<'static, str>,
     },
     /// The connection does not have a session of its own, or is not known to have one: [`session::verify`](crate::session::verify) or the
@@ -130,14 +130,11 @@ pub enum Error {
     /// server's, or is missing, as behind a pooler, and neither has shown that the pooler is in session mode. Transaction-level locks under READ COMMITTED work there;
     /// session-level ones, and the stricter levels, do not.
     PooledSession {
-        /// The key pattern, or the key.
+        /// The key pattern, or the key. Empty from [`session::verify`](crate::session::verify), which is not about one lock.
         lock: Cow<'static, str>,
     },
-    /// The server granted the lock to two sessions at once.
-    UnsupportedServer {
-        /// The key.
-        lock: Cow<'static, str>,
-    },
+    /// The server granted one lock to two sessions at once. Found by [`session::verify`](crate::session::verify).
+    UnsupportedServer,
     /// The pool could not provide a connection.
     Pool(Box<dyn std::error::Error + Send + Sync>),
     /// The server ended this call to resolve a deadlock (SQLSTATE 40P01). The body did not run.
@@ -212,6 +209,13 @@ pub enum Error {
         keys: usize,
         /// How many are allowed.
         max: usize,
+    },
+    /// `permits` is not a number from 1 to 1,000. No SQL was sent.
+    InvalidPermits {
+        /// The key pattern, or the key.
+        lock: Cow<'static, str>,
+        /// What was asked for.
+        permits: i128,
     },
     /// The connection is closed: an earlier locked call on it was dropped or panicked before its end, or the connection was lost.
     /// The body did not run. A pool replaces such a connection; open one of your own again.

@@ -55,6 +55,42 @@ pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
     }
 }
 
+/// The number of permits that an expression gives.
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+#[must_use]
+pub fn permits<N: PermitCount>(number: N) -> i128 {
+    number.count()
+}
+
+/// An integer.
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+#[diagnostic::on_unimplemented(
+    message = "`permits` takes an integer, and `{Self}` is not one",
+    label = "expected an integer from 1 to 1000, such as a `u32` or a `usize`"
+)]
+pub trait PermitCount {
+    fn count(self) -> i128;
+}
+
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+macro_rules! counts {
+    ($($int:ty)*) => { $(
+        impl PermitCount for $int {
+            fn count(self) -> i128 {
+                i128::try_from(self).unwrap_or(i128::MAX)
+            }
+        }
+
+        impl PermitCount for std::num::NonZero<$int> {
+            fn count(self) -> i128 {
+                self.get().count()
+            }
+        }
+    )* };
+}
+#[cfg(any(feature = "diesel-async", feature = "postgres"))]
+counts!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
+
 /// A duration of an argument.
 #[must_use]
 pub const fn millis(milliseconds: u64) -> std::time::Duration {
@@ -64,7 +100,8 @@ pub const fn millis(milliseconds: u64) -> std::time::Duration {
 #[cfg(feature = "diesel-async")]
 pub mod claim {
     pub use crate::claim::{
-        Absent, Claim, Found, One, Order, SelectionOf, absent, from_row, selection,
+        Absent, Claim, ExpiryOf, Found, HolderOf, One, Order, SelectionOf, absent, check_columns,
+        from_row, selection,
     };
     pub use diesel::deserialize::Result;
     pub use diesel::pg::Pg;

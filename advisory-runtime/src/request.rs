@@ -48,6 +48,8 @@ pub struct Request {
     pub(crate) poll_max: Option<Duration>,
     /// The keys of its permits, one of which is taken; empty for a lock without permits.
     pub(crate) permits: Vec<Key>,
+    /// A number of permits that no lock can have. The call is refused.
+    pub(crate) refused_permits: Option<i128>,
     pub(crate) isolation: Isolation,
     pub(crate) refuses_nested: bool,
     pub(crate) max_hold: Option<Duration>,
@@ -152,6 +154,7 @@ impl Request {
             poll: None,
             poll_max: None,
             permits: Vec::new(),
+            refused_permits: None,
             isolation: Isolation::ReadCommitted,
             refuses_nested: false,
             max_hold: None,
@@ -176,7 +179,8 @@ impl Request {
         self
     }
 
-    /// Lets this many sessions hold the lock at once. Zero counts as one, and more than 1,000 as 1,000.
+    /// Lets this many sessions hold the lock at once: an integer from 1 to 1,000. Another number is refused
+    /// ([`Error::InvalidPermits`]).
     ///
     /// Each permit is a key of its own, and a holder takes one of them, exclusively. The first permit is the key itself, and the
     /// others are computed from it: see [`keys`](crate::guide::keys#permits). A program with three permits and one with five
@@ -188,10 +192,16 @@ impl Request {
     /// A request with permits has one key; several are refused ([`Error::TooManyKeys`]). Its guard gives no
     /// [`Holding`](crate::Holding), since several holders can be in their bodies at the same time.
     ///
+    /// [`Error::InvalidPermits`]: crate::Error::InvalidPermits
     /// [`Error::TooManyKeys`]: crate::Error::TooManyKeys
-    pub fn permits(mut self, permits: u32) -> Self {
-        if let (2.., Some(key)) = (permits, self.keys.first()) {
-            self.permits = key.permits(permits.min(MOST_PERMITS));
+    pub fn permits(mut self, permits: impl TryInto<i128>) -> Self {
+        // No other integer is so large that it does not fit.
+        let permits = permits.try_into().unwrap_or(i128::MAX);
+        let number = u32::try_from(permits).ok();
+        let number = number.filter(|number| (1..=MOST_PERMITS).contains(number));
+        self.refused_permits = number.is_none().then_some(permits);
+        if let (Some(number @ 2..), Some(key)) = (number, self.keys.first()) {
+            self.permits = key.permits(number);
             self.mode = Mode::Exclusive;
             self.poll = self.poll.or(Some(POLL));
         }

@@ -5,6 +5,7 @@ use super::handle::{Declared, keeps_locks, request_and_locks};
 use super::parts::Parts;
 use crate::args::choice::Isolation;
 use crate::args::duration::Wait;
+use crate::args::value::PermitsArg;
 use crate::key_pattern::{KeyPattern, Names, writer};
 use crate::site::Site;
 use crate::site::keys::SiteKey;
@@ -54,8 +55,17 @@ pub(crate) fn options(site: &Site, private: &TokenStream) -> TokenStream {
         let longest = longest.expression(private);
         options.extend(quote_spanned!(here=> .poll_max(#longest)));
     }
-    if let Some(permits) = args.permits() {
-        options.extend(quote_spanned!(here=> .permits(#permits)));
+    match &args.permits {
+        Some(PermitsArg::Number(permits)) => {
+            options.extend(quote_spanned!(here=> .permits(#permits)));
+        }
+        Some(PermitsArg::Expression(permits)) => {
+            // The compiler reports there that it is not an integer.
+            let at = at_start(permits);
+            let count = quote_spanned!(at=> #private::permits(#permits));
+            options.extend(quote_spanned!(here=> .permits(#count)));
+        }
+        None => {}
     }
     let isolation = match args.isolation {
         None | Some(Isolation::ReadCommitted) => None,

@@ -1,8 +1,8 @@
 //! Which two locks are one, never meet, or collide?
 
 use advisory_pattern::{
-    Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Record, Shape, Side, advice,
-    permit_key,
+    Collision, Derivation, KeySpace, Lock, LockedKey, Pattern, Permits, Record, Shape, Side,
+    advice, permit_key,
 };
 use proptest::prelude::*;
 
@@ -338,7 +338,7 @@ fn a_lock_with_permits_has_as_many_keys() {
         (lock("nightly"), &*SHA256.key("nightly").to_string()),
         (fixed(LockedKey::IntInt(Some(7), Some(3))), "(7, 3)"),
     ] {
-        let lock = lock.with_permits(3);
+        let lock = lock.with_permits(Permits::Number(3));
         for permit in 2..=3 {
             let key = permit_key(text, permit);
             let found = Some(Collision::Number(key.to_string()));
@@ -348,7 +348,7 @@ fn a_lock_with_permits_has_as_many_keys() {
         assert_eq!(lock.collision(&number(permit_key(text, 4))), None);
     }
     // The first permit is the key itself.
-    let jobs = lock("job:<kind>").with_permits(3);
+    let jobs = lock("job:<kind>").with_permits(Permits::Number(3));
     assert!(matches!(
         jobs.collision(&lock("job:<name>")),
         Some(Collision::Key(_))
@@ -358,7 +358,7 @@ fn a_lock_with_permits_has_as_many_keys() {
 
 #[test]
 fn one_name_has_one_number_of_permits() {
-    let jobs = |permits| named("job:<kind>", "job").with_permits(permits);
+    let jobs = |permits| named("job:<kind>", "job").with_permits(Permits::Number(permits));
     assert_eq!(jobs(3).collision(&jobs(3)), None);
     let found = jobs(3).collision(&jobs(2));
     assert_eq!(found, Some(Collision::Permits("job".to_owned())));
@@ -366,6 +366,18 @@ fn one_name_has_one_number_of_permits() {
     assert_eq!(found, Some(Collision::Permits("job".to_owned())));
     let found = jobs(3).collision(&named("task:<kind>", "job"));
     assert_eq!(found, Some(Collision::Name("job".to_owned())));
+    // The value of an expression is not known, but it is meant to be more than one.
+    let limit = |written: &str| {
+        let permits = Permits::Expression(written.to_owned());
+        named("job:<kind>", "job").with_permits(permits)
+    };
+    assert_eq!(limit("LIMIT").collision(&limit("self.limit")), None);
+    assert_eq!(limit("LIMIT").collision(&jobs(3)), None);
+    for exclusive in [jobs(1), named("job:<kind>", "job")] {
+        let found = Some(Collision::Permits("job".to_owned()));
+        assert_eq!(exclusive.collision(&limit("LIMIT")), found);
+        assert_eq!(limit("LIMIT").collision(&exclusive), found);
+    }
 }
 
 /// A pair whose second half is the `hashtext` of a text.
@@ -415,7 +427,7 @@ fn a_derived_half_meets_the_pair_of_its_number_and_any_open_one() {
 fn the_permits_of_a_derived_half_are_those_of_its_pair() {
     let hash = Derivation::Hashtext.half("job");
     let permit = permit_key(&format!("(7, {hash})"), 2);
-    let several = half(7, "job").with_permits(2);
+    let several = half(7, "job").with_permits(Permits::Number(2));
     let number = fixed(LockedKey::BigInt(permit));
     assert_eq!(
         several.collision(&number),

@@ -1,6 +1,7 @@
 //! The message of each error: what happened, to which lock, and what to do.
 
 use super::Error;
+use advisory_pattern::MOST_PERMITS;
 use std::fmt;
 
 impl fmt::Display for Error {
@@ -75,13 +76,17 @@ impl fmt::Display for Error {
                     format!(", or write `max_keys = {keys}`")
                 }
             ),
+            Self::InvalidPermits { lock, permits } => write!(
+                f,
+                "advisory lock `{lock}` can't have {permits} permits: `permits` must be a number from 1 to {MOST_PERMITS}"
+            ),
             Self::Database(error) => fmt::Display::fmt(error, f),
             Self::SelfDeadlock { .. } | Self::TaskDeadlock { .. } | Self::Deadlock { .. } => {
                 self.fmt_deadlock(f)
             }
             Self::Standby { .. }
             | Self::PooledSession { .. }
-            | Self::UnsupportedServer { .. }
+            | Self::UnsupportedServer
             | Self::BrokenConnection { .. } => self.fmt_connection(f),
             Self::HoldExceeded { .. }
             | Self::LockLost { .. }
@@ -129,22 +134,30 @@ impl Error {
     /// Errors of the connection and of the server behind it.
     fn fmt_connection(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Standby { lock } if lock.is_empty() => f.write_str(
+                "the server is a standby, whose advisory locks sessions on the primary do not see: connect to the primary; if the URL \
+                 has several hosts, add `target_session_attrs=read-write`",
+            ),
             Self::Standby { lock } => write!(
                 f,
                 "{} was requested on a standby, whose locks sessions on the primary do not see: connect to the primary",
                 Subject(lock)
             ),
+            Self::PooledSession { lock } if lock.is_empty() => f.write_str(
+                "other clients get the server sessions of these connections, as behind a pooler in transaction mode: connect to the \
+                 server itself, or to a pooler in session mode; without a session of its own, use transaction-level locks under READ \
+                 COMMITTED (`scope = \"xact\"`), or a lease",
+            ),
             Self::PooledSession { lock } => write!(
                 f,
                 "advisory lock `{lock}` needs a session of its own, but this connection goes through a pooler in transaction \
                  mode, or one whose mode is not known (its process id is not the server's, or is missing): connect to the server \
-                 itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` at \
-                 the start"
+                 itself, or use `scope = \"xact\"` under READ COMMITTED; if the pooler is in session mode, call `session::verify` \
+                 with two of its connections when the program starts"
             ),
-            Self::UnsupportedServer { lock } => write!(
-                f,
-                "advisory lock `{lock}` was granted to two sessions at once, so this server's advisory locks do not exclude \
-                 anyone: connect to PostgreSQL directly, without a pooler"
+            Self::UnsupportedServer => f.write_str(
+                "this server granted one advisory lock to two sessions at once, so its advisory locks do not exclude anyone: connect \
+                 to PostgreSQL itself, or use a lease",
             ),
             Self::BrokenConnection { lock } => write!(
                 f,

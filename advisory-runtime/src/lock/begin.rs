@@ -179,6 +179,10 @@ pub(super) fn prepare_guard<'o, O: ?Sized, D: Driver>(
         let (lock, keys) = (name.text(), request.keys.len());
         return Err(Error::TooManyKeys { lock, keys, max: 1 });
     }
+    if let Some(permits) = request.refused_permits {
+        let lock = name.text();
+        return Err(Error::InvalidPermits { lock, permits });
+    }
     let conn = held.driver();
     let outer = match depth(conn) {
         Ok(Some(outer)) => Some(outer),

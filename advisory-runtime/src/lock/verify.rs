@@ -106,13 +106,14 @@ pub(crate) async fn verify<D: Driver>(first: &mut D, second: &mut D) -> Result<(
 
 async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     let key = unlikely_key();
-    let lock = || key.to_string().into();
+    // What it finds out is about the server, and not about a lock.
+    let lock = "".into();
     if !holds(first, probe::IN_RECOVERY, Marker::Standby).await? {
-        return Err(Error::Standby { lock: lock() });
+        return Err(Error::Standby { lock });
     }
     // Before any lock is taken: if sessions are shared, a lock can be left on a session that this client never gets again.
     if !keep_sessions(first, second).await? {
-        return Err(Error::PooledSession { lock: lock() });
+        return Err(Error::PooledSession { lock });
     }
     let (take, release) = (probe::try_session(key), probe::unlock_session(key));
     let is_taken = holds(first, &format!("NOT {take}"), Marker::NotAvailable).await?;
@@ -124,7 +125,7 @@ async fn probe<D: Driver>(first: &mut D, second: &mut D) -> Result<(), Error> {
     if is_taken && is_refused && is_released {
         Ok(())
     } else {
-        Err(Error::UnsupportedServer { lock: lock() })
+        Err(Error::UnsupportedServer)
     }
 }
 

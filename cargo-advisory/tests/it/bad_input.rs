@@ -113,12 +113,12 @@ fn inventories_that_are_none() {
         (
             "no-permits.json",
             &no_permits,
-            "sites[0]: `permits` is not a number from 1 to 1000",
+            "sites[0]: `permits` is neither a number from 1 to 1000 nor an expression",
         ),
         (
             "permits.json",
             &permits,
-            "sites[0]: `permits` is not a number from 1 to 1000",
+            "sites[0]: `permits` is neither a number from 1 to 1000 nor an expression",
         ),
     ];
     for (name, content, why) in all {

@@ -1,6 +1,6 @@
 //! Does the document of a program of several crates say of each lock who takes it, and where that is?
 
-use advisory_pattern::Record;
+use advisory_pattern::{Permits, Record};
 
 use crate::programs::{advisory, file, program_of, site};
 
@@ -107,7 +107,7 @@ fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
     let export = Record {
         wait: Some("10m".into()),
         poll: Some("1s".into()),
-        permits: Some(3),
+        permits: Some(Permits::Number(3)),
         ..site("shop", "export", 7, &["export"], &["pattern export"])
     };
     let document = dump("polled", std::slice::from_ref(&export));
@@ -121,7 +121,12 @@ fn how_a_site_asks_and_how_many_may_hold_it_stand_in_both_formats() {
     assert_eq!(json["sites"][0]["permits"], 3);
     for (permits, code, told) in [
         ("3", 0, ""),
-        ("\"few\"", 2, "`permits` is not a number from 1 to 1000"),
+        ("\"self.limit\"", 0, ""),
+        (
+            "true",
+            2,
+            "`permits` is neither a number from 1 to 1000 nor an expression",
+        ),
     ] {
         let text = said
             .out

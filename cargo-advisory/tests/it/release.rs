@@ -1,6 +1,6 @@
 //! A lock that two releases take otherwise is found.
 
-use advisory_pattern::Record;
+use advisory_pattern::{Permits, Record};
 use serde_json::Value;
 
 use crate::document::declared;
@@ -413,7 +413,7 @@ fn what_decides_the_number_or_who_shares_it_is_compared() {
         (
             "permits",
             Record {
-                permits: Some(3),
+                permits: Some(Permits::Number(3)),
                 ..book()
             },
             "the number of permits of advisory lock `bookings::book` has changed from 1 to 3",

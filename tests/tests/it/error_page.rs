@@ -60,9 +60,7 @@ fn gallery() -> Vec<Error> {
         Error::InTransaction { lock: lock() },
         Error::Standby { lock: lock() },
         Error::PooledSession { lock: lock() },
-        Error::UnsupportedServer {
-            lock: "-6042913764051178237".into(),
-        },
+        Error::UnsupportedServer,
         Error::Pool("Timeout occurred while waiting for a slot to become available".into()),
         Error::Deadlock {
             lock: lock(),
@@ -91,6 +89,10 @@ fn gallery() -> Vec<Error> {
             lock: "room:<rooms*>".into(),
             keys: 200,
             max: 64,
+        },
+        Error::InvalidPermits {
+            lock: "export".into(),
+            permits: 0,
         },
         Error::BrokenConnection { lock: lock() },
         Error::KeyTooLong {

@@ -3,12 +3,13 @@
 use crate::blocking;
 use crate::bookings::{database, execute};
 use crate::polls::until_missed;
-use advisory_runtime::inventory::Site;
+use advisory_runtime::inventory::{self, Permits, Site};
 use advisory_runtime::monitor::{self, Certainty, Names};
 use advisory_runtime::{
     Error, Isolation, Key, LockKey, Request, Wait, advisory_lock, session, xact,
 };
 use advisory_tests::{Database, LockedKey, pid_of};
+use diesel::Connection as _;
 use diesel::pg::PgConnection;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use std::collections::HashSet;
@@ -171,14 +172,101 @@ async fn a_permit_is_no_witness_and_is_for_one_key() {
         "{error:?}"
     );
     assert!(!error.to_string().contains("max_keys"), "{error}");
-    // One permit, or none, is a lock as any other.
-    for permits in [0, 1] {
-        let guard = xact::begin(&mut conn, Request::new(&job).permits(permits))
+    // One permit is a lock as any other.
+    let guard = xact::begin(&mut conn, Request::new(&job).permits(1))
+        .await
+        .unwrap();
+    xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+    db.until_quiet().await;
+}
+
+/// How many may export at once is a matter of the settings.
+struct Exports {
+    limit: i64,
+}
+
+impl Exports {
+    #[advisory_lock(
+        key = "permits-of-an-expression",
+        permits = self.limit,
+        wait = "never",
+        on_held = Ok(0)
+    )]
+    async fn export(
+        &self,
+        conn: &mut AsyncPgConnection,
+        others: &mut [AsyncPgConnection],
+    ) -> Result<u32, Error> {
+        _ = conn;
+        match others.split_first_mut() {
+            Some((next, others)) => Ok(1 + Box::pin(self.export(next, others)).await?),
+            None => Ok(1),
+        }
+    }
+}
+
+#[advisory_lock(key = "permits-of-a-constant", permits = LIMIT, wait = "never")]
+fn export_blocking(conn: &mut PgConnection) -> Result<(), Error> {
+    _ = conn;
+    Ok(())
+}
+
+const LIMIT: usize = 5_000;
+
+#[tokio::test]
+async fn an_expression_says_how_many_may_hold_it() {
+    let db = Database::create().await;
+    let mut conn = db.connect().await;
+    for (limit, expected) in [(1, 1), (2, 2), (1_000, 3)] {
+        let mut others = [db.connect().await, db.connect().await];
+        let exporting = Exports { limit };
+        let exporting = exporting.export(&mut conn, &mut others).await;
+        assert_eq!(exporting.unwrap(), expected, "{limit}");
+        db.until_no_locks().await;
+    }
+    for limit in [0, -1, 1_001, i64::MIN] {
+        let exporting = Exports { limit };
+        let error = exporting.export(&mut conn, &mut []).await.unwrap_err();
+        let refused = i128::from(limit);
+        assert!(
+            matches!(error, Error::InvalidPermits { permits, .. } if permits == refused),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        assert!(
+            text.contains(&limit.to_string()) && text.contains("1000"),
+            "{text}"
+        );
+    }
+    let url = db.url().to_owned();
+    let blocking = move || export_blocking(&mut PgConnection::establish(&url).unwrap());
+    let error = tokio::task::spawn_blocking(blocking).await.unwrap();
+    assert!(
+        matches!(error, Err(Error::InvalidPermits { permits: 5_000, .. })),
+        "{error:?}"
+    );
+    // A later call of the request's method replaces an earlier one.
+    for refused in [0_u128, u128::MAX] {
+        let request = Request::new(42).permits(refused);
+        let error = session::acquire(&mut conn, request.clone())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::InvalidPermits { .. }), "{error:?}");
+        let guard = session::acquire(&mut conn, request.permits(2))
             .await
             .unwrap();
-        xact::finish(guard, Ok::<_, Error>(())).await.unwrap();
+        session::release(guard, Ok::<_, Error>(())).await.unwrap();
     }
-    db.until_quiet().await;
+    let sites = inventory::sites().unwrap();
+    let permits = |function: &str| {
+        let mut sites = sites.iter();
+        let site = sites.find(|site| site.function == function);
+        site.and_then(|site| site.permits.clone())
+            .unwrap()
+            .to_string()
+    };
+    assert_eq!(permits("export"), "self.limit");
+    assert_eq!(permits("export_blocking"), "LIMIT");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,30 +314,32 @@ async fn a_panic_or_a_bound_releases_the_permit_that_was_held() {
 #[tokio::test]
 async fn each_permit_has_the_name_of_its_lock_in_the_live_view() {
     let db = Database::create().await;
-    let site = Site {
+    let site = |permits| Site {
         kind: "fn".into(),
         written: vec!["42".into()],
         keys: vec!["number 42".into()],
         derivation: "sha256".into(),
         scope: "session".into(),
-        permits: Some(3),
+        permits: Some(permits),
         function: "export".into(),
         ..Site::default()
     };
-    let names = Names::of([site]).unwrap();
     let (mut holder, mut conn) = (db.connect().await, db.connect().await);
     for key in PERMITS {
         let lock = format!("SELECT pg_advisory_lock({key})");
         execute(&mut holder, &lock).await.unwrap();
     }
-    let seen = monitor::locks(&mut conn, &names).await.unwrap();
-    assert_eq!(seen.locks.len(), 3);
-    for lock in &seen.locks {
-        let [name] = &*lock.names else {
-            panic!("{lock:?}");
-        };
-        assert_eq!(name.certainty, Certainty::Certain, "{lock:?}");
-        assert_eq!(name.sites[0].function, "export", "{lock:?}");
+    for permits in [Permits::Number(3), Permits::Expression("self.limit".into())] {
+        let names = Names::of([site(permits)]).unwrap();
+        let seen = monitor::locks(&mut conn, &names).await.unwrap();
+        assert_eq!(seen.locks.len(), 3);
+        for lock in &seen.locks {
+            let [name] = &*lock.names else {
+                panic!("{lock:?}");
+            };
+            assert_eq!(name.certainty, Certainty::Certain, "{lock:?}");
+            assert_eq!(name.sites[0].function, "export", "{lock:?}");
+        }
     }
 }
 

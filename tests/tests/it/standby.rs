@@ -96,4 +96,9 @@ async fn a_standby_is_refused_on_blocking_connections() {
             );
         }
     }
+    // What `verify` finds out is about the server: it names no lock.
+    let mut second = PgConnection::establish(standby.url()).unwrap();
+    let error = blocking::session::verify(conn, &mut second).unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("the server is a standby"), "{text}");
 }
