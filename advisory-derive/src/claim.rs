@@ -22,7 +22,7 @@ pub(crate) fn derive(input: TokenStream, errors: &mut Errors) -> Option<TokenStr
     Some(quote!(#found #claim))
 }
 
-/// The terminal columns that the table has under their default names. A name in the inner block hides that of the outer block,
+/// The columns that the table has under their default names. A name in the inner block hides that of the outer block,
 /// where every default name means an absent column.
 fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let here = Span::mixed_site();
@@ -34,6 +34,8 @@ fn found_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
             const _: () = {
                 use #table::columns::*;
                 impl #generics #private::claim::Found for #name #arguments #bounds {
+                    type LockedUntil = locked_until;
+                    type LockedBy = locked_by;
                     type CompletedAt = completed_at;
                     type FailedAt = failed_at;
                     type ErrorMessage = error_message;
@@ -49,12 +51,25 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let (name, table, args) = (&row.input.ident, &row.table, &row.args);
     // The compiler reports a column that the table lacks at the table's name.
     let at = span_of(table.clone().into_iter().last().as_ref());
-    let column = |given: &Option<Ident>, default: &str| {
-        let column = given.clone().unwrap_or_else(|| Ident::new(default, at));
-        path(table, &column)
+    let column = |given: &Option<Ident>, of: &str| match given {
+        Some(column) => path(table, column),
+        None => {
+            let of = Ident::new(of, here);
+            quote_spanned!(here=> #claim::#of<Self, #table::table>)
+        }
     };
-    let locked_until = column(&args.locked_until, "locked_until");
-    let locked_by = column(&args.locked_by, "locked_by");
+    let locked_until = column(&args.locked_until, "ExpiryOf");
+    let locked_by = column(&args.locked_by, "HolderOf");
+    let checked = |given: &Option<Ident>, found: &str| match given {
+        Some(column) => path(table, column),
+        None => {
+            let at = at.resolved_at(here);
+            let found = Ident::new(found, at);
+            quote_spanned!(at=> <Self as #claim::Found>::#found)
+        }
+    };
+    let until = checked(&args.locked_until, "LockedUntil");
+    let by = checked(&args.locked_by, "LockedBy");
     let maybe = |given: &Option<MaybeColumn>, found: &str| match given {
         Some(MaybeColumn::Column(column)) => path(table, column),
         Some(MaybeColumn::None) => quote_spanned!(here=> #claim::Absent),
@@ -109,6 +124,7 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
             #ttl
             #renew
             fn selection() -> Self::Selection {
+                #claim::check_columns::<#until, #by>();
                 #claim::selection::<Self>()
             }
             fn from_row<'a>(row: &impl #claim::Row<'a, #claim::Pg>) -> #claim::Result<Self> {

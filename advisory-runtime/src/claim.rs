@@ -77,4 +77,6 @@ pub use time::{Now, now};
 pub use advisory_derive::Claim;
 
 #[doc(hidden)]
-pub use table::{Found, SelectionOf, absent, from_row, selection};
+pub use table::{
+    ExpiryOf, Found, HolderOf, SelectionOf, absent, check_columns, from_row, selection,
+};

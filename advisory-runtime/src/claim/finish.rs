@@ -12,6 +12,7 @@ use diesel::AsChangeset;
 use diesel::pg::Pg;
 use diesel::query_builder::QueryFragment;
 use diesel_async::{AsyncConnectionCore, AsyncPgConnection};
+use std::pin::Pin;
 
 /// Renews the claim: it lasts for its whole ttl from now.
 ///
@@ -149,12 +150,17 @@ where
 /// # Cancel safety
 ///
 /// As [`complete`].
-pub async fn fail<T, C>(conn: &mut C, job: &Claimed<T>, message: &str) -> Result<(), Error>
+// An async fn, whose future has the types in its own, would report a missing column three times.
+pub fn fail<'f, T, C>(
+    conn: &'f mut C,
+    job: &'f Claimed<T>,
+    message: &'f str,
+) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + 'f>>
 where
     T: Fails,
     C: Connection,
 {
-    finish(conn.pg(), job, How::Fail(&text(message)), None).await
+    Box::pin(async move { finish(conn.pg(), job, How::Fail(&text(message)), None).await })
 }
 
 /// Releases the claim on an unfinished row: the next worker can claim it.

@@ -201,19 +201,89 @@ where
     const COLUMN: Option<&'static str> = Some(C::NAME);
 }
 
-/// The terminal columns that the table has under their default names, for the derive.
+/// The columns that the table has under their default names, for the derive.
 #[doc(hidden)]
 pub trait Found {
+    type LockedUntil;
+    type LockedBy;
     type CompletedAt;
     type FailedAt;
     type ErrorMessage;
 }
 
-/// Stands in for the terminal columns that a table lacks: the derive imports it where the table's own columns hide it.
+/// Refuses a table without lease columns. The derive calls it, because the compiler would report what Diesel requires of a column
+/// where it is one of [`Claim`]'s.
+#[doc(hidden)]
+pub const fn check_columns<Until: ExpiryColumn, By: HolderColumn>() {}
+
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the table has no column `locked_until`, so its rows can't be claimed",
+    label = "no `locked_until`",
+    note = "a claim needs two columns: in SQL, `ALTER TABLE … ADD COLUMN locked_until timestamptz, ADD COLUMN locked_by text`; in \
+            `diesel::table!`, `locked_until -> Nullable<Timestamptz>, locked_by -> Nullable<Text>`",
+    note = "for a column with another name, write `#[claim(locked_until = …)]`; `advisory_runtime::guide::claims` has the columns in SQL"
+)]
+pub trait ExpiryColumn {}
+
+// So that the compiler reports this trait instead of `Column`.
+#[diagnostic::do_not_recommend]
+impl<C: Column> ExpiryColumn for C {}
+
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the table has no column `locked_by`, so its rows can't be claimed",
+    label = "no `locked_by`",
+    note = "in SQL, `ALTER TABLE … ADD COLUMN locked_by text`; in `diesel::table!`, `locked_by -> Nullable<Text>`",
+    note = "for a column with another name, write `#[claim(locked_by = …)]`; `advisory_runtime::guide::claims` has the columns in SQL"
+)]
+pub trait HolderColumn {}
+
+#[diagnostic::do_not_recommend]
+impl<C: Column> HolderColumn for C {}
+
+/// A column, or what takes its place in [`Claim`] if the table lacks it, so that only [`check_columns`] is refused.
+#[doc(hidden)]
+pub trait OrMissing<Table, SqlType> {
+    type Column;
+}
+
+impl<Table, SqlType> OrMissing<Table, SqlType> for Absent {
+    type Column = Missing<Table, SqlType>;
+}
+
+impl<Table, SqlType, C: Column> OrMissing<Table, SqlType> for C {
+    type Column = C;
+}
+
+#[doc(hidden)]
+pub type ExpiryOf<T, Table> =
+    <<T as Found>::LockedUntil as OrMissing<Table, Nullable<Timestamptz>>>::Column;
+
+#[doc(hidden)]
+pub type HolderOf<T, Table> = <<T as Found>::LockedBy as OrMissing<Table, Nullable<Text>>>::Column;
+
+/// A column that the table lacks.
+#[doc(hidden)]
+pub struct Missing<Table, SqlType>(PhantomData<fn() -> (Table, SqlType)>);
+
+impl<Table, S: SqlType + TypedExpressionType> Expression for Missing<Table, S> {
+    type SqlType = S;
+}
+
+impl<Table: diesel::Table, S: SqlType + TypedExpressionType> Column for Missing<Table, S> {
+    type Table = Table;
+    const NAME: &'static str = "";
+}
+
+/// Stands in for the columns that a table lacks: the derive imports it where the table's own columns hide it.
 #[doc(hidden)]
 #[allow(non_camel_case_types, reason = "named like the columns")]
 pub mod absent {
-    pub use super::{Absent as completed_at, Absent as error_message, Absent as failed_at};
+    pub use super::{
+        Absent as completed_at, Absent as error_message, Absent as failed_at, Absent as locked_by,
+        Absent as locked_until,
+    };
 }
 
 /// One column of the order in which rows are claimed.
