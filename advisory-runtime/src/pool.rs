@@ -147,15 +147,79 @@ where
     type Connection<'p> = bb8::PooledConnection<'p, M>;
 
     async fn connection(&self) -> Result<Self::Connection<'_>, Error> {
-        self.get().await.map_err(failed)
+        match self.get().await {
+            Err(bb8::RunError::TimedOut) => Err(Bb8TimedOut::of(self).await),
+            got => got.map_err(failed),
+        }
     }
 
     async fn owned_connection(&self) -> Result<Self::Connection<'static>, Error> {
-        self.get_owned().await.map_err(failed)
+        match self.get_owned().await {
+            Err(bb8::RunError::TimedOut) => Err(Bb8TimedOut::of(self).await),
+            got => got.map_err(failed),
+        }
     }
 
     async fn dedicated(&self) -> Result<AsyncPgConnection, Error> {
         self.dedicated_connection().await.map_err(failed)
+    }
+}
+
+/// How long to look for the reason why bb8 has no connection.
+#[cfg(feature = "bb8")]
+const REASON: Duration = Duration::from_secs(2);
+
+/// A pool of bb8 gave no connection within its `connection_timeout`. bb8 repeats a connection attempt until then and keeps the error to
+/// itself, so a pool that has no connection opens one more, outside of its count, to learn why it fails.
+#[cfg(feature = "bb8")]
+#[derive(Debug)]
+struct Bb8TimedOut {
+    /// How many connections the pool had, all of them in use.
+    connections: u32,
+    /// Why another could not be opened.
+    reason: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+#[cfg(feature = "bb8")]
+impl Bb8TimedOut {
+    async fn of<M>(pool: &bb8::Pool<M>) -> Error
+    where
+        M: bb8::ManageConnection<Error: std::error::Error + Sync>,
+    {
+        let connections = pool.state().connections;
+        let opened = match connections {
+            0 => within(REASON, pool.dedicated_connection()).await,
+            _ => None,
+        };
+        let reason = opened.and_then(Result::err);
+        failed(Self {
+            connections,
+            reason: reason.map(|reason| Box::new(reason) as _),
+        })
+    }
+}
+
+#[cfg(feature = "bb8")]
+impl fmt::Display for Bb8TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bb8 gave none within its `connection_timeout`; ")?;
+        match (&self.reason, self.connections) {
+            (Some(reason), _) => write!(f, "a new connection fails: {reason}"),
+            (None, 0) => f.write_str(
+                "it has no connection, and an `error_sink` of its builder would show why none could be opened",
+            ),
+            (None, connections) => write!(
+                f,
+                "connections in use: {connections}; raise `max_size`, or use them for a shorter time"
+            ),
+        }
+    }
+}
+
+#[cfg(feature = "bb8")]
+impl std::error::Error for Bb8TimedOut {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.reason.as_ref()?.source()
     }
 }
 

@@ -207,3 +207,30 @@ async fn a_blocking_pool_gives_the_connection_or_its_error() {
     }
     db.until_quiet().await;
 }
+
+/// bb8 reports a time-out, whatever the reason is.
+#[tokio::test]
+async fn a_pool_of_bb8_says_why_it_has_no_connection() {
+    let db = Database::create().await;
+    let (server, _) = db.url().rsplit_once('/').unwrap();
+    let of = |url: String| {
+        let manager = AsyncDieselConnectionManager::<AsyncPgConnection>::new(url);
+        let pool = bb8::Pool::builder().max_size(1);
+        pool.connection_timeout(Duration::from_millis(200))
+            .build(manager)
+    };
+    let pool: Bb8 = of(format!("{server}/misspelt")).await.unwrap();
+    for taken in [
+        Pool::connection(&pool).await.map(drop),
+        pool.owned_connection().await.map(drop),
+    ] {
+        let error = taken.unwrap_err();
+        assert!(matches!(error, Error::Pool(_)), "{error:?}");
+        assert!(error.to_string().contains("misspelt"), "{error}");
+    }
+    let pool: Bb8 = of(db.url().to_owned()).await.unwrap();
+    let first = Pool::connection(&pool).await.unwrap();
+    let error = Pool::connection(&pool).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("in use: 1"), "{error}");
+    drop(first);
+}
