@@ -115,12 +115,20 @@ async fn a_callback_that_panics_releases_the_lock() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_of_its_own() {
-    let nowhere = "postgres://localhost:1/none";
+    let nowhere = "postgres://me:secret@localhost:1/none";
     let error = migrations::run(nowhere, MIGRATIONS).await.unwrap_err();
-    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+    assert!(matches!(&error, Error::Connect { server, .. } if server == "localhost:1"));
+    let text = error.to_string();
+    assert!(text.contains("could not connect to localhost:1"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
     let error = spawn_blocking(move || migrations::blocking::run(nowhere, MIGRATIONS)).await;
     let error = error.unwrap().unwrap_err();
-    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
+    assert!(!error.to_string().contains('\n'), "{error}");
+    let db = Database::create().await;
+    let url = format!("{}?sslmode=require", db.url());
+    let error = migrations::run(&url, MIGRATIONS).await.unwrap_err();
+    assert!(error.to_string().contains("`Migrator::run_on`"), "{error}");
 }
 
 /// The name of a database can be that of a prepared statement, which a pooler is recognized by.
@@ -130,5 +138,5 @@ async fn a_database_that_is_not_there_is_not_a_pooler() {
     let (server, _) = db.url().rsplit_once('/').unwrap();
     let url = format!("{server}/s1");
     let error = migrations::run(&url, MIGRATIONS).await.unwrap_err();
-    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+    assert!(matches!(error, Error::Connect { .. }), "{error:?}");
 }
