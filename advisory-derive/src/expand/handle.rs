@@ -22,13 +22,15 @@ pub(crate) fn handle(site: &Site) -> Option<TokenStream> {
         .is_shared()
         .then(|| quote_spanned!(here=> .in_shared_mode()));
     let declared = declared(handle);
-    Some(quote_spanned!(here=> let #handle = held.handle(&#declared) #in_shared_mode;))
+    let at = handle.span().resolved_at(here);
+    let declared = quote_spanned!(at=> &#declared);
+    Some(quote_spanned!(here=> let #handle = held.handle(#declared) #in_shared_mode;))
 }
 
-/// The local that has the declared locks. The compiler reports at the handle that a witness is kept beyond the body.
+/// The local that has the declared locks. If a witness is kept beyond the body, the compiler reports at the handle that this local does
+/// not live long enough. It calls a local by its name only if the name is not the macro's own.
 fn declared(handle: &Ident) -> Ident {
-    let at = handle.span().resolved_at(Span::mixed_site());
-    Ident::new("declared", at)
+    Ident::new("holding_ends_with_the_body", handle.span())
 }
 
 /// Statements that set the local `request` and the local that has its declared locks; `None` where they are not kept.
