@@ -31,6 +31,13 @@ pub(crate) fn name_of(
         );
         return None;
     }
+    if is_retry(&word) {
+        let why = "a call is never repeated, because its body may have had effects: repeat the whole request, as \
+                   `advisory_runtime::guide::commits` shows, or write how long to wait for the lock, `wait = \"5s\"`";
+        let wanted = format_args!("unknown argument `{word}`: {why}");
+        errors.at(name.span(), wanted);
+        return None;
+    }
     let hint = match suggestion(&word).filter(|meant| known.contains(&first_word(meant))) {
         // `shared = false` is not `mode = "shared"`.
         Some(meant) if meant.contains(' ') && value.to_string() != "false" => {
@@ -86,6 +93,20 @@ pub(crate) fn suggestion(word: &str) -> Option<&'static str> {
         "values" | "let" => "with",
         _ => return None,
     })
+}
+
+/// Whether a word asks for more calls, as other libraries offer them.
+fn is_retry(word: &str) -> bool {
+    let others = [
+        "attempts",
+        "backoff",
+        "max_attempts",
+        "max_retries",
+        "retries",
+        "retry",
+        "tries",
+    ];
+    others.contains(&word)
 }
 
 fn first_word(argument: &str) -> &str {
