@@ -56,5 +56,6 @@ pages! {
     costs = "costs";
     comparison = "comparison";
     moving = "moving";
+    upgrading = "upgrading";
     expansion = "expansion";
 }
