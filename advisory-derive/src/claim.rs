@@ -51,25 +51,20 @@ fn claim_impl(row: &Row<'_>, private: &TokenStream) -> TokenStream {
     let (name, table, args) = (&row.input.ident, &row.table, &row.args);
     // The compiler reports a column that the table lacks at the table's name.
     let at = span_of(table.clone().into_iter().last().as_ref());
-    let column = |given: &Option<Ident>, of: &str| match given {
-        Some(column) => path(table, column),
-        None => {
-            let of = Ident::new(of, here);
-            quote_spanned!(here=> #claim::#of<Self, #table::table>)
-        }
+    let given = |column: &Option<Ident>| Some(path(table, column.as_ref()?));
+    let column = |given: Option<TokenStream>, of: &str| {
+        let of = Ident::new(of, here);
+        given.unwrap_or_else(|| quote_spanned!(here=> #claim::#of<Self, #table::table>))
     };
-    let locked_until = column(&args.locked_until, "ExpiryOf");
-    let locked_by = column(&args.locked_by, "HolderOf");
-    let checked = |given: &Option<Ident>, found: &str| match given {
-        Some(column) => path(table, column),
-        None => {
-            let at = at.resolved_at(here);
-            let found = Ident::new(found, at);
-            quote_spanned!(at=> <Self as #claim::Found>::#found)
-        }
+    let locked_until = column(given(&args.locked_until), "ExpiryOf");
+    let locked_by = column(given(&args.locked_by), "HolderOf");
+    let checked = |given: Option<TokenStream>, found: &str| {
+        let at = at.resolved_at(here);
+        let found = Ident::new(found, at);
+        given.unwrap_or_else(|| quote_spanned!(at=> <Self as #claim::Found>::#found))
     };
-    let until = checked(&args.locked_until, "LockedUntil");
-    let by = checked(&args.locked_by, "LockedBy");
+    let until = checked(given(&args.locked_until), "LockedUntil");
+    let by = checked(given(&args.locked_by), "LockedBy");
     let maybe = |given: &Option<MaybeColumn>, found: &str| match given {
         Some(MaybeColumn::Column(column)) => path(table, column),
         Some(MaybeColumn::None) => quote_spanned!(here=> #claim::Absent),
