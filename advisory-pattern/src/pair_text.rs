@@ -1,7 +1,7 @@
 //! The text of a pair whose second half is derived: `(23405,"<announcement>")`.
 //!
-//! It is what messages, query comments and the inventory show for the key, and the rendered key has the same form. There is no space
-//! behind the comma, because `, ` separates the texts of several keys.
+//! Messages, query comments and the inventory show the key in this form, and the rendered key has it too. No space follows the comma,
+//! because `, ` separates the texts of several keys.
 
 /// Gives the text of a pair: its first half, and the pattern or the rendered text that its second half is derived from.
 #[must_use]

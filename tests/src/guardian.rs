@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that waits on a pipe that only we hold, and kills the process, also a stopped one, if the pipe closes without a word.
+/// A shell that reads from a pipe of which only this process has the other end. If the pipe closes before a line arrives, the shell
+/// kills the process, even a stopped one.
 pub struct Guardian(Child);
 
 impl Guardian {

@@ -29,7 +29,7 @@ use diesel_async::AsyncPgConnection;
 /// ```
 ///
 /// Inside a transaction of yours, the row stays locked until the transaction ends, and the claim takes effect then. If the
-/// transaction is rolled back, there is no claim: drop the value.
+/// transaction is rolled back, so is the claim: drop the value.
 ///
 /// # Errors
 ///

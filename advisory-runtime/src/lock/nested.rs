@@ -77,7 +77,7 @@ async fn try_failed<O: ?Sized, D: Driver>(held: &mut Held<'_, O, D>, source: Die
     let had_failed = state == refusal::State::Aborted
         && matches!(conn.execute(sql::probe::ALIVE).await, Err(error) if error.to_string() == source.to_string());
     if state == refusal::State::Alive {
-        // There is no transaction, though Diesel counts one; or another statement has run in it.
+        // Diesel counts a transaction that the server does not have, or another statement has run in it.
         conn.close(false);
     }
     held.phase = Phase::Idle;

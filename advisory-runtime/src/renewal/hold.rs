@@ -184,7 +184,7 @@ impl Ending<'_> {
         if is_inside {
             let now = Instant::now();
             self.end = End::Inside(now);
-            // An overflow means that there is no bound.
+            // A time too far away for the clock is no limit.
             self.return_by = now.checked_add(self.hold.grace);
         }
     }

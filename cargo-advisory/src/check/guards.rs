@@ -201,7 +201,7 @@ fn wrong_triggers(
     Some(why.unwrap_or_else(|| "has no trigger for the lock".to_owned()))
 }
 
-/// The table itself, and the tables below it; none if there is no such table, or the role may not use its schema.
+/// The table and its partitions and children. Empty if the table does not exist, or the role may not use its schema.
 async fn family(client: &Client, table: &Table) -> Result<Vec<Relation>, Failure> {
     let rows = with_timeout(client.query(FAMILY, &[&table.sql()])).await?;
     let relation = |row: &Row| {

@@ -60,6 +60,7 @@ async fn a_session_level_lock_of_a_busy_session_is_not_called_young() {
     let db = Database::create().await;
     let why = "a session-level lock can be older than the transaction and the last statement";
     for sql in [
+        // Sleeps, because the session has to be busy.
         "SELECT pg_sleep(0.01)",
         "BEGIN; SELECT pg_sleep(0.01); COMMIT",
     ] {
@@ -98,6 +99,7 @@ async fn a_session_level_lock_of_a_busy_session_is_not_called_young() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_is_released_meanwhile_is_young() {
     let db = Database::create().await;
+    // It sleeps, because the session has to be busy.
     let busy = Busy::start(&db, 5, "SELECT pg_sleep(0.01)").await;
     let looks = async {
         let look = "SELECT 'none' WHERE NOT EXISTS (SELECT FROM pg_stat_activity \
