@@ -68,7 +68,7 @@ impl Held {
 
     async fn watch<F: Future>(&self, body: F) -> Result<F::Output, Error> {
         let hold = &self.lease.hold;
-        // A time too far away for the clock is no limit.
+        // A limit beyond the clock's range never comes.
         let limit = self
             .max_hold
             .and_then(|limit| self.since.checked_add(limit));

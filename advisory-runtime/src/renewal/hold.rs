@@ -184,7 +184,7 @@ impl Ending<'_> {
         if is_inside {
             let now = Instant::now();
             self.end = End::Inside(now);
-            // A time too far away for the clock is no limit.
+            // A limit beyond the clock's range never comes.
             self.return_by = now.checked_add(self.hold.grace);
         }
     }
